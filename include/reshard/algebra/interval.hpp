@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// An interval of integers [begin, end): the atom of every set in the library.
+// Builds on: base/integer.hpp.
+#pragma once
+
+#include <reshard/base/integer.hpp>
+
+namespace reshard {
+
+/// { x : begin <= x < end }. Empty where end <= begin; all empty intervals mean the same set.
+struct interval {
+  index_t begin = 0;
+  index_t end = 0;
+
+  constexpr index_t size() const { return end > begin ? end - begin : 0; }
+  constexpr bool empty() const { return end <= begin; }
+
+  /// x in [begin, end)
+  constexpr bool contains(index_t x) const { return begin <= x && x < end; }
+
+  /// other is a subset of this; the empty set is a subset of every set.
+  constexpr bool contains(interval other) const {
+    return other.empty() || (begin <= other.begin && other.end <= end);
+  }
+
+  friend constexpr bool operator==(const interval&, const interval&) = default;
+};
+
+/// { x : x in a and x in b }
+constexpr interval intersect(interval a, interval b) {
+  return {greatest(a.begin, b.begin), least(a.end, b.end)};
+}
+
+constexpr bool intersects(interval a, interval b) { return !intersect(a, b).empty(); }
+
+/// { x + by : x in a }
+constexpr interval translate(interval a, index_t by) { return {a.begin + by, a.end + by}; }
+
+/// Part i of `parts` of an even split: [floor(i E / parts), floor((i+1) E / parts)) of a, E its size, 0 <= i < parts.
+constexpr interval even_part(interval a, index_t i, index_t parts) {
+  return {a.begin + split_point(i, a.size(), parts), a.begin + split_point(i + 1, a.size(), parts)};
+}
+
+}  // namespace reshard

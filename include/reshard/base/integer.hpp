@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The integers that everything counts with: 64 bits, checked where a product could leave them.
+// Builds on: base/refusal.hpp (the sentence that an overflow ends in).
+#pragma once
+
+#include <cstdint>
+
+#include <reshard/base/refusal.hpp>
+
+namespace reshard {
+
+using index_t = std::int64_t;  // a count of elements, an offset, a coordinate
+using rank_t = std::int64_t;   // a process of a world
+using bytes_t = std::int64_t;  // a count of bytes
+
+/// a * b for a, b of any sign; refused where it leaves 64 bits.
+constexpr index_t checked_multiply(index_t a, index_t b) {
+  index_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) refuse(a, " x ", b, " does not fit 64 bits");
+  return product;
+}
+
+/// a + b; refused where it leaves 64 bits.
+constexpr index_t checked_add(index_t a, index_t b) {
+  index_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) refuse(a, " + ", b, " does not fit 64 bits");
+  return sum;
+}
+
+/// ceil(a / b) for a >= 0, b > 0.
+constexpr index_t ceil_divide(index_t a, index_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+/// The least multiple of b that is >= a, for a >= 0, b > 0.
+constexpr index_t round_up(index_t a, index_t b) { return checked_multiply(ceil_divide(a, b), b); }
+
+/// floor(i * extent / parts) without leaving 64 bits, for 0 <= i <= parts: where part i of an even split begins.
+constexpr index_t split_point(index_t i, index_t extent, index_t parts) {
+  return i * (extent / parts) + i * (extent % parts) / parts;
+}
+
+constexpr index_t least(index_t a, index_t b) { return a < b ? a : b; }
+constexpr index_t greatest(index_t a, index_t b) { return a < b ? b : a; }
+
+/// The greatest common divisor of a, b >= 0, gcd(0, b) == b; `<numeric>` costs more to include than this.
+constexpr index_t gcd(index_t a, index_t b) {
+  while (b != 0) {
+    const index_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/// The least common multiple of a, b > 0; refused where it leaves 64 bits.
+constexpr index_t lcm(index_t a, index_t b) { return checked_multiply(a / gcd(a, b), b); }
+
+}  // namespace reshard

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model: a dozen tensor families in the order in which the framework builds its parameters, which is also the order
+// (reversed) of its optimizer buffers. Families before the layers, families of the layers, families after them.
+// Builds on: model/family.hpp, model/layer_set.hpp, model/state.hpp.
+#pragma once
+
+#include <reshard/model/family.hpp>
+#include <reshard/model/layer_set.hpp>
+#include <reshard/model/state.hpp>
+
+namespace reshard {
+
+inline constexpr int max_families = 24;
+inline constexpr int max_layer_sets = 4;
+
+/// What legality of a layout is decided from, and what `check` reports.
+struct dimensions {
+  index_t layers = 0;
+  index_t hidden = 0;
+  index_t heads = 0;
+  index_t groups = 0;    // query groups (key/value heads)
+  index_t head_dim = 0;
+  index_t ffn = 0;       // intermediate size of the dense layers; 0 where there are none
+  index_t vocabulary = 0;
+  bool tied = false;     // the output layer is the embedding
+  index_t experts = 0;   // 0: a dense model
+  index_t expert_ffn = 0;
+
+  constexpr index_t qkv_rows() const { return checked_multiply(checked_add(heads, checked_multiply(2, groups)), head_dim); }
+};
+
+struct model {
+  std::string_view name;
+  dimensions shape;
+  int families = 0;
+  family family_at[max_families] = {};
+  layer_set sets[max_layer_sets] = {};
+
+  constexpr const family& operator[](int f) const { return family_at[f]; }
+  constexpr const layer_set& layers_of(int f) const { return sets[family_at[f].layers]; }
+
+  constexpr void add(const family& f) {
+    if (families == max_families) refuse("a model has at most ", max_families, " tensor families");
+    index_t elements = 1;  // refuse here what could overflow anywhere later: 14 bytes an element, all states
+    for (const index_t extent : f.extent) elements = checked_multiply(elements, extent);
+    checked_multiply(elements, 16 * max_families);
+    family_at[families++] = f;
+  }
+
+  /// sum over families of the product of their extents
+  constexpr index_t parameters() const {
+    index_t elements = 0;
+    for (int f = 0; f < families; ++f) elements = checked_add(elements, family_at[f].whole().volume());
+    return elements;
+  }
+
+  /// The global name of one tensor; a rank on the last of several stages calls a tied embedding by its other name.
+  std::string tensor(int f, index_t member, index_t expert, bool tied_copy = false) const {
+    const family& which = family_at[f];
+    if (tied_copy) return std::string(which.tied_name);
+    const index_t layer = which.place == home::layers ? layers_of(f).layer_of(member) : 0;
+    return tensor_name(which.name, layer, expert);
+  }
+};
+
+}  // namespace reshard

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// States: what a training job keeps per parameter element. A state is a value (name, dtype, role); the role says which
+// rule places it: parameters on every replica, optimizer states where ZeRO puts them. States of one role lie alike, so the
+// planner answers once per role and a transfer carries a set of states.
+// Builds on: model/dtype.hpp.
+#pragma once
+
+#include <reshard/model/dtype.hpp>
+
+namespace reshard {
+
+enum class role { parameter, optimizer };
+inline constexpr role roles[] = {role::parameter, role::optimizer};
+
+struct state {
+  std::string_view name;
+  dtype type;
+  role placed_as;
+};
+
+/// Mixed-precision Adam, 14 bytes a parameter: bf16 weights, fp32 master weights and both moments.
+inline constexpr state adam_states[] = {{"param", dtype::bf16, role::parameter},
+                                        {"master", dtype::fp32, role::optimizer},
+                                        {"exp_avg", dtype::fp32, role::optimizer},
+                                        {"exp_avg_sq", dtype::fp32, role::optimizer}};
+inline constexpr int state_count = 4;
+
+/// A subset of adam_states, bit i for state i.
+struct state_set {
+  unsigned bits = 0;
+
+  constexpr bool contains(int state_index) const { return (bits >> state_index & 1u) != 0; }
+  constexpr bool empty() const { return bits == 0; }
+
+  /// sum of width(s.type) over the members: bytes that one element takes
+  constexpr bytes_t bytes_per_element() const {
+    bytes_t bytes = 0;
+    for (int i = 0; i < state_count; ++i)
+      if (contains(i)) bytes += width(adam_states[i].type);
+    return bytes;
+  }
+  friend constexpr bool operator==(const state_set&, const state_set&) = default;
+  friend constexpr state_set operator&(state_set a, state_set b) { return {a.bits & b.bits}; }
+  friend constexpr state_set operator|(state_set a, state_set b) { return {a.bits | b.bits}; }
+};
+
+constexpr state_set only(int state_index) { return {1u << state_index}; }
+
+/// { s : s.placed_as == r }
+constexpr state_set states_of(role r) {
+  state_set result;
+  for (int i = 0; i < state_count; ++i)
+    if (adam_states[i].placed_as == r) result = result | only(i);
+  return result;
+}
+
+inline constexpr state_set all_states{(1u << state_count) - 1};
+inline constexpr state_set optimizer_states = states_of(role::optimizer);
+inline constexpr state_set parameter_states = states_of(role::parameter);
+
+}  // namespace reshard

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which configurations a model admits. Every rule is a function of plain integers, so that a compiler's note shows the
+// values where a constant expression breaks it, and the sentence says them at run time.
+// Builds on: model/model.hpp, parallelism/config.hpp.
+#pragma once
+
+#include <reshard/model/model.hpp>
+#include <reshard/parallelism/config.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// "1,2,4,8": the divisors of n up to `limit`, for what would be legal.
+inline std::string divisors(index_t n, index_t limit) {
+  std::string list;
+  index_t shown = 0;
+  for (index_t d = 1; d <= least(n, limit) && shown < 16; ++d) {
+    if (n % d != 0) continue;
+    list += (shown++ == 0 ? "" : ",") + std::to_string(d);
+  }
+  return list;
+}
+
+constexpr void require_divides(const char* what, index_t size, const char* key, index_t degree) {
+  if (size % degree != 0)
+    refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors(size, 1024), "}");
+}
+constexpr void require_groups_match(index_t groups, index_t tp) {
+  if (groups % tp != 0 && tp % groups != 0)
+    refuse(groups, " query groups and tp=", tp, ": one must divide the other");
+}
+constexpr void require_vpp_has_stages(index_t vpp, index_t pp) {
+  if (vpp > 1 && pp == 1) refuse("vpp=", vpp, " needs pp > 1, and pp=", pp);
+}
+constexpr void require_even_layers(index_t layers, index_t pp, index_t vpp) {
+  if (layers % (pp * vpp) != 0) {
+    if (vpp == 1)
+      refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors(layers, 1024), "}");
+    refuse(layers, " layers do not divide by pp=", pp, " x vpp=", vpp, " = ", pp * vpp, " chunks; pp x vpp in {",
+           divisors(layers, 1024), "} would do");
+  }
+}
+constexpr void require_accounted_layers(index_t layers, index_t pp, index_t vpp) {
+  if ((layers + 2) % (pp * vpp) != 0)
+    refuse("split=account: ", layers, " layers and 2 for embedding and loss do not divide by pp=", pp, " x vpp=", vpp,
+           "; pp x vpp in {", divisors(layers + 2, 1024), "} would do");
+}
+constexpr void require_spread_is_flat(index_t vpp) {
+  if (vpp != 1) refuse("split=spread needs vpp=1, and vpp=", vpp);
+}
+constexpr void require_experts(index_t experts, index_t ep, index_t etp) {
+  if (experts == 0 && ep > 1) refuse("ep=", ep, " needs a model with experts; this one has none");
+  if (experts == 0 && etp != 0) refuse("etp=", etp, " needs a model with experts; this one has none");
+}
+constexpr void require_expert_world(index_t stage_ranks, index_t etp, index_t ep) {
+  const index_t group = checked_multiply(etp, ep);
+  if (stage_ranks % group != 0)
+    refuse("tp x cp x dp = ", stage_ranks, " ranks of a stage do not divide by etp=", etp, " x ep=", ep, " = ", group);
+}
+constexpr void require_zero_level(index_t zero) {
+  if (zero != 0 && zero != 1) refuse("zero=", zero, " is not built; zero is 0 or 1");
+}
+
+}  // namespace detail
+
+/// Refuses every configuration that the model does not admit; returns what it was given. The rules are CONTRACT-like
+/// facts of the layout (docs/reference/layouts.md lists them), in this order.
+constexpr degrees require_legal(const model& m, const degrees& d) {
+  require_degree(axis::tp, d.tp);
+  require_degree(axis::cp, d.cp);
+  require_degree(axis::pp, d.pp);
+  require_degree(axis::vpp, d.vpp);
+  require_degree(axis::dp, d.dp);
+  require_degree(axis::ep, d.ep);
+  if (d.etp != 0) require_degree(axis::etp, d.etp);
+  if (d.bucket != 0) require_degree(axis::bucket, d.bucket);
+  detail::require_zero_level(d.zero);
+  const dimensions& s = m.shape;
+  d.world();
+  checked_multiply(checked_multiply(d.chunks(), 4), 4);
+  checked_multiply(checked_multiply(d.stage_ranks(), d.stage_ranks()), 4);
+  detail::require_divides("attention heads", s.heads, "tp", d.tp);
+  detail::require_divides("rows of the vocabulary", s.vocabulary, "tp", d.tp);
+  detail::require_groups_match(s.groups, d.tp);
+  detail::require_divides("qkv rows", s.qkv_rows(), "tp", d.tp);
+  if (s.ffn > 0) detail::require_divides("rows of the dense layers' fc1", s.ffn, "tp", d.tp);
+  detail::require_experts(s.experts, d.ep, d.etp);
+  if (s.experts > 0) {
+    detail::require_divides("experts", s.experts, "ep", d.ep);
+    detail::require_expert_world(d.stage_ranks(), d.expert_tp(), d.ep);
+    if (s.expert_ffn > 0) detail::require_divides("rows of an expert's fc1", s.expert_ffn, "etp", d.expert_tp());
+  }
+  detail::require_vpp_has_stages(d.vpp, d.pp);
+  switch (d.split) {
+    case pipeline_split::even: detail::require_even_layers(s.layers, d.pp, d.vpp); break;
+    case pipeline_split::account: detail::require_accounted_layers(s.layers, d.pp, d.vpp); break;
+    case pipeline_split::spread: detail::require_spread_is_flat(d.vpp); break;
+  }
+  return d;
+}
+
+}  // namespace reshard

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds what: the boxes of a rank, and the owners of a box, both by arithmetic. This is the one question that the
+// planner asks, so any type that answers it can be planned from and to: a computed layout here, a list in shard_list.hpp.
+// Builds on: space/optimizer_buffers.hpp.
+#pragma once
+
+#include <concepts>
+
+#include <reshard/algebra/flat.hpp>
+#include <reshard/space/optimizer_buffers.hpp>
+
+namespace reshard {
+
+namespace detail {
+struct held_sink {
+  template <typename Holders>
+  constexpr void operator()(int, const family_box&, const Holders&) const {}
+};
+struct owning_sink {
+  template <typename Holders>
+  constexpr void operator()(const family_box&, const Holders&) const {}
+};
+}  // namespace detail
+
+/// A holding h of `h.families()` families by ranks 0 .. h.ranks() - 1:
+///   h.held(rank, role, sink)          sink(f, box, holders) for every box of the rank, `holders` all ranks with that box;
+///   h.owners(f, role, within, sink)   sink(box, holders) once for every distinct box that meets `within`.
+/// Holders count(), index with [i] in rank order, and invert with index_of(rank), -1 for none.
+/// Law: any two boxes of a family and role are equal or disjoint.
+template <typename H>
+concept Holding = requires(const H& h, rank_t rank, int f, const family_box& within) {
+  { h.ranks() } -> std::same_as<rank_t>;
+  { h.families() } -> std::same_as<int>;
+  { h.family_at(f) } -> std::convertible_to<const family&>;
+  h.held(rank, role::parameter, detail::held_sink{});
+  h.owners(f, role::parameter, within, detail::owning_sink{});
+};
+
+/// The holding of a space. Optimizer buffers are tabulated only where `wanted` needs them.
+class computed_holding {
+ public:
+  constexpr explicit computed_holding(const space& s, state_set wanted = all_states)
+      : space_(&s),
+        sharded_(s.which_degrees().zero >= 1 && !(wanted & optimizer_states).empty()) {
+    if (sharded_) buffers_ = optimizer_buffers(s);
+  }
+  explicit computed_holding(space&&, state_set = all_states) = delete;  // the space must outlive its holding
+
+  constexpr const space& where() const { return *space_; }
+  constexpr const optimizer_buffers& buffers() const { return buffers_; }
+  constexpr rank_t ranks() const { return space_->ranks(); }
+  constexpr int families() const { return space_->families(); }
+  constexpr const family& family_at(int f) const { return space_->family_at(f); }
+
+  template <typename Sink>
+  constexpr void held(rank_t rank, role r, Sink&& sink) const {
+    for (int f = 0; f < families(); ++f) held(f, rank, r, sink);
+  }
+
+  /// The same for one family.
+  template <typename Sink>
+  constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
+    index_t c[mesh_ndim] = {};
+    space_->mesh_for(f).coordinates(rank, c);
+    const index_t stage = c[mesh_axis::pipeline];
+    const index_t e = space_->expert_parts(f) > 1 ? c[mesh_axis::middle] : 0;
+    const index_t t = space_->tensor_parts(f) > 1 ? c[mesh_axis::tensor] : 0;
+    const pipeline_placement& pipeline = space_->pipeline();
+    for (index_t k = stage; k < pipeline.chunks(); k += pipeline.parts()) {
+      if (space_->chunk_members(f, k).empty()) continue;
+      const family_box shard = space_->shard_box(f, k, e, t);
+      if (!sharded(r)) {
+        sink(f, shard, replicas(f, k, e, t));
+        continue;
+      }
+      const mesh_kind kind = space_->buffer_kind(f);
+      for (const buffer_entry& entry : buffers_.entries(k, kind, f)) {
+        const index_t i = shard_index(kind, rank);
+        const rank_product holders = shard_holders(f, kind, k, e, t, i);
+        boxes_in(entry, f, shard, slice(k, kind, entry.bucket, i), [&](const family_box& b) { sink(f, b, holders); });
+      }
+    }
+  }
+
+  template <typename Sink>
+  constexpr void owners(int f, role r, const family_box& within, Sink&& sink) const {
+    if (within.empty()) return;
+    const family& which = family_at(f);
+    const block experts(which.extent[axis_of::expert], space_->expert_parts(f));
+    const int cut = which.tensor_axis == axis_of::none ? axis_of::column : which.tensor_axis;
+    const block tensor(which.extent[cut], space_->tensor_parts(f));
+    const interval chunks = space_->chunks_of_members(f, within.dim[axis_of::layer]);
+    for (index_t k = chunks.begin; k < chunks.end; ++k) {
+      if (!intersects(space_->chunk_members(f, k), within.dim[axis_of::layer])) continue;
+      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval) {
+        tensor.owners(within.dim[cut], [&](index_t t, interval) {
+          const family_box shard = space_->shard_box(f, k, e, t);
+          if (!sharded(r)) sink(shard, replicas(f, k, e, t));
+          else shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
+        });
+      });
+    }
+  }
+
+  /// Slice i of a bucket cut into n equal parts: [begin + i length / n, begin + (i + 1) length / n).
+  constexpr interval slice(index_t k, mesh_kind kind, index_t bucket, index_t i) const {
+    return even_part(buffers_.bucket(k, kind, bucket), i, space_->sharding_group(kind));
+  }
+
+  /// The index of a rank in its sharding group: cp + CP dp, or edp.
+  constexpr index_t shard_index(mesh_kind kind, rank_t rank) const {
+    const mesh& m = space_->mesh_for(kind);
+    index_t c[mesh_ndim] = {};
+    m.coordinates(rank, c);
+    if (kind == mesh_kind::expert) return c[mesh_axis::data];
+    return c[mesh_axis::middle] + m.extent[mesh_axis::middle] * c[mesh_axis::data];
+  }
+
+  constexpr bool sharded(role r) const { return sharded_ && r == role::optimizer; }
+
+  /// Calls sink(box) with the family's boxes that a stretch of a buffer holds of one entry, in buffer order, in the
+  /// coordinates of `shard`, the box whose local arrays the buffer packs.
+  template <typename Sink>
+  constexpr void boxes_in(const buffer_entry& entry, int f, const family_box& shard, interval stretch, Sink&& sink) const {
+    index_t local[3] = {};
+    space_->local_extent(f, local);
+    const auto emit = [&](interval members, interval experts, const box<3>& part) {
+      family_box b;
+      b.dim[0] = {entry.member_last - members.end + 1, entry.member_last - members.begin + 1};
+      b.dim[1] = translate({entry.expert_last - experts.end + 1, entry.expert_last - experts.begin + 1}, shard.dim[1].begin);
+      for (int i = 0; i < 3; ++i) b.dim[2 + i] = translate(part.dim[i], shard.dim[2 + i].begin);
+      sink(static_cast<const family_box&>(b));
+    };
+    const interval all_experts{0, entry.experts};
+    entry.outer.meet(
+        stretch, [&](interval members) { emit(members, all_experts, whole_box(local)); },
+        [&](index_t member, interval of_member) {
+          item_row{0, entry.experts, entry.inner_pitch, entry.elements}.meet(
+              of_member, [&](interval experts) { emit({member, member + 1}, experts, whole_box(local)); },
+              [&](index_t expert, interval of_parameter) {
+                invert_flat(local, of_parameter, [&](const box<3>& part) {
+                  emit({member, member + 1}, {expert, expert + 1}, part);
+                });
+              });
+        });
+  }
+
+ private:
+  /// All ranks with the same whole shard: every coordinate that does not cut the family.
+  constexpr rank_product replicas(int f, index_t k, index_t e, index_t t) const {
+    const mesh& m = space_->mesh_for(f);
+    const bool by_expert = family_at(f).mesh == mesh_kind::expert;
+    const bool by_tensor = family_at(f).tensor_axis != axis_of::none;
+    return {m,
+            {by_tensor ? progression{t} : progression{0, m.extent[mesh_axis::tensor]},
+             by_expert ? progression{e} : progression{0, m.extent[mesh_axis::middle]},
+             {0, m.extent[mesh_axis::data]},
+             space_->stages_holding(f, k)}};
+  }
+
+  /// The ranks with slice i of the buffer: tensor-parallel ranks too where the family is not cut by them.
+  constexpr rank_product shard_holders(int f, mesh_kind kind, index_t k, index_t e, index_t t, index_t i) const {
+    const mesh& m = space_->mesh_for(kind);
+    const bool by_tensor = family_at(f).tensor_axis != axis_of::none;
+    const index_t middle = m.extent[mesh_axis::middle];
+    return {m,
+            {by_tensor ? progression{t} : progression{0, m.extent[mesh_axis::tensor]},
+             kind == mesh_kind::expert ? progression{e} : progression{i % middle},
+             {kind == mesh_kind::expert ? i : i / middle},
+             space_->stages_holding(f, k)}};
+  }
+
+  /// Walks the slices that meet `within` and calls sink(box, holders) with each one's boxes that do. It jumps from slice to
+  /// slice, so the cost is that of the slices met, not of the layers and experts between them.
+  template <typename Sink>
+  constexpr void shard_owners(int f, index_t k, index_t e, index_t t, const family_box& shard, const family_box& within,
+                              Sink&& sink) const {
+    if (within.empty()) return;
+    const mesh_kind kind = space_->buffer_kind(f);
+    index_t local[3] = {};
+    space_->local_extent(f, local);
+    box<3> part;
+    for (int i = 0; i < 3; ++i) part.dim[i] = translate(within.dim[2 + i], -shard.dim[2 + i].begin);
+    const interval hull = flat_hull(local, part);
+    for (const buffer_entry& entry : buffers_.entries(k, kind, f)) {
+      // items of the entry that lie in `within`, counted from the entry's first (descending members and experts)
+      const interval members = intersect(interval{entry.member_last - within.dim[0].end + 1, entry.member_last - within.dim[0].begin + 1},
+                                         interval{0, entry.outer.count});
+      const index_t last = entry.expert_last + shard.dim[1].begin;
+      const interval experts = intersect(interval{last - within.dim[1].end + 1, last - within.dim[1].begin + 1},
+                                         interval{0, entry.experts});
+      if (members.empty() || experts.empty()) continue;
+      const item_row inner{entry.outer.item(members.begin).begin + experts.begin * entry.inner_pitch + hull.begin,
+                           experts.size(), entry.inner_pitch, hull.size()};
+      const item_row outer{inner.begin, members.size(), entry.outer.pitch, inner.item(inner.count - 1).end - inner.begin};
+      const interval bucket = buffers_.bucket(k, kind, entry.bucket);
+      const block slices(bucket.size(), space_->sharding_group(kind));
+      for (index_t at = outer.begin;;) {
+        const index_t member = outer.first_ending_after(at);
+        if (member == outer.count) break;
+        item_row row = inner;
+        row.begin = outer.item(member).begin;
+        const index_t begin = greatest(at, row.item(row.first_ending_after(at)).begin);
+        const index_t i = slices.owner(begin - bucket.begin);
+        const interval stretch = translate(slices.part(i), bucket.begin);
+        const rank_product holders = shard_holders(f, kind, k, e, t, i);
+        boxes_in(entry, f, shard, stretch, [&](const family_box& b) {
+          if (intersects(b, within)) sink(b, holders);
+        });
+        at = stretch.end;
+      }
+    }
+  }
+
+  const space* space_;
+  bool sharded_;
+  optimizer_buffers buffers_;
+};
+
+static_assert(Holding<computed_holding>);
+
+}  // namespace reshard

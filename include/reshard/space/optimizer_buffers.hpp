@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// All optimizer buffers of a configuration: per pipeline chunk a dense one and, where experts have their own, an expert one.
+// Built once from the space; its size is that of the run-length lists, not of the parameters.
+// Builds on: space/space.hpp, parallelism/optimizer_buffer.hpp.
+#pragma once
+
+#include <vector>
+
+#include <reshard/parallelism/optimizer_buffer.hpp>
+#include <reshard/space/space.hpp>
+
+namespace reshard {
+
+class optimizer_buffers {
+ public:
+  constexpr optimizer_buffers() = default;
+  constexpr explicit optimizer_buffers(const space& s) : families_(s.families()) {
+    const index_t chunks = s.pipeline().chunks();
+    for (index_t k = 0; k < chunks; ++k)
+      for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
+        first_bucket_.push_back(static_cast<index_t>(buckets_.size()));
+        const std::size_t begin = entries_.size();
+        write(s, k, kind);
+        sort_by_family(begin);
+      }
+    first_bucket_.push_back(static_cast<index_t>(buckets_.size()));
+  }
+
+  struct entry_range {
+    const buffer_entry* first;
+    const buffer_entry* last;
+    constexpr const buffer_entry* begin() const { return first; }
+    constexpr const buffer_entry* end() const { return last; }
+  };
+
+  /// The entries of a family in the buffer of chunk k, in buffer order.
+  constexpr entry_range entries(index_t k, mesh_kind kind, int f) const {
+    const std::size_t at = first_of_family(k, kind) + static_cast<std::size_t>(f);
+    return {entries_.data() + first_[at], entries_.data() + first_[at + 1]};
+  }
+
+  /// A bucket's interval of the buffer, padding included.
+  constexpr interval bucket(index_t k, mesh_kind kind, index_t b) const {
+    return buckets_[static_cast<std::size_t>(first_bucket_[buffer(k, kind)] + b)];
+  }
+  constexpr index_t bucket_count(index_t k, mesh_kind kind) const {
+    return first_bucket_[buffer(k, kind) + 1] - first_bucket_[buffer(k, kind)];
+  }
+
+  /// Elements of a buffer, padding included.
+  constexpr index_t elements(index_t k, mesh_kind kind) const {
+    const index_t count = bucket_count(k, kind);
+    return count == 0 ? 0 : bucket(k, kind, count - 1).end;
+  }
+
+ private:
+  static constexpr std::size_t buffer(index_t k, mesh_kind kind) {
+    return static_cast<std::size_t>(2 * k + (kind == mesh_kind::expert ? 1 : 0));
+  }
+  constexpr std::size_t first_of_family(index_t k, mesh_kind kind) const {
+    return buffer(k, kind) * static_cast<std::size_t>(families_ + 1);
+  }
+
+  /// Families of layers in a buffer of `kind`, in reverse order, for one layer: calls sink(family, member).
+  template <typename Sink>
+  static constexpr void reversed_layer(const space& s, mesh_kind kind, index_t layer, Sink&& sink) {
+    for (int f = s.families() - 1; f >= 0; --f) {
+      if (s.family_at(f).place != home::layers || s.buffer_kind(f) != kind) continue;
+      const layer_set& layers = s.which_model().layers_of(f);
+      if (layers.contains(layer)) sink(f, layers.members_below(layer));
+    }
+  }
+
+  /// The layers below `past`, down to `first`, that have the families of layer past - 1.
+  static constexpr index_t alike_below(const space& s, index_t first, index_t past) {
+    index_t layer = past - 1;
+    for (; layer > first; --layer)
+      for (const layer_set& layers : s.which_model().sets)
+        if (layers.contains(layer - 1) != layers.contains(past - 1)) return past - layer;
+    return past - layer;
+  }
+
+  constexpr void write(const space& s, index_t k, mesh_kind kind) {
+    if (kind == mesh_kind::expert && !(s.which_degrees().expert_buffers() && s.which_model().shape.experts > 0)) return;
+    const bool first = k == 0, last = k == s.pipeline().chunks() - 1;
+    buffer_writer out(s.sharding_group(kind), first ? s.which_degrees().bucket : 0, entries_, buckets_);
+    const bool shared = s.which_degrees().pp > 1;
+    const auto pinned = [&](home place) {
+      for (int f = s.families() - 1; f >= 0; --f)
+        if (s.family_at(f).place == place && s.buffer_kind(f) == kind) {
+          if (place == home::both_ends && shared) out.shared(f, s.local_elements(f));
+          else out.parameters(f, 0, 0, 1, s.local_elements(f));
+        }
+    };
+    if (last && shared) pinned(home::both_ends);
+    if (last) pinned(home::last_stage);
+    const interval layers = s.pipeline().chunk(k);
+    for (index_t past = layers.end; past > layers.begin;) {
+      index_t alike = alike_below(s, layers.begin, past);
+      while (alike > 0) {
+        index_t length = 0;
+        reversed_layer(s, kind, past - 1, [&](int f, index_t) {
+          const index_t experts = s.expert_part(f, 0).size();
+          length = round_up(length, parameter_alignment) +
+                   (experts - 1) * round_up(s.local_elements(f), parameter_alignment) + s.local_elements(f);
+        });
+        if (length == 0) {  // no such family in these layers
+          past -= alike;
+          break;
+        }
+        const index_t whole = out.layers_without_closing(length, alike);
+        const std::size_t pattern = out.written();
+        const index_t begin = out.next_begin();
+        reversed_layer(s, kind, past - 1, [&](int f, index_t member) {
+          const index_t experts = s.expert_part(f, 0).size();
+          out.parameters(f, member, experts - 1, experts, s.local_elements(f));
+        });
+        if (whole > 1) out.repeat(pattern, begin, whole);
+        past -= greatest(whole, 1);
+        alike -= greatest(whole, 1);
+      }
+    }
+    if (first) pinned(home::both_ends);
+    if (first) pinned(home::first_stage);
+    out.finish();
+  }
+
+  /// Stable counting sort of the last buffer's entries, and where each family's begin.
+  constexpr void sort_by_family(std::size_t begin) {
+    const std::vector<buffer_entry> written(entries_.begin() + static_cast<std::ptrdiff_t>(begin), entries_.end());
+    entries_.resize(begin);
+    for (int f = 0; f < families_; ++f) {
+      first_.push_back(static_cast<index_t>(entries_.size()));
+      for (const buffer_entry& e : written)
+        if (e.family == f) entries_.push_back(e);
+    }
+    first_.push_back(static_cast<index_t>(entries_.size()));
+  }
+
+  int families_ = 0;
+  std::vector<buffer_entry> entries_;
+  std::vector<interval> buckets_;
+  std::vector<index_t> first_;         // per buffer and family: its first entry
+  std::vector<index_t> first_bucket_;  // per buffer
+};
+
+}  // namespace reshard

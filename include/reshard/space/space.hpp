@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Virtual Parameter Space of one configuration: a model, its degrees, and the arithmetic that says where a family's
+// array is cut. A value; constexpr throughout. What each rank holds is read from it by space/holding.hpp.
+// Builds on: parallelism/legal.hpp, mesh.hpp, pipeline.hpp.
+#pragma once
+
+#include <reshard/parallelism/legal.hpp>
+#include <reshard/parallelism/mesh.hpp>
+#include <reshard/parallelism/pipeline.hpp>
+
+namespace reshard {
+
+/// space(model, config<tp<4>, pp<8>>{}): refuses what the model does not admit, at compile time and at run time.
+class space {
+ public:
+  constexpr space(const model& m, const degrees& d)
+      : model_(m), degrees_(require_legal(m, d)), dense_(mesh_of(d, mesh_kind::dense)),
+        expert_(mesh_of(d, m.shape.experts > 0 ? mesh_kind::expert : mesh_kind::dense)), pipeline_(m.shape.layers, d) {}
+
+  constexpr const model& which_model() const { return model_; }
+  constexpr const degrees& which_degrees() const { return degrees_; }
+  constexpr rank_t ranks() const { return degrees_.world(); }
+  constexpr int families() const { return model_.families; }
+  constexpr const family& family_at(int f) const { return model_.family_at[f]; }
+  constexpr const pipeline_placement& pipeline() const { return pipeline_; }
+
+  constexpr const mesh& mesh_for(mesh_kind kind) const { return kind == mesh_kind::dense ? dense_ : expert_; }
+  constexpr const mesh& mesh_for(int f) const { return mesh_for(family_at(f).mesh); }
+
+  /// Parts that tensor parallelism cuts the family's tensor axis into; 1 where it is whole.
+  constexpr index_t tensor_parts(int f) const {
+    return family_at(f).tensor_axis == axis_of::none ? 1 : mesh_for(f).extent[mesh_axis::tensor];
+  }
+  /// Parts that expert parallelism cuts the family's experts into; 1 for dense families.
+  constexpr index_t expert_parts(int f) const {
+    return family_at(f).mesh == mesh_kind::dense ? 1 : expert_.extent[mesh_axis::middle];
+  }
+  constexpr interval tensor_part(int f, index_t t) const {
+    const int cut = family_at(f).tensor_axis;
+    if (cut == axis_of::none) return {};
+    return even_part({0, family_at(f).extent[cut]}, t, tensor_parts(f));
+  }
+  constexpr interval expert_part(int f, index_t e) const {
+    return even_part({0, family_at(f).extent[axis_of::expert]}, e, expert_parts(f));
+  }
+
+  /// Members of a family that chunk k holds: its global layers pulled back; pinned families have the one member 0.
+  constexpr interval chunk_members(int f, index_t k) const {
+    const family& which = family_at(f);
+    if (which.place == home::layers) {
+      const layer_set& layers = model_.layers_of(f);
+      return {layers.members_below(pipeline_.point(k)), layers.members_below(pipeline_.point(k + 1))};
+    }
+    const bool first = k == 0, last = k == pipeline_.chunks() - 1;
+    const bool held = (first && which.place != home::last_stage) || (last && which.place != home::first_stage);
+    return held ? interval{0, 1} : interval{};
+  }
+
+  /// The chunks that may hold members of `range`, as an interval of chunk numbers (some of them may hold none).
+  constexpr interval chunks_of_members(int f, interval range) const {
+    const family& which = family_at(f);
+    const index_t last = pipeline_.chunks() - 1;
+    switch (which.place) {
+      case home::first_stage: return {0, 1};
+      case home::last_stage: return {last, last + 1};
+      case home::both_ends: return {0, 1};  // the last stage's copy is a second holder of the same boxes
+      case home::layers: break;
+    }
+    const layer_set& layers = model_.layers_of(f);
+    return {pipeline_.chunk_of(layers.layer_of(range.begin)), pipeline_.chunk_of(layers.layer_of(range.end - 1)) + 1};
+  }
+
+  /// Stages that hold what chunk k holds of a family: one, or both ends of the pipeline for tied embeddings.
+  constexpr progression stages_holding(int f, index_t k) const {
+    if (family_at(f).place == home::both_ends && degrees_.pp > 1) return {0, 2, degrees_.pp - 1};
+    return {pipeline_.stage_of_chunk(k), 1};
+  }
+
+  /// Whether the rank calls a tied embedding by its other name: it is on the last of several stages.
+  constexpr bool holds_tied_copy(int f, rank_t rank) const {
+    return family_at(f).place == home::both_ends && degrees_.pp > 1 && rank / degrees_.stage_ranks() == degrees_.pp - 1;
+  }
+
+  /// The family's global box of (members of chunk k, expert part e, tensor part t).
+  constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const {
+    family_box b = family_at(f).whole();
+    b.dim[axis_of::layer] = chunk_members(f, k);
+    b.dim[axis_of::expert] = expert_part(f, e);
+    if (const int cut = family_at(f).tensor_axis; cut != axis_of::none) b.dim[cut] = tensor_part(f, t);
+    return b;
+  }
+
+  /// Extents of one local tensor [parts, rows, columns]: the tensor axis divided.
+  constexpr void local_extent(int f, index_t (&extent)[3]) const {
+    const family& which = family_at(f);
+    for (int i = 0; i < 3; ++i) extent[i] = which.extent[2 + i];
+    if (which.tensor_axis != axis_of::none) extent[which.tensor_axis - 2] /= tensor_parts(f);
+  }
+  constexpr index_t local_elements(int f) const { return family_at(f).tensor_elements() / tensor_parts(f); }
+
+  /// The mesh whose optimizer buffers hold the family: experts have their own iff ep > 1 or etp != tp.
+  constexpr mesh_kind buffer_kind(int f) const {
+    return family_at(f).mesh == mesh_kind::expert && degrees_.expert_buffers() ? mesh_kind::expert : mesh_kind::dense;
+  }
+  /// Ranks among which a buffer is cut: dp cp with index cp + CP dp, or edp.
+  constexpr index_t sharding_group(mesh_kind kind) const {
+    const mesh& m = mesh_for(kind);
+    return kind == mesh_kind::dense ? m.extent[mesh_axis::middle] * m.extent[mesh_axis::data] : m.extent[mesh_axis::data];
+  }
+
+ private:
+  model model_;
+  degrees degrees_;
+  mesh dense_;
+  mesh expert_;
+  pipeline_placement pipeline_;
+};
+
+}  // namespace reshard
