@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""complete.py SOURCE BUILD FOLDER...: every .cpp under the folders is compiled by the build, and every file says its licence.
+
+Cases of tests/reject and tests/consumers are compiled by their harnesses."""
+import json
+import pathlib
+import sys
+
+source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
+folders = sys.argv[3:]
+seen, faults = 0, []
+
+compiled = {(build / c["directory"] / c["file"]).resolve() for c in json.loads((build / "compile_commands.json").read_text())}
+harnessed = [source / "tests" / "reject", source / "tests" / "consumers"]
+for folder in folders:
+    for file in sorted((source / folder).rglob("*.cpp")):
+        if any(h in file.parents for h in harnessed):
+            continue
+        seen += 1
+        if file.resolve() not in compiled:
+            faults.append(f"{file.relative_to(source)} is compiled by no target: add it to {folder}/meson.build")
+
+COMMENTED = {".cpp", ".hpp", ".cu", ".cuh", ".py", ".sh", ".toml", ".cmake", ".in", ".build"}
+places = [source / p for p in ("include", "tests", "tools", "bench", "examples", "cmake", ".ci", "meson.build", "meson_options.txt")]
+for place in places:
+    for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if not file.is_file() or "__pycache__" in file.parts:
+            continue
+        head = file.read_bytes()[:400].decode("utf-8", "replace").splitlines()[:2]
+        script = bool(head) and head[0].startswith("#!")
+        if file.suffix not in COMMENTED and not script and place.is_dir():
+            continue
+        seen += 1
+        if not any("SPDX-License-Identifier: Apache-2.0" in line for line in (head if script else head[:1])):
+            faults.append(f"{file.relative_to(source)} does not begin with its SPDX line")
+
+for fault in faults:
+    print(fault)
+print(f"{seen} files looked at, {len(faults)} at fault")
+sys.exit(bool(faults))

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""mutants.py SOURCE LIBRARY [NAME...] -- COMPILER...: each mutant of mutants.toml must be killed by the test that it names.
+
+A mutant is a copy of include/ with one text changed. The test is compiled against it and run; that it passes unmutated is shown first.
+LIBRARY holds doctest's main. With names, only those mutants."""
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import tomllib
+except ImportError:
+    print("mutants.py needs Python 3.11, for tomllib")
+    sys.exit(77)
+
+split = sys.argv.index("--")
+source, library, *names = sys.argv[1:split]
+source = pathlib.Path(source)
+compiler = sys.argv[split + 1:]
+DEFAULTS = {"expect": "exit", "timeout": 60, "flags": [], "args": []}
+NEEDED = {"name", "header", "original", "replacement", "test"}
+
+
+class Fault(Exception):
+    """What is wrong with a mutant or its test, in a sentence."""
+
+
+def build(test, flags, include, program):
+    """Compiles and links a test against a copy of include/. Returns the exit code and what the compiler said."""
+    done = subprocess.run([*compiler, "-I", str(include), *flags, str(source / test), library, "-o", str(program)],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env={**os.environ, "LC_ALL": "C"})
+    return done.returncode, done.stdout
+
+
+def run(program, args, timeout):
+    """Runs a program under a watchdog. Returns its exit code, or None where it had to be ended, and what it said."""
+    with tempfile.TemporaryFile(mode="w+", errors="replace") as out:
+        child = subprocess.Popen([str(program), *args], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        try:
+            code = child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            code = None
+        out.seek(0)
+        return code, out.read()
+
+
+def tail(text, lines=15):
+    return "\n".join("    " + line for line in text.splitlines()[-lines:])
+
+
+def test_of(mutant):
+    return mutant["test"], tuple(mutant["flags"]), tuple(mutant["args"])
+
+
+def check_sound(key):
+    """The test that is to kill mutants passes without them; otherwise its failure would say nothing."""
+    test, flags, args = key
+    with tempfile.TemporaryDirectory() as room:
+        program = pathlib.Path(room) / "program"
+        code, said = build(test, flags, source / "include", program)
+        if code:
+            raise Fault(f"{test} does not compile unmutated:\n{tail(said)}")
+        code, said = run(program, args, 300)
+        if code != 0:
+            raise Fault(f"{test} does not pass unmutated ({'still running after 300 s' if code is None else f'exit {code}'}):\n{tail(said)}")
+
+
+def kill(mutant):
+    with tempfile.TemporaryDirectory() as room:
+        include = pathlib.Path(room) / "include"
+        program = pathlib.Path(room) / "program"
+        shutil.copytree(source / "include", include)
+        header = include / mutant["header"]
+        if not header.is_file():
+            raise Fault(f"{mutant['header']} does not exist")
+        text = header.read_text()
+        if text.count(mutant["original"]) != 1:
+            raise Fault(f"its original text occurs {text.count(mutant['original'])} times in {mutant['header']}, not once")
+        if mutant["original"] == mutant["replacement"]:
+            raise Fault("it changes nothing")
+        header.write_text(text.replace(mutant["original"], mutant["replacement"]))
+        code, said = build(mutant["test"], mutant["flags"], include, program)
+        if mutant["expect"] == "static_assert":
+            if code == 0:
+                raise Fault(f"survived: {mutant['test']} compiles with it")
+            if not re.search(r"static assertion failed|static_assert failed|not an integral constant expression|non-constant condition", said):
+                raise Fault(f"stops {mutant['test']} from compiling, but fails no assertion:\n{tail(said)}")
+            return
+        if code:
+            raise Fault(f"does not compile with {mutant['test']}:\n{tail(said)}")
+        code, said = run(program, mutant["args"], mutant["timeout"])
+        if code is None and mutant["expect"] != "hang":
+            raise Fault(f"makes {mutant['test']} run for more than {mutant['timeout']} s; say expect = \"hang\" if that is its death")
+        if code is not None and mutant["expect"] == "hang":
+            raise Fault(f"was to make {mutant['test']} hang, but it ends with {code}")
+        if code == 0:
+            raise Fault(f"survived {mutant['test']}")
+
+
+def timed(work, item):
+    start = time.monotonic()
+    try:
+        work(item)
+        return None, time.monotonic() - start
+    except Fault as fault:
+        return fault, time.monotonic() - start
+
+
+def main():
+    mutants = [{**DEFAULTS, **m} for m in tomllib.loads((pathlib.Path(__file__).parent / "mutants.toml").read_text()).get("mutant", [])]
+    for m in mutants:
+        known = NEEDED | set(DEFAULTS)
+        if not NEEDED <= set(m) or not set(m) <= known or m["expect"] not in ("exit", "hang", "static_assert"):
+            sys.exit(f"mutants.toml: {m.get('name', m)} has fields that are missing, unknown or out of range; the head of the file lists them")
+    if len({m["name"] for m in mutants}) != len(mutants):
+        sys.exit("mutants.toml: a name is used twice")
+    if set(names) - {m["name"] for m in mutants}:
+        sys.exit(f"mutants.toml has no {' '.join(sorted(set(names) - {m['name'] for m in mutants}))}")
+    mutants = [m for m in mutants if not names or m["name"] in names]
+    failed = killed = 0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        sound = {}
+        tests = sorted({test_of(m) for m in mutants})
+        for test, (fault, _) in zip(tests, pool.map(lambda t: timed(check_sound, t), tests)):
+            sound[test] = fault is None
+            if fault:
+                print(fault, flush=True)
+        failed += sum(not sound[test_of(m)] for m in mutants)
+        mutants = [m for m in mutants if sound[test_of(m)]]
+        for m, (fault, seconds) in zip(mutants, pool.map(lambda m: timed(kill, m), mutants)):
+            failed += fault is not None
+            killed += fault is None
+            print(f"mutant {m['name']} " + (str(fault) if fault else f"killed by {m['test']} in {seconds:.1f} s"), flush=True)
+    print(f"{killed} passed, {failed} failed")
+    return bool(failed)
+
+
+sys.exit(main())

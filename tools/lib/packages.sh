@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by tools/check, tools/demo and .ci/run: Debian packages, installed where they are missing.
+
+# What a build needs, and what tests need beside it.
+build_packages="g++ meson ninja-build pkgconf nlohmann-json3-dev libcli11-dev libfmt-dev librange-v3-dev"
+test_packages="doctest-dev libbenchmark-dev cmake"
+
+apt() {  # runs apt-get without questions, and says something only where it fails
+  local log
+  log=$(mktemp)
+  if ! DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq "$@" >"$log" 2>&1 </dev/null; then
+    tail -n 20 "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+}
+
+missing() {  # the packages among $@ that are not installed
+  local package
+  for package; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s ' "$package"
+  done
+}
+
+need() {  # need PACKAGE...: installs what is missing, or says what is and fails
+  command -v apt-get >/dev/null || return 0  # not Debian's kin: the build itself says what it misses
+  local packages
+  packages=$(missing "$@")
+  [ -n "$packages" ] || return 0
+  if [ "$(id -u)" != 0 ]; then
+    echo "These packages are missing; as root: apt-get install ${packages% }" >&2
+    return 1
+  fi
+  echo "installing ${packages% }"
+  # Lists may be old or absent. Where they cannot be renewed, the ones at hand may still do.
+  apt update || echo "the package lists could not be renewed" >&2
+  # shellcheck disable=SC2086
+  apt install -y --no-install-recommends $packages || {
+    echo "apt-get could not install ${packages% }" >&2
+    return 1
+  }
+}
+
+can_have() {  # can_have PACKAGE: it is installed, or this system offers it and we may install it
+  command -v apt-get >/dev/null || return 1
+  [ -z "$(missing "$1")" ] && return 0
+  [ "$(id -u)" = 0 ] || return 1
+  apt update || true
+  apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'
+}
+
+compiler_package() {  # clang++-14 -> clang-14, g++-13 -> g++-13
+  case $1 in
+    clang++*) echo "clang${1#clang++}" ;;
+    *) echo "$1" ;;
+  esac
+}
