@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which device each rank of one side sits on: an injective map, as runs of consecutive ranks on consecutive devices, so
+// that its inverse is arithmetic over ranges. Worlds may grow, shrink from the middle, overlap or lie apart.
+// Builds on: algebra/interval.hpp.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <reshard/algebra/interval.hpp>
+
+namespace reshard {
+
+class device_map {
+ public:
+  /// Rank r sits on device r.
+  constexpr explicit device_map(rank_t ranks) : ranks_(ranks) {}
+
+  /// Rank r sits on device devices[r]; refused where a device is negative or named twice.
+  constexpr explicit device_map(const std::vector<rank_t>& devices) : ranks_(static_cast<rank_t>(devices.size())) {
+    for (rank_t r = 0; r < ranks_; ++r) {
+      const rank_t device = devices[static_cast<std::size_t>(r)];
+      if (device < 0) refuse("device map: rank ", r, " is on device ", device, ", but devices count from 0");
+      if (!by_rank_.empty() && device == by_rank_.back().device + by_rank_.back().count) ++by_rank_.back().count;
+      else by_rank_.push_back({r, device, 1});
+    }
+    by_device_ = by_rank_;
+    std::sort(by_device_.begin(), by_device_.end(), [](const run& a, const run& b) { return a.device < b.device; });
+    for (std::size_t i = 1; i < by_device_.size(); ++i) {
+      const run& before = by_device_[i - 1];
+      if (before.device + before.count > by_device_[i].device)
+        refuse("device map: device ", by_device_[i].device, " is given to two ranks");
+    }
+    if (by_rank_.size() == 1 && by_rank_[0].device == 0) by_rank_.clear(), by_device_.clear();
+  }
+
+  constexpr rank_t ranks() const { return ranks_; }
+  constexpr bool identity() const { return by_rank_.empty(); }
+
+  /// One past the highest device in use.
+  constexpr rank_t devices() const {
+    return identity() ? ranks_ : by_device_.back().device + by_device_.back().count;
+  }
+
+  /// The device of a rank, 0 <= rank < ranks().
+  constexpr rank_t device_of(rank_t rank) const {
+    if (identity()) return rank;
+    const auto after = std::upper_bound(by_rank_.begin(), by_rank_.end(), rank,
+                                        [](rank_t r, const run& piece) { return r < piece.rank; });
+    const run& piece = *(after - 1);
+    return piece.device + (rank - piece.rank);
+  }
+
+  /// The rank on a device, or -1: the inverse.
+  constexpr rank_t rank_of(rank_t device) const {
+    if (identity()) return device >= 0 && device < ranks_ ? device : -1;
+    const auto after = std::upper_bound(by_device_.begin(), by_device_.end(), device,
+                                        [](rank_t d, const run& piece) { return d < piece.device; });
+    if (after == by_device_.begin()) return -1;
+    const run& piece = *(after - 1);
+    return device < piece.device + piece.count ? piece.rank + (device - piece.device) : -1;
+  }
+
+  /// The ranks on the given devices as ascending, disjoint intervals, appended to `ranks`.
+  constexpr void ranks_on(interval devices, std::vector<interval>& ranks) const {
+    if (identity()) {
+      if (const interval own = intersect(devices, {0, ranks_}); !own.empty()) ranks.push_back(own);
+      return;
+    }
+    auto at = std::upper_bound(by_device_.begin(), by_device_.end(), devices.begin,
+                               [](rank_t d, const run& piece) { return d < piece.device; });
+    if (at != by_device_.begin()) --at;
+    const std::size_t first = ranks.size();
+    for (; at != by_device_.end() && at->device < devices.end; ++at) {
+      const interval own = intersect(devices, {at->device, at->device + at->count});
+      if (!own.empty()) ranks.push_back(translate(own, at->rank - at->device));
+    }
+    std::sort(ranks.begin() + static_cast<std::ptrdiff_t>(first), ranks.end(),
+              [](interval a, interval b) { return a.begin < b.begin; });
+  }
+
+ private:
+  struct run {
+    rank_t rank;
+    rank_t device;
+    index_t count;
+  };
+  rank_t ranks_;
+  std::vector<run> by_rank_;  // empty: the identity
+  std::vector<run> by_device_;
+};
+
+}  // namespace reshard
