@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values as people read them: intervals, boxes, bytes, counts, aligned tables, and quoted text that stays on one line.
+// Builds on: algebra/box.hpp.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <reshard/algebra/box.hpp>
+
+namespace reshard {
+
+/// "[0,4)"
+inline std::string to_text(interval a) { return "[" + std::to_string(a.begin) + "," + std::to_string(a.end) + ")"; }
+
+/// "[0,4)x[2,6)"
+template <int N>
+std::string to_text(const box<N>& b) {
+  std::string text;
+  for (int i = 0; i < N; ++i) text += (i == 0 ? "" : "x") + to_text(b.dim[i]);
+  return text;
+}
+
+/// "12,345,678"
+inline std::string count_text(index_t count) {
+  std::string text = std::to_string(count);
+  const std::size_t first = count < 0 ? 1 : 0;
+  for (std::size_t at = text.size(); at > first + 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+namespace detail {
+/// `value` with `decimals` digits after the point.
+inline std::string decimal_text(double value, int decimals) {
+  char digits[64];
+  return {digits, static_cast<std::size_t>(std::snprintf(digits, sizeof digits, "%.*f", decimals, value))};
+}
+}  // namespace detail
+
+/// "512 B", "1.50 KiB", "64.00 MiB", ...: the largest unit of which there is at least one.
+inline std::string bytes_text(bytes_t bytes) {
+  if (bytes > -1024 && bytes < 1024) return std::to_string(bytes) + " B";
+  constexpr const char* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  int unit = 0;
+  for (; (value >= 1023.995 || value <= -1023.995) && unit < 5; ++unit) value /= 1024;
+  return detail::decimal_text(value, 2) + " " + units[unit];
+}
+
+/// "1.234 s", "12.34 ms", "5.678 us"
+inline std::string seconds_text(double seconds) {
+  if (seconds >= 1) return detail::decimal_text(seconds, 3) + " s";
+  if (seconds >= 1e-3) return detail::decimal_text(seconds * 1e3, 2) + " ms";
+  return detail::decimal_text(seconds * 1e6, 1) + " us";
+}
+
+/// "0-7", "3": the integers of an interval, both ends included; "-" for none.
+inline std::string range_text(interval a) {
+  if (a.empty()) return "-";
+  if (a.size() == 1) return std::to_string(a.begin);
+  return std::to_string(a.begin) + "-" + std::to_string(a.end - 1);
+}
+
+/// Text of others inside a sentence of ours: control characters written as \xNN, and the middle left out where it is long.
+inline std::string one_line(std::string_view text, std::size_t limit = 80) {
+  const std::size_t tail = limit / 3, head = limit - tail;
+  const bool whole = text.size() <= limit + 3;
+  std::string line;
+  const auto put = [&line](std::string_view part) {
+    for (const char c : part) {
+      const unsigned code = static_cast<unsigned char>(c);
+      if (code >= 32 && code != 127) {
+        line += c;
+      } else {
+        constexpr char hex[] = "0123456789abcdef";
+        line += {'\\', 'x', hex[code / 16], hex[code % 16]};
+      }
+    }
+  };
+  put(whole ? text : text.substr(0, head));
+  if (whole) return line;
+  line += "...";
+  put(text.substr(text.size() - tail));
+  return line;
+}
+
+/// Columns a terminal uses for UTF-8 text without wide or combining characters: its code points.
+constexpr index_t text_width(std::string_view text) {
+  index_t width = 0;
+  for (const char c : text) width += (static_cast<unsigned char>(c) & 0xC0u) != 0x80u ? 1 : 0;
+  return width;
+}
+
+/// An aligned table: headings, then rows; every column as wide as its widest cell.
+class table {
+ public:
+  enum class side { left, right };
+  struct column {
+    std::string heading;
+    side aligned = side::right;
+  };
+
+  explicit table(std::vector<column> columns) : columns_(std::move(columns)) {}
+
+  /// Cells in the order of the columns; those that are missing at the end stay empty.
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
+
+  /// Every line begins with `indent` spaces and ends without any.
+  std::string text(std::size_t indent = 2) const {
+    std::vector<index_t> width;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      index_t widest = text_width(columns_[c].heading);
+      for (const auto& cells : rows_)
+        if (c < cells.size()) widest = greatest(widest, text_width(cells[c]));
+      width.push_back(widest);
+    }
+    std::string result;
+    const auto line = [&](const auto& cell) {
+      std::string written(indent, ' ');
+      for (std::size_t c = 0; c < columns_.size(); ++c) {
+        const std::string_view content = cell(c);
+        const std::string padding(static_cast<std::size_t>(width[c] - text_width(content)), ' ');
+        if (c > 0) written += "  ";
+        if (columns_[c].aligned == side::right) written += padding;
+        written += content;
+        if (columns_[c].aligned == side::left) written += padding;
+      }
+      written.erase(written.find_last_not_of(' ') + 1);
+      result += written + "\n";
+    };
+    line([&](std::size_t c) { return std::string_view(columns_[c].heading); });
+    for (const auto& cells : rows_)
+      line([&](std::size_t c) { return c < cells.size() ? std::string_view(cells[c]) : std::string_view(); });
+    return result;
+  }
+
+ private:
+  std::vector<column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace reshard

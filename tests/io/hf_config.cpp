@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json -> model: what is read, every default, and every refusal's sentence.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <reshard/io/hf_config.hpp>
+
+using namespace reshard;
+
+namespace {
+
+/// A config.json text, as keys and raw JSON values.
+using entries = std::vector<std::pair<std::string, std::string>>;
+
+std::string json(const entries& from) {
+  std::string text = "{";
+  for (const auto& [key, value] : from) text += (text.size() > 1 ? ", \"" : "\"") + key + "\": " + value;
+  return text + "}";
+}
+/// With a key's value changed or added; removed where the value is empty.
+entries with(entries base, std::string_view key, const std::string& value) {
+  for (std::size_t i = 0; i < base.size(); ++i)
+    if (base[i].first == key) {
+      if (value.empty()) base.erase(base.begin() + static_cast<std::ptrdiff_t>(i));
+      else base[i].second = value;
+      return base;
+    }
+  if (!value.empty()) base.emplace_back(key, value);
+  return base;
+}
+
+const entries llama = {{"architectures", R"(["LlamaForCausalLM"])"}, {"num_hidden_layers", "4"}, {"hidden_size", "64"},
+                       {"num_attention_heads", "8"}, {"intermediate_size", "96"}, {"vocab_size", "128"}};
+const entries moe = {{"architectures", R"(["Qwen3MoeForCausalLM"])"}, {"num_hidden_layers", "6"}, {"hidden_size", "64"},
+                     {"num_attention_heads", "8"}, {"num_key_value_heads", "4"}, {"head_dim", "16"}, {"vocab_size", "128"},
+                     {"num_experts", "8"}, {"moe_intermediate_size", "24"}};
+
+model read(const entries& from) { return parse_config(json(from), "m.json"); }
+
+std::string refusal_of(const std::string& text) {
+  try {
+    parse_config(text, "m.json");
+  } catch (const refusal& stopped) {
+    return stopped.what();
+  }
+  return "accepted";
+}
+std::string refusal_of(const entries& from) { return refusal_of(json(from)); }
+
+std::vector<std::string> names(const model& m) {
+  std::vector<std::string> result;
+  for (int f = 0; f < m.families; ++f) result.emplace_back(m[f].name);
+  return result;
+}
+std::vector<index_t> moe_layers(const model& m) {
+  std::vector<index_t> result;
+  for (int f = 0; f < m.families; ++f)
+    if (m[f].name == "decoder.layers.{layer}.mlp.router.weight")
+      for (index_t i = 0; i < m[f].extent[0]; ++i) result.push_back(m.layers_of(f).layer_of(i));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("LLaMA: sizes and defaults") {
+  const model m = read(llama);
+  CHECK(m.name == "m.json");
+  CHECK(m.shape.layers == 4);
+  CHECK(m.shape.groups == 8);
+  CHECK(m.shape.head_dim == 8);
+  CHECK(m.shape.ffn == 96);
+  CHECK_FALSE(m.shape.tied);
+  CHECK(names(m) == std::vector<std::string>{"embedding.word_embeddings.weight", "decoder.layers.{layer}.self_attention.linear_proj.weight",
+                                             "decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight",
+                                             "decoder.layers.{layer}.self_attention.linear_qkv.weight",
+                                             "decoder.layers.{layer}.mlp.linear_fc1.layer_norm_weight", "decoder.layers.{layer}.mlp.linear_fc1.weight",
+                                             "decoder.layers.{layer}.mlp.linear_fc2.weight", "decoder.final_layernorm.weight", "output_layer.weight"});
+}
+
+TEST_CASE("absent and null mean the default") {
+  for (const char* value : {"", "null"}) {
+    CHECK(read(with(llama, "num_key_value_heads", value)).shape.groups == 8);
+    CHECK(read(with(llama, "head_dim", value)).shape.head_dim == 8);
+    CHECK(moe_layers(read(with(moe, "mlp_only_layers", value))).size() == 6);
+  }
+  CHECK(read(with(llama, "num_key_value_heads", "2")).shape.groups == 2);
+  CHECK(read(with(llama, "head_dim", "24")).shape.head_dim == 24);
+  CHECK(read(with(llama, "tie_word_embeddings", "true")).shape.tied);
+}
+
+TEST_CASE("Qwen3 has q and k norms, LLaMA has none") {
+  const model m = read(with(llama, "architectures", R"(["Qwen3ForCausalLM", "Other"])"));
+  CHECK(names(m)[4] == "decoder.layers.{layer}.self_attention.q_layernorm.weight");
+  CHECK(names(m)[5] == "decoder.layers.{layer}.self_attention.k_layernorm.weight");
+  CHECK(m.families == read(llama).families + 2);
+}
+
+TEST_CASE("which layers are MoE") {
+  CHECK(moe_layers(read(moe)) == std::vector<index_t>{0, 1, 2, 3, 4, 5});
+  const entries dense_too = with(moe, "intermediate_size", "32");
+  CHECK(moe_layers(read(with(dense_too, "decoder_sparse_step", "2"))) == std::vector<index_t>{1, 3, 5});
+  CHECK(moe_layers(read(with(dense_too, "decoder_sparse_step", "3"))) == std::vector<index_t>{2, 5});
+  CHECK(moe_layers(read(with(dense_too, "decoder_sparse_step", "7"))).empty());
+  CHECK(moe_layers(read(with(dense_too, "mlp_only_layers", "[5, 0, 5]"))) == std::vector<index_t>{1, 2, 3, 4});
+  CHECK(moe_layers(read(with(with(dense_too, "mlp_only_layers", "[1]"), "decoder_sparse_step", "2"))) == std::vector<index_t>{3, 5});
+  CHECK(read(moe).shape.ffn == 0);
+  CHECK(read(dense_too).shape.ffn == 0);  // not in use
+  CHECK(read(with(dense_too, "mlp_only_layers", "[3]")).shape.ffn == 32);
+  CHECK(read(with(moe, "intermediate_size", "null")).shape.experts == 8);  // not looked at
+}
+
+TEST_CASE("other keys are ignored, whatever they hold") {
+  CHECK(read(with(llama, "rope_scaling", R"({"a": [1.5, {"hidden_size": 3}], "b": null})")).shape.hidden == 64);
+  CHECK(read(with(llama, "num_experts", "-3")).shape.experts == 0);
+  CHECK(read(with(llama, "mlp_only_layers", "\"x\"")).shape.layers == 4);
+  CHECK(read(with(llama, "x", "[[[[[[[[]]]]]]]]")).shape.layers == 4);
+  CHECK(parse_config("\xEF\xBB\xBF\n" + json(llama) + "\n", "m.json").shape.layers == 4);
+}
+
+TEST_CASE("required keys, missing, null, of a wrong type or out of range") {
+  const auto sentence = [](std::string_view key, const std::string& value) {
+    return "reshard: m.json: " + std::string(key) + " is " + value + ", but must be a whole number, at least 1 and below 2^63";
+  };
+  for (const entries& base : {llama, moe})
+    for (const auto& [key, good] : base) {
+      if (key == "architectures" || key == "num_key_value_heads" || key == "head_dim") continue;
+      CAPTURE(key);
+      CHECK(refusal_of(with(base, key, "")) == "reshard: m.json: " + key + " is missing");
+      const std::pair<const char*, const char*> wrong[] = {
+          {"null", "null"}, {"true", "true"}, {"\"64\"", "the text '64'"}, {"[64]", "a list"}, {"{\"a\":64}", "an object"},
+          {"0", "0"}, {"-0", "0"}, {"-64", "-64"}, {"64.0", "64.0"}, {"6.4e1", "6.4e1"}, {"0.5", "0.5"},
+          {"9223372036854775808", "9223372036854775808"}, {"18446744073709551616", "18446744073709551616"},
+          {"-9223372036854775809", "-9223372036854775809"}};
+      for (const auto& [value, shown] : wrong) CHECK(refusal_of(with(base, key, value)) == sentence(key, shown));
+    }
+  for (const char* key : {"num_key_value_heads", "head_dim"}) {
+    CHECK(refusal_of(with(llama, key, "0")) == sentence(key, "0"));
+    CHECK(refusal_of(with(llama, key, "\"\"")) == sentence(key, "the text ''"));
+  }
+  CHECK(refusal_of(with(moe, "decoder_sparse_step", "0")) == sentence("decoder_sparse_step", "0"));
+  CHECK(refusal_of(with(moe, "decoder_sparse_step", "null")) == sentence("decoder_sparse_step", "null"));
+}
+
+TEST_CASE("the other sentences") {
+  const std::pair<entries, std::string> cases[] = {
+      {with(llama, "architectures", ""), "architectures is missing"},
+      {with(llama, "architectures", "[]"), "architectures is a list, but must be a list that begins with a name"},
+      {with(llama, "architectures", "null"), "architectures is null, but must be a list that begins with a name"},
+      {with(llama, "architectures", "[3]"), "architectures is a list, but must be a list that begins with a name"},
+      {with(llama, "architectures", "\"LlamaForCausalLM\""),
+       "architectures is the text 'LlamaForCausalLM', but must be a list that begins with a name"},
+      {with(llama, "architectures", "[\"MixtralForCausalLM\"]"),
+       "the architecture MixtralForCausalLM is not built; built are LlamaForCausalLM, Qwen3ForCausalLM and Qwen3MoeForCausalLM"},
+      {with(llama, "architectures", "[\"A\\nB\"]"),
+       "the architecture A\\x0aB is not built; built are LlamaForCausalLM, Qwen3ForCausalLM and Qwen3MoeForCausalLM"},
+      {with(llama, "tie_word_embeddings", "1"), "tie_word_embeddings is 1, but must be true or false"},
+      {with(llama, "tie_word_embeddings", "null"), "tie_word_embeddings is null, but must be true or false"},
+      {with(llama, "num_attention_heads", "7"), "head_dim is missing, and hidden_size 64 does not divide by num_attention_heads 7"},
+      {with(llama, "num_hidden_layers", "1000001"), "num_hidden_layers is 1000001, but at most 1000000 are supported"},
+      {with(moe, "mlp_only_layers", "[1]"), "intermediate_size is missing"},
+      {with(moe, "mlp_only_layers", "3"), "mlp_only_layers is 3, but must be a list of layers"},
+      {with(moe, "mlp_only_layers", "[1, -1]"),
+       "an entry of mlp_only_layers is -1, but must be a whole number, at least 0 and below 2^63"},
+      {with(moe, "mlp_only_layers", "[[1]]"),
+       "an entry of mlp_only_layers is a list, but must be a whole number, at least 0 and below 2^63"},
+  };
+  for (const auto& [config, sentence] : cases) CHECK(refusal_of(config) == "reshard: m.json: " + sentence);
+  CHECK(refusal_of(with(llama, "num_key_value_heads", "3")) == "reshard: model m.json: 8 attention heads do not divide into 3 query groups");
+}
+
+TEST_CASE("text that is no JSON object") {
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "the file is empty"},
+      {" \n ", "the file is empty"},
+      {"{", "not JSON: the text ends too early at line 1, column 2"},
+      {"{\n  \"a\": NaN}", "not JSON: wrong text at line 2, column 8"},
+      {"{\"a\": Infinity}", "not JSON: wrong text at line 1, column 7"},
+      {"{} {}", "not JSON: wrong text at line 1, column 4"},
+      {"PK\x03\x04", "not JSON: wrong text at line 1, column 1"},
+      {"{\"a\": \"\xff\"}", "not JSON: wrong text at line 1, column 8"},
+      {"{\"a\": 1e999}", "not JSON: wrong text at line 1, column 11"},
+      {"[]", "the file is no JSON object but a list"},
+      {"17", "the file is no JSON object but 17"},
+      {"\"x\"", "the file is no JSON object but the text 'x'"},
+      {"null", "the file is no JSON object but null"},
+      {"{\"hidden_size\": 64, \"hidden_size\": 64}", "hidden_size is given twice"},
+      {"{\"a\": " + std::string(200, '['), "lists and objects are nested deeper than 128"},
+      {std::string(100000, '['), "the file is no JSON object but a list"},
+      {"{\"mlp_only_layers\": [0" + std::string(200000, ' ') + ",0" + [] {
+         std::string zeros;
+         for (int i = 0; i < 70000; ++i) zeros += ",0";
+         return zeros;
+       }() + "]}", "mlp_only_layers has more than 65536 entries"},
+  };
+  for (const auto& [text, sentence] : cases) CHECK(refusal_of(text) == "reshard: m.json: " + sentence);
+}
+
+TEST_CASE("sizes that do not fit 64 bits are refused, whatever they are") {
+  for (const auto& [key, good] : moe) {
+    if (key == "architectures") continue;
+    for (const char* value : {"9223372036854775807", "4611686018427387904", "3037000500"}) {
+      CAPTURE(key);
+      CAPTURE(value);
+      const std::string said = refusal_of(with(moe, key, value));
+      CHECK((said == "accepted" || said.starts_with("reshard: ")));
+    }
+    CHECK(refusal_of(with(moe, key, "9223372036854775807")) != "accepted");
+  }
+}
+
+TEST_CASE("presets by name, files by path") {
+  CHECK(load_model("llama2-7b").shape.ffn == 11008);
+  CHECK(load_model(RESHARD_TEST_DATA "/tiny_qwen3_moe.config.json").shape.experts == 8);
+  const auto said = [](std::string_view name) -> std::string {
+    try {
+      load_model(name);
+    } catch (const refusal& stopped) {
+      return stopped.what();
+    }
+    return "accepted";
+  };
+  CHECK(said("llama3").starts_with("reshard: no model is called 'llama3'; known are llama2-7b, "));
+  CHECK(said("./none") == "reshard: ./none cannot be read: No such file or directory");
+  CHECK(said("none.json") == "reshard: none.json cannot be read: No such file or directory");
+  CHECK(said("/") == "reshard: / cannot be read: Is a directory");
+  CHECK(said("/dev/null") == "reshard: /dev/null: the file is empty");
+  CHECK(said("/dev/zero") == "reshard: /dev/zero is larger than 16777216 bytes, so it is no config.json");
+}
