@@ -41,4 +41,10 @@ constexpr interval even_part(interval a, index_t i, index_t parts) {
   return {a.begin + split_point(i, a.size(), parts), a.begin + split_point(i + 1, a.size(), parts)};
 }
 
+/// Part i of [0, extent) where `parts` divides the extent: [i E / parts, (i + 1) E / parts).
+constexpr interval equal_part(index_t extent, index_t i, index_t parts) {
+  const index_t size = extent / parts;
+  return {i * size, (i + 1) * size};
+}
+
 }  // namespace reshard

@@ -35,7 +35,8 @@ constexpr index_t round_up(index_t a, index_t b) { return checked_multiply(ceil_
 
 /// floor(i * extent / parts) without leaving 64 bits, for 0 <= i <= parts: where part i of an even split begins.
 constexpr index_t split_point(index_t i, index_t extent, index_t parts) {
-  return i * (extent / parts) + i * (extent % parts) / parts;
+  const index_t rest = extent % parts;
+  return i * (extent / parts) + (rest == 0 ? 0 : i * rest / parts);
 }
 
 constexpr index_t least(index_t a, index_t b) { return a < b ? a : b; }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which global layers a tensor family has: a strictly increasing map from member to layer, and back. Pipeline cuts are made
 // on global layers and pulled back through it, so dense layers among MoE ones are no special case.
-// Builds on: base/integer.hpp.
+// Builds on: algebra/interval.hpp.
 #pragma once
 
 #include <bit>
 
-#include <reshard/base/integer.hpp>
+#include <reshard/algebra/interval.hpp>
 
 namespace reshard {
 
@@ -41,6 +41,12 @@ class layer_set {
     if (layer >= capacity) return members_;
     const std::uint64_t lower = (std::uint64_t{1} << (layer % 64)) - 1;
     return below_[layer / 64] + std::popcount(word_[layer / 64] & lower);
+  }
+
+  /// Members whose layers lie in `layers`: the interval pulled back.
+  constexpr interval members_within(interval layers) const {
+    if (uniform_) return layers;
+    return {members_below(layers.begin), members_below(layers.end)};
   }
 
   /// The global layer of a member: the inverse, members_below(layer_of(i)) == i.

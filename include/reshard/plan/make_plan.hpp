@@ -4,8 +4,6 @@
 // Builds on: space/holding.hpp (any two types that model Holding), plan/source.hpp, plan/device_map.hpp, plan/transfer.hpp.
 #pragma once
 
-#include <algorithm>
-
 #include <reshard/plan/device_map.hpp>
 #include <reshard/plan/source.hpp>
 #include <reshard/plan/transfer.hpp>
@@ -167,6 +165,7 @@ constexpr plan make_plan(const From& from, const To& to, rank_t device, const pl
   require_plannable(from, to, where);
   plan result;
   result.device = device;
+  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
   const detail::router<From, To> route(from, to, where, device);
   for (const role r : roles) {
     const state_set states = states_of(r) & where.states;
@@ -174,10 +173,9 @@ constexpr plan make_plan(const From& from, const To& to, rank_t device, const pl
     route.receives(r, states, result);
     route.sends(r, states, result);
   }
-  const auto in_order = [](const transfer& a, const transfer& b) { return precedes(a, b); };
-  std::sort(result.sends.begin(), result.sends.end(), in_order);
-  std::sort(result.receives.begin(), result.receives.end(), in_order);
-  std::sort(result.retains.begin(), result.retains.end(), in_order);
+  sort_transfers(result.sends, [](const transfer& t) { return t.dst; });
+  sort_transfers(result.receives, [](const transfer& t) { return t.src; });
+  sort_transfers(result.retains, [](const transfer& t) { return t.src; });
   return result;
 }
 

@@ -3,6 +3,7 @@
 // Builds on: model/state.hpp, model/family.hpp.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include <reshard/model/family.hpp>
@@ -31,6 +32,31 @@ constexpr bool precedes(const transfer& a, const transfer& b) {
   if (a.states.bits != b.states.bits) return a.states.bits < b.states.bits;
   if (a.family != b.family) return a.family < b.family;
   return precedes(a.where, b.where);
+}
+
+/// Sorts a list of one end's transfers by `precedes`, given the other end of each. First by peer over small keys, as a transfer
+/// is too large to be moved log(n) times; then inside each peer's list, which mostly arrives in order.
+template <typename Peer>
+constexpr void sort_transfers(std::vector<transfer>& transfers, Peer&& peer) {
+  struct key {
+    rank_t peer;
+    std::size_t at;
+  };
+  std::vector<key> keys(transfers.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = {peer(transfers[i]), i};
+  std::sort(keys.begin(), keys.end(), [](const key& a, const key& b) { return a.peer != b.peer ? a.peer < b.peer : a.at < b.at; });
+  std::vector<transfer> sorted;
+  sorted.reserve(keys.size());
+  for (const key& k : keys) sorted.push_back(transfers[k.at]);
+  const auto in_order = [](const transfer& a, const transfer& b) { return precedes(a, b); };
+  for (std::size_t first = 0, past = 0; first < keys.size(); first = past) {
+    bool ordered = true;
+    for (past = first + 1; past < keys.size() && keys[past].peer == keys[first].peer; ++past)
+      ordered = ordered && !precedes(sorted[past], sorted[past - 1]);
+    const auto at = [&sorted](std::size_t i) { return sorted.begin() + static_cast<std::ptrdiff_t>(i); };
+    if (!ordered) std::sort(at(first), at(past), in_order);
+  }
+  transfers = static_cast<std::vector<transfer>&&>(sorted);
 }
 
 /// What one device does in a switch. Retained boxes have src == dst == device.

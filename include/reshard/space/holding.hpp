@@ -24,6 +24,7 @@ struct owning_sink {
 
 /// A holding h of `h.families()` families by ranks 0 .. h.ranks() - 1:
 ///   h.held(rank, role, sink)          sink(f, box, holders) for every box of the rank, `holders` all ranks with that box;
+///   h.held(f, rank, role, sink)       the same for one family; a sink may take (f, box) alone, which is cheaper;
 ///   h.owners(f, role, within, sink)   sink(box, holders) once for every distinct box that meets `within`.
 /// Holders count(), index with [i] in rank order, and invert with index_of(rank), -1 for none.
 /// Law: any two boxes of a family and role are equal or disjoint.
@@ -33,6 +34,7 @@ concept Holding = requires(const H& h, rank_t rank, int f, const family_box& wit
   { h.families() } -> std::same_as<int>;
   { h.family_at(f) } -> std::convertible_to<const family&>;
   h.held(rank, role::parameter, detail::held_sink{});
+  h.held(f, rank, role::parameter, detail::held_sink{});
   h.owners(f, role::parameter, within, detail::owning_sink{});
 };
 
@@ -57,27 +59,29 @@ class computed_holding {
     for (int f = 0; f < families(); ++f) held(f, rank, r, sink);
   }
 
-  /// The same for one family.
   template <typename Sink>
   constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
-    index_t c[mesh_ndim] = {};
-    space_->mesh_for(f).coordinates(rank, c);
-    const index_t stage = c[mesh_axis::pipeline];
-    const index_t e = space_->expert_parts(f) > 1 ? c[mesh_axis::middle] : 0;
-    const index_t t = space_->tensor_parts(f) > 1 ? c[mesh_axis::tensor] : 0;
+    const family& which = family_at(f);
+    const mesh& m = space_->mesh_for(which.mesh);
+    const index_t t = rank % m.extent[mesh_axis::tensor];
+    const index_t e = which.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
     const pipeline_placement& pipeline = space_->pipeline();
-    for (index_t k = stage; k < pipeline.chunks(); k += pipeline.parts()) {
-      if (space_->chunk_members(f, k).empty()) continue;
+    for (index_t k = rank / space_->stage_ranks(); k < pipeline.chunks(); k += pipeline.parts()) {
       const family_box shard = space_->shard_box(f, k, e, t);
+      if (shard.dim[axis_of::layer].empty()) continue;
       if (!sharded(r)) {
-        sink(f, shard, replicas(f, k, e, t));
+        if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, shard);
+        else sink(f, shard, replicas(f, k, e, t));
         continue;
       }
       const mesh_kind kind = space_->buffer_kind(f);
       for (const buffer_entry& entry : buffers_.entries(k, kind, f)) {
         const index_t i = shard_index(kind, rank);
         const rank_product holders = shard_holders(f, kind, k, e, t, i);
-        boxes_in(entry, f, shard, slice(k, kind, entry.bucket, i), [&](const family_box& b) { sink(f, b, holders); });
+        boxes_in(entry, f, shard, slice(k, kind, entry.bucket, i), [&](const family_box& b) {
+          if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, b);
+          else sink(f, b, holders);
+        });
       }
     }
   }

@@ -15,11 +15,13 @@ class space {
  public:
   constexpr space(const model& m, const degrees& d)
       : model_(m), degrees_(require_legal(m, d)), dense_(mesh_of(d, mesh_kind::dense)),
-        expert_(mesh_of(d, m.shape.experts > 0 ? mesh_kind::expert : mesh_kind::dense)), pipeline_(m.shape.layers, d) {}
+        expert_(mesh_of(d, m.shape.experts > 0 ? mesh_kind::expert : mesh_kind::dense)), pipeline_(m.shape.layers, d),
+        stage_ranks_(d.stage_ranks()) {}
 
   constexpr const model& which_model() const { return model_; }
   constexpr const degrees& which_degrees() const { return degrees_; }
-  constexpr rank_t ranks() const { return degrees_.world(); }
+  constexpr rank_t ranks() const { return stage_ranks_ * degrees_.pp; }
+  constexpr index_t stage_ranks() const { return stage_ranks_; }  // ranks of one pipeline stage
   constexpr int families() const { return model_.families; }
   constexpr const family& family_at(int f) const { return model_.family_at[f]; }
   constexpr const pipeline_placement& pipeline() const { return pipeline_; }
@@ -38,19 +40,17 @@ class space {
   constexpr interval tensor_part(int f, index_t t) const {
     const int cut = family_at(f).tensor_axis;
     if (cut == axis_of::none) return {};
-    return even_part({0, family_at(f).extent[cut]}, t, tensor_parts(f));
+    return equal_part(family_at(f).extent[cut], t, tensor_parts(f));
   }
   constexpr interval expert_part(int f, index_t e) const {
-    return even_part({0, family_at(f).extent[axis_of::expert]}, e, expert_parts(f));
+    const index_t experts = family_at(f).extent[axis_of::expert];
+    return experts == 1 ? interval{0, 1} : equal_part(experts, e, expert_parts(f));
   }
 
   /// Members of a family that chunk k holds: its global layers pulled back; pinned families have the one member 0.
   constexpr interval chunk_members(int f, index_t k) const {
     const family& which = family_at(f);
-    if (which.place == home::layers) {
-      const layer_set& layers = model_.layers_of(f);
-      return {layers.members_below(pipeline_.point(k)), layers.members_below(pipeline_.point(k + 1))};
-    }
+    if (which.place == home::layers) return model_.layers_of(f).members_within(pipeline_.chunk(k));
     const bool first = k == 0, last = k == pipeline_.chunks() - 1;
     const bool held = (first && which.place != home::last_stage) || (last && which.place != home::first_stage);
     return held ? interval{0, 1} : interval{};
@@ -83,10 +83,9 @@ class space {
 
   /// The family's global box of (members of chunk k, expert part e, tensor part t).
   constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const {
-    family_box b = family_at(f).whole();
-    b.dim[axis_of::layer] = chunk_members(f, k);
-    b.dim[axis_of::expert] = expert_part(f, e);
-    if (const int cut = family_at(f).tensor_axis; cut != axis_of::none) b.dim[cut] = tensor_part(f, t);
+    const family& which = family_at(f);
+    family_box b{{chunk_members(f, k), expert_part(f, e), {0, which.extent[2]}, {0, which.extent[3]}, {0, which.extent[4]}}};
+    if (which.tensor_axis != axis_of::none) b.dim[which.tensor_axis] = tensor_part(f, t);
     return b;
   }
 
@@ -114,6 +113,7 @@ class space {
   mesh dense_;
   mesh expert_;
   pipeline_placement pipeline_;
+  index_t stage_ranks_;
 };
 
 }  // namespace reshard
