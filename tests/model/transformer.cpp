@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models: the families that Megatron-core builds and their order, the sizes of the presets, states, and what is refused.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <reshard/model/presets.hpp>
+
+#include "../support/refused.hpp"
+
+using namespace reshard;
+using testing::refused;
+
+namespace {
+constexpr transformer small{.name = "small", .layers = 4, .hidden = 12, .heads = 4, .groups = 2, .head_dim = 5, .ffn = 7, .vocabulary = 9};
+constexpr transformer small_moe = [] {
+  transformer t = small;
+  t.qk_norm = true;
+  t.experts = 6;
+  t.expert_ffn = 8;
+  return t;
+}();
+
+template <typename Change>
+transformer changed(transformer t, Change&& change) {
+  change(t);
+  return t;
+}
+
+/// "name [extents]" of every family, in order.
+std::vector<std::string> families(const model& m) {
+  std::vector<std::string> list;
+  for (int f = 0; f < m.families; ++f) {
+    std::string line(m[f].name);
+    for (const index_t e : m[f].extent) line += " " + std::to_string(e);
+    list.push_back(line);
+  }
+  return list;
+}
+
+const std::string layer = "decoder.layers.{layer}.", attention = layer + "self_attention.", experts = layer + "mlp.experts.";
+}  // namespace
+
+TEST_CASE("a dense model: linear_proj before linear_qkv, fc1 as [gate; up], qkv rows (heads + 2 groups) head_dim") {
+  CHECK(families(make_transformer(small)) ==
+        std::vector<std::string>{"embedding.word_embeddings.weight 1 1 1 9 12", attention + "linear_proj.weight 4 1 1 12 20",
+                                 attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 1 40 12",
+                                 layer + "mlp.linear_fc1.layer_norm_weight 4 1 1 1 12", layer + "mlp.linear_fc1.weight 4 1 2 7 12",
+                                 layer + "mlp.linear_fc2.weight 4 1 1 12 7", "decoder.final_layernorm.weight 1 1 1 1 12",
+                                 "output_layer.weight 1 1 1 9 12"});
+}
+
+TEST_CASE("dense layers among MoE ones: each kind's members are numbered on their own, and know their global layers") {
+  const model m = make_transformer(small_moe, [](index_t l) { return l % 2 == 1; });
+  CHECK(families(m) ==
+        std::vector<std::string>{"embedding.word_embeddings.weight 1 1 1 9 12", attention + "linear_proj.weight 4 1 1 12 20",
+                                 attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 1 40 12",
+                                 attention + "q_layernorm.weight 4 1 1 1 5", attention + "k_layernorm.weight 4 1 1 1 5",
+                                 layer + "mlp.linear_fc1.layer_norm_weight 2 1 1 1 12", layer + "mlp.linear_fc1.weight 2 1 2 7 12",
+                                 layer + "mlp.linear_fc2.weight 2 1 1 12 7", layer + "pre_mlp_layernorm.weight 2 1 1 1 12",
+                                 layer + "mlp.router.weight 2 1 1 6 12", experts + "linear_fc1.weight{expert} 2 6 2 8 12",
+                                 experts + "linear_fc2.weight{expert} 2 6 1 12 8", "decoder.final_layernorm.weight 1 1 1 1 12",
+                                 "output_layer.weight 1 1 1 9 12"});
+  CHECK(m.tensor(6, 1, 0) == "decoder.layers.2.mlp.linear_fc1.layer_norm_weight");
+  CHECK(m.tensor(11, 1, 5) == "decoder.layers.3.mlp.experts.linear_fc1.weight5");
+  CHECK(m[11].mesh == mesh_kind::expert);
+  CHECK(m[10].mesh == mesh_kind::dense);  // the router is whole everywhere
+  CHECK(m[10].tensor_axis == axis_of::none);
+}
+
+TEST_CASE("one kind of layer only: the other has no families, and needs no sizes") {
+  CHECK(make_transformer(small_moe).families == 12);
+  const model dense = make_transformer(small_moe, [](index_t) { return false; });
+  CHECK(dense.families == 11);
+  CHECK(dense.shape.expert_ffn == 0);
+  CHECK(make_transformer(small_moe).shape.ffn == 0);
+}
+
+TEST_CASE("a tied embedding is one family at both ends, under two names") {
+  const model m = make_transformer(changed(small, [](transformer& t) { t.tied = true; }));
+  CHECK(m.families == 8);
+  CHECK(m[0].place == home::both_ends);
+  CHECK(m.tensor(0, 0, 0) == "embedding.word_embeddings.weight");
+  CHECK(m.tensor(0, 0, 0, true) == "output_layer.weight");
+}
+
+TEST_CASE("the presets have the sizes of the published models") {
+  const struct {
+    const char* name;
+    index_t parameters, layers;
+  } known[] = {{"llama2-7b", 6738415616, 32},   {"llama2-13b", 13015864320, 40},    {"llama2-70b", 68976648192, 80},
+               {"llama-32b", 32528943616, 60}, {"qwen3-30b-a3b", 30532122624, 48}, {"qwen3-235b-a22b", 235093634560, 94}};
+  for (const auto& k : known) {
+    CAPTURE(std::string(k.name));
+    CHECK(preset(k.name).name == k.name);
+    CHECK(preset(k.name).parameters() == k.parameters);
+    CHECK(preset(k.name).shape.layers == k.layers);
+  }
+  CHECK(std::size(known) == std::size(models::presets));
+  CHECK(refused([] { preset("gpt-5"); }) ==
+        "reshard: no model is called 'gpt-5'; known are llama2-7b, llama2-13b, llama2-70b, llama-32b, qwen3-30b-a3b, qwen3-235b-a22b");
+}
+
+TEST_CASE("a model that cannot be is refused with its name and the number") {
+  const struct {
+    transformer t;
+    const char* sentence;
+  } cases[] = {
+      {changed(small, [](auto& t) { t.layers = 0; }), "model small: the number of layers is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.hidden = -3; }), "model small: the hidden size is -3, but must be at least 1"},
+      {changed(small, [](auto& t) { t.heads = 0; }), "model small: the number of attention heads is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.groups = 0; }), "model small: the number of query groups is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.head_dim = 0; }), "model small: the head dimension is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.vocabulary = 0; }), "model small: the vocabulary is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.ffn = 0; }), "model small: the intermediate size of the dense layers is 0, but must be at least 1"},
+      {changed(small_moe, [](auto& t) { t.expert_ffn = 0; }), "model small: the intermediate size of an expert is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.groups = 3; }), "model small: 4 attention heads do not divide into 3 query groups"},
+  };
+  for (const auto& c : cases) CHECK(refused([&] { make_transformer(c.t); }) == std::string("reshard: ") + c.sentence);
+  CHECK(refused([] { make_transformer(changed(small, [](auto& t) { t.hidden = index_t{1} << 60; })); }) ==
+        "reshard: 9 x 1152921504606846976 does not fit 64 bits");
+  CHECK(refused([] { make_transformer(small); make_transformer(small_moe); }) == "accepted");
+}
+
+TEST_CASE("more than 1024 layers are fine where they are all alike, and refused where they are of two kinds") {
+  const transformer deep = changed(small_moe, [](auto& t) { t.layers = 1025; });
+  CHECK(make_transformer(deep).parameters() > 0);
+  CHECK(refused([&] { make_transformer(deep, [](index_t l) { return l > 0; }); }) ==
+        "reshard: model small: 1025 layers of two kinds; at most 1024 are supported");
+}
+
+TEST_CASE("a model has at most 24 families, none of which may leave 64 bits") {
+  model m;
+  for (int f = 0; f < max_families; ++f) m.add({.name = "x"});
+  CHECK(refused([&] { m.add({.name = "x"}); }) == "reshard: a model has at most 24 tensor families");
+  CHECK(refused([] { model().add({.name = "x", .extent = {1, 1, 1, index_t{1} << 55, 1}}); }) ==
+        "reshard: 36028797018963968 x 384 does not fit 64 bits");
+}
+
+TEST_CASE("states: bf16 weights, fp32 master weights and moments, 14 bytes an element") {
+  CHECK(all_states.bytes_per_element() == 14);
+  CHECK(parameter_states == only(0));
+  CHECK(optimizer_states == (only(1) | only(2) | only(3)));
+  CHECK(optimizer_states.bytes_per_element() == 12);
+  CHECK((optimizer_states & parameter_states).empty());
+  CHECK((all_states & only(2)) == only(2));
+  for (int i = 0; i < state_count; ++i) CHECK(states_of(adam_states[i].placed_as).contains(i));
+  const struct {
+    dtype type;
+    const char* name;
+    bytes_t width;
+  } types[] = {{bf16, "bf16", 2},        {fp16, "fp16", 2},       {fp32, "fp32", 4},         {dtype::fp64, "fp64", 8},
+               {dtype::fp8, "fp8", 1}, {dtype::int8, "int8", 1}, {dtype::int32, "int32", 4}, {dtype::int64, "int64", 8}};
+  for (const auto& t : types) {
+    CHECK(name(t.type) == t.name);
+    CHECK(width(t.type) == t.width);
+  }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The space of published models: where families are cut, who holds what, and exact cover at sizes that no scan of elements
+// could check.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <reshard/model/presets.hpp>
+#include <reshard/parallelism/parse.hpp>
+#include <reshard/space/holding.hpp>
+
+#include "../support/refused.hpp"
+
+using namespace reshard;
+using testing::refused;
+
+namespace {
+/// A family of a model by the end of its name.
+int find(const model& m, std::string_view ending) {
+  for (int f = 0; f < m.families; ++f)
+    if (m[f].name.ends_with(ending)) return f;
+  FAIL("no such family");
+  return -1;
+}
+
+model tied_dense() {
+  return make_transformer({.name = "tied", .layers = 6, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 12, .vocabulary = 16, .tied = true});
+}
+
+/// Every distinct box counted once, by its first holder: the volumes are the family's.
+void check_volumes(const space& s) {
+  const computed_holding h(s);
+  for (const role r : roles) {
+    std::vector<index_t> held(static_cast<std::size_t>(s.families()), 0);
+    for (rank_t rank = 0; rank < s.ranks(); ++rank)
+      h.held(rank, r, [&](int f, const family_box& b, const rank_product& holders) {
+        CHECK(s.family_at(f).whole().contains(b));
+        if (holders[0] == rank) held[static_cast<std::size_t>(f)] += b.volume();
+      });
+    for (int f = 0; f < s.families(); ++f) CHECK(held[static_cast<std::size_t>(f)] == s.family_at(f).whole().volume());
+  }
+}
+}  // namespace
+
+TEST_CASE("LLaMA-2-70B at tp=4, pp=8, dp=2, zero=1: cuts, chunks and sharding groups") {
+  const space s(models::llama2_70b, config<tp<4>, pp<8>, dp<2>, zero<1>>{});
+  CHECK(s.ranks() == 64);
+  const int qkv = find(s.which_model(), "linear_qkv.weight"), fc1 = find(s.which_model(), "linear_fc1.weight"),
+            proj = find(s.which_model(), "linear_proj.weight"), norm = find(s.which_model(), "final_layernorm.weight"),
+            embedding = find(s.which_model(), "word_embeddings.weight");
+  CHECK(s.shard_box(qkv, 3, 0, 1) == family_box{{{30, 40}, {0, 1}, {0, 1}, {2560, 5120}, {0, 8192}}});
+  CHECK(s.shard_box(fc1, 0, 0, 3) == family_box{{{0, 10}, {0, 1}, {0, 2}, {21504, 28672}, {0, 8192}}});
+  CHECK(s.shard_box(proj, 7, 0, 0) == family_box{{{70, 80}, {0, 1}, {0, 1}, {0, 8192}, {0, 2048}}});
+  CHECK(s.shard_box(norm, 7, 0, 0) == family_box{{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 8192}}});
+  CHECK(s.shard_box(norm, 6, 0, 0).empty());
+  CHECK(s.shard_box(embedding, 0, 0, 1) == family_box{{{0, 1}, {0, 1}, {0, 1}, {8000, 16000}, {0, 8192}}});
+  CHECK(s.shard_box(embedding, 7, 0, 1).empty());
+  index_t local[3];
+  s.local_extent(fc1, local);
+  CHECK((local[0] == 2 && local[1] == 7168 && local[2] == 8192));
+  s.local_extent(proj, local);
+  CHECK((local[0] == 1 && local[1] == 8192 && local[2] == 2048));
+  CHECK(s.local_elements(fc1) == 2 * 7168 * 8192);
+  CHECK(s.local_elements(norm) == 8192);
+  CHECK(s.tensor_parts(norm) == 1);
+  CHECK(s.tensor_part(norm, 0).empty());
+  CHECK(s.chunks_of_members(qkv, {9, 31}) == interval{0, 4});
+  CHECK(s.chunks_of_members(norm, {0, 1}) == interval{7, 8});
+  CHECK(s.stages_holding(qkv, 3) == progression{3, 1});
+  CHECK(s.sharding_group(mesh_kind::dense) == 2);
+  CHECK_FALSE(s.holds_tied_copy(embedding, 63));
+}
+
+TEST_CASE("Qwen3-235B-A22B: experts are cut by ep, their own mesh and buffers; layers accounted") {
+  const space s(models::qwen3_235b_a22b, parse_degrees("tp=4,pp=8,dp=4,ep=16,zero=1,split=account"));
+  const int fc2 = find(s.which_model(), "experts.linear_fc2.weight{expert}"), router = find(s.which_model(), "router.weight");
+  CHECK(s.expert_parts(fc2) == 16);
+  CHECK(s.tensor_parts(fc2) == 1);  // etp is 1 where ep > 1
+  CHECK(s.shard_box(fc2, 0, 15, 0) == family_box{{{0, 11}, {120, 128}, {0, 1}, {0, 4096}, {0, 1536}}});
+  CHECK(s.shard_box(fc2, 7, 1, 0) == family_box{{{83, 94}, {8, 16}, {0, 1}, {0, 4096}, {0, 1536}}});
+  CHECK(s.buffer_kind(fc2) == mesh_kind::expert);
+  CHECK(s.buffer_kind(router) == mesh_kind::dense);
+  CHECK(s.sharding_group(mesh_kind::dense) == 4);
+  CHECK(s.sharding_group(mesh_kind::expert) == 1);
+  const space in_dense(models::qwen3_30b_a3b, config<tp<2>, dp<2>, zero<1>>{});
+  CHECK(in_dense.buffer_kind(find(in_dense.which_model(), "linear_fc2.weight{expert}")) == mesh_kind::dense);
+}
+
+TEST_CASE("a tied embedding: both ends of a pipeline hold it, and the last stage calls it by its other name") {
+  const model m = tied_dense();
+  const space split(m, config<pp<3>, dp<2>>{}), whole(m, config<dp<2>>{});
+  CHECK(split.stages_holding(0, 0) == progression{0, 2, 2});
+  CHECK(split.stages_holding(0, 2) == progression{0, 2, 2});
+  CHECK(whole.stages_holding(0, 0) == progression{0, 1});
+  for (rank_t rank = 0; rank < 6; ++rank) CHECK(split.holds_tied_copy(0, rank) == (rank >= 4));
+  for (rank_t rank = 0; rank < 2; ++rank) CHECK_FALSE(whole.holds_tied_copy(0, rank));
+  CHECK_FALSE(split.holds_tied_copy(1, 5));
+}
+
+TEST_CASE("a holding keeps its space by address, and tabulates buffers only where they are wanted") {
+  static_assert(!std::is_constructible_v<computed_holding, space>);
+  const space s(tied_dense(), config<dp<2>, zero<1>>{}), unsharded(tied_dense(), config<dp<2>>{});
+  CHECK(computed_holding(s).sharded(role::optimizer));
+  CHECK_FALSE(computed_holding(s).sharded(role::parameter));
+  CHECK_FALSE(computed_holding(s, parameter_states).sharded(role::optimizer));
+  CHECK_FALSE(computed_holding(unsharded).sharded(role::optimizer));
+  CHECK(&computed_holding(s).where() == &s);
+}
+
+TEST_CASE("exact cover by volume: every distinct box once, over all ranks, for published models") {
+  const struct {
+    const model& m;
+    const char* layout;
+  } cases[] = {
+      {models::llama2_70b, "tp=4,pp=8,dp=2,zero=1"},
+      {models::llama2_70b, "tp=8,pp=16,zero=1,cp=2"},
+      {models::llama2_70b, "tp=16,pp=3,dp=3,zero=1,split=spread,bucket=40000000"},  // tp exceeds the query groups
+      {models::llama_32b, "tp=2,pp=5,vpp=3,dp=3,zero=1,bucket=40000000"},
+      {models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,zero=1,split=account"},
+      {models::qwen3_30b_a3b, "tp=4,pp=4,vpp=2,cp=2,dp=3,ep=4,etp=2,zero=1,bucket=40000000"},
+      {models::qwen3_30b_a3b, "tp=2,dp=6,zero=1,bucket=1000000"},  // experts in the dense buffer
+  };
+  for (const auto& c : cases) {
+    CAPTURE(std::string(c.layout));
+    check_volumes(space(c.m, parse_degrees(c.layout)));
+  }
+}
+
+TEST_CASE("a space refuses what its model does not admit") {
+  CHECK(refused([] { space(models::llama2_70b, config<tp<3>>{}); }) ==
+        "reshard: 64 attention heads do not divide by tp=3; legal are tp in {1,2,4,8,16,32,64}");
+  CHECK(refused([] { space(models::llama2_70b, config<tp<64>, pp<80>>{}); }) == "accepted");
+}

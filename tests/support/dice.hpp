@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random numbers that can be thrown again: every program prints its seed, and RESHARD_SEED replays it. The same seed gives
+// the same numbers with every standard library.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+namespace testing {
+
+/// The seed of this run, printed once.
+inline std::uint64_t seed() {
+  static const std::uint64_t value = [] {
+    const char* given = std::getenv("RESHARD_SEED");
+    const std::uint64_t chosen = given != nullptr ? std::strtoull(given, nullptr, 10) : 20261121;
+    std::printf("RESHARD_SEED=%llu\n", static_cast<unsigned long long>(chosen));
+    return chosen;
+  }();
+  return value;
+}
+
+class dice {
+ public:
+  /// One stream per test case, so that running a single case throws the same numbers.
+  explicit dice(std::uint64_t stream = 0) : random_(seed() + stream) {}
+
+  /// 0 <= result < n
+  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
+  /// low <= result <= high
+  std::int64_t within(std::int64_t low, std::int64_t high) { return low + below(high - low + 1); }
+  bool coin() { return below(2) == 0; }
+  std::uint64_t bits() { return random_(); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+}  // namespace testing
