@@ -66,8 +66,10 @@ class router {
     if (to_rank_ < 0) return;
     to_->held(to_rank_, r, [&](int f, const family_box& target, const auto& destinations) {
       const index_t k = destinations.index_of(to_rank_), of = destinations.count();
+      index_t missing = target.volume();
       from_->owners(f, r, target, [&](const family_box& source, const auto& holders) {
         const family_box piece = intersect(source, target);
+        missing -= piece.volume();
         if (from_rank_ >= 0 && holders.contains(from_rank_)) {
           out.retains.push_back({device_, device_, states, f, piece});
           return;
@@ -84,6 +86,9 @@ class router {
         if (near.count() > 0) from_holders(near);
         else from_holders(holders);
       });
+      if (missing != 0)
+        refuse("plan: rank ", to_rank_, " needs ", target.volume(), " elements of ", to_->family_at(f).name, ", and no rank of FROM holds ",
+               missing, " of them");
     });
   }
 

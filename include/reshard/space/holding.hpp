@@ -22,10 +22,29 @@ struct owning_sink {
 };
 }  // namespace detail
 
+/// Where a tensor comes in a rank's memory, among the rank's tensors of one role: compared, never dereferenced.
+struct storage_order {
+  index_t section = 0;  // before, in or after the layers
+  index_t layer = 0;
+  index_t family = 0;
+  index_t expert = 0;
+
+  /// The order of a buffer that packs parameters in reverse.
+  constexpr storage_order reversed() const { return {-section, -layer, -family, -expert}; }
+  friend constexpr bool operator==(const storage_order&, const storage_order&) = default;
+  friend constexpr bool precedes(const storage_order& a, const storage_order& b) {
+    if (a.section != b.section) return a.section < b.section;
+    if (a.layer != b.layer) return a.layer < b.layer;
+    if (a.family != b.family) return a.family < b.family;
+    return a.expert < b.expert;
+  }
+};
+
 /// A holding h of `h.families()` families by ranks 0 .. h.ranks() - 1:
 ///   h.held(rank, role, sink)          sink(f, box, holders) for every box of the rank, `holders` all ranks with that box;
 ///   h.held(f, rank, role, sink)       the same for one family; a sink may take (f, box) alone, which is cheaper;
-///   h.owners(f, role, within, sink)   sink(box, holders) once for every distinct box that meets `within`.
+///   h.owners(f, role, within, sink)   sink(box, holders) once for every distinct box that meets `within`;
+///   h.address(f, rank, role, member, expert)   where the rank's copy of a tensor comes in its memory, as an order.
 /// Holders count(), index with [i] in rank order, and invert with index_of(rank), -1 for none.
 /// Law: any two boxes of a family and role are equal or disjoint.
 template <typename H>
@@ -36,6 +55,7 @@ concept Holding = requires(const H& h, rank_t rank, int f, const family_box& wit
   h.held(rank, role::parameter, detail::held_sink{});
   h.held(f, rank, role::parameter, detail::held_sink{});
   h.owners(f, role::parameter, within, detail::owning_sink{});
+  { h.address(f, rank, role::parameter, index_t{}, index_t{}) } -> std::same_as<storage_order>;
 };
 
 /// The holding of a space. Optimizer buffers are tabulated only where `wanted` needs them.
@@ -104,6 +124,16 @@ class computed_holding {
         });
       });
     }
+  }
+
+  /// Parameters lie in the model's order; optimizer buffers in reverse of it.
+  constexpr storage_order address(int f, rank_t rank, role r, index_t member, index_t expert) const {
+    const family& which = family_at(f);
+    storage_order order{0, 0, f, expert};
+    if (which.place == home::layers) order.section = 1, order.layer = space_->which_model().layers_of(f).layer_of(member);
+    else if (which.place == home::last_stage) order.section = 2;
+    else if (space_->holds_tied_copy(f, rank)) order.section = 3;
+    return sharded(r) ? order.reversed() : order;
   }
 
   /// Slice i of a bucket cut into n equal parts: [begin + i length / n, begin + (i + 1) length / n).

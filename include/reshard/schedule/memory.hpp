@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory replay: live bytes of one device over the stages of a switch. What arrives in a stage is live from its start; what
+// the target does not keep goes at the end of the stage of its last reader, and before the first stage where nobody reads it;
+// retained bytes count once.
+// Builds on: schedule/stages.hpp, algebra/region.hpp.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <reshard/algebra/region.hpp>
+#include <reshard/schedule/stages.hpp>
+
+namespace reshard {
+
+/// before + arrived - released, stage by stage.
+struct memory_replay {
+  bytes_t before = 0;
+  bytes_t after = 0;
+  bytes_t peak = 0;  // the largest of before, after and every stage
+
+  /// What the switch costs beyond what either side needs.
+  constexpr bytes_t excess() const { return peak - greatest(before, after); }
+};
+
+namespace detail {
+
+/// For pieces that one device sends, in bytes per stage: how much of what it holds is read for the last time there.
+/// An element read in several stages counts in the last one only.
+constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, index_t stages) {
+  std::vector<bytes_t> bytes(static_cast<std::size_t>(stages), 0);
+  std::sort(sent.begin(), sent.end(), [](const staged_piece& a, const staged_piece& b) {
+    if (a.states != b.states) return a.states.bits < b.states.bits;
+    if (a.family != b.family) return a.family < b.family;
+    if (a.member != b.member) return a.member < b.member;
+    if (a.expert != b.expert) return a.expert < b.expert;
+    if (a.stage != b.stage) return a.stage > b.stage;  // latest first
+    return precedes(a.where, b.where);
+  });
+  const auto same_tensor = [](const staged_piece& a, const staged_piece& b) {
+    return a.states == b.states && a.family == b.family && a.member == b.member && a.expert == b.expert;
+  };
+  for (std::size_t i = 0; i < sent.size();) {
+    region<3> read_later;
+    const std::size_t first = i;
+    for (; i < sent.size() && same_tensor(sent[first], sent[i]); ++i) {
+      const index_t before = read_later.volume();
+      read_later.add(sent[i].where);
+      bytes[static_cast<std::size_t>(sent[i].stage)] += (read_later.volume() - before) * sent[i].states.bytes_per_element();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace detail
+
+/// The replay of a device that holds `before` bytes, then `after` bytes, and whose staged plan these are. `released` bytes of
+/// what it holds leave with their last reader; the rest of what it does not retain has no reader and goes first.
+constexpr memory_replay replay_memory(bytes_t before, bytes_t after, const std::vector<staged_piece>& received,
+                                      const std::vector<staged_piece>& sent, const std::vector<transfer>& retained, index_t stages) {
+  std::vector<bytes_t> arrives(static_cast<std::size_t>(stages), 0);
+  for (const staged_piece& p : received) arrives[static_cast<std::size_t>(p.stage)] += p.bytes();
+  const bytes_t kept = total_bytes(retained);
+  // what is both sent and retained stays; count last reads of the rest only
+  std::vector<staged_piece> leaving;
+  for (const staged_piece& p : sent) {
+    region<3> rest(p.where);
+    for (const transfer& t : retained) {
+      if (t.family != p.family || (t.states & p.states).empty()) continue;
+      if (!t.where.dim[0].contains(p.member) || !t.where.dim[1].contains(p.expert)) continue;
+      rest.remove({{t.where.dim[2], t.where.dim[3], t.where.dim[4]}});
+    }
+    for (const box<3>& part : rest.boxes()) {
+      leaving.push_back(p);
+      leaving.back().where = part;
+    }
+  }
+  const std::vector<bytes_t> goes = detail::last_read_bytes(static_cast<std::vector<staged_piece>&&>(leaving), stages);
+  bytes_t unread = before - kept;
+  for (const bytes_t bytes : goes) unread -= bytes;
+  memory_replay result{before, after, greatest(before, after)};
+  bytes_t live = before - unread;
+  for (std::size_t k = 0; k < arrives.size(); ++k) {
+    live += arrives[k];
+    result.peak = greatest(result.peak, live);
+    live -= goes[k];
+  }
+  return result;
+}
+
+}  // namespace reshard

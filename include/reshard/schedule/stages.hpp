@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages: how a switch is cut in time so that memory stays bounded. Stage k of S takes the k-th of S equal parts of every
+// stream, a stream being all that one source sends one destination for one state (source = destination included), in order
+// of destination address, cut at elements. Both ends derive the same cut from their own plans.
+// Builds on: plan/transfer.hpp, space/holding.hpp (the order of addresses), algebra/flat.hpp.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <reshard/algebra/flat.hpp>
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/space/cover.hpp>
+
+namespace reshard {
+
+/// A box [parts, rows, columns] of one tensor that goes from src to dst in one stage, for every state of the set.
+struct staged_piece {
+  index_t stage = 0;
+  rank_t src = 0;
+  rank_t dst = 0;
+  state_set states;
+  int family = 0;
+  index_t member = 0;
+  index_t expert = 0;
+  box<3> where;
+
+  constexpr bytes_t bytes() const { return where.volume() * states.bytes_per_element(); }
+  friend constexpr bool operator==(const staged_piece&, const staged_piece&) = default;
+};
+
+/// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer.
+constexpr index_t stage_count(bytes_t largest_holding, bytes_t budget) {
+  if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
+  return greatest(1, ceil_divide(checked_multiply(4, largest_holding), budget));
+}
+
+/// B: the most that any device holds on either side.
+template <Holding From, Holding To>
+constexpr bytes_t largest_holding(const From& from, const To& to, state_set states) {
+  return greatest(bytes_per_rank(from, states), bytes_per_rank(to, states));
+}
+
+namespace detail {
+
+/// Cuts one stream, whose pieces are in address order, into `stages` equal parts of its elements.
+template <typename Sink>
+constexpr void cut_stream(const staged_piece* first, const staged_piece* last, index_t stages, Sink&& sink) {
+  index_t elements = 0;
+  for (const staged_piece* p = first; p != last; ++p) elements += p->where.volume();
+  const interval stream{0, elements};
+  index_t begin = 0, stage = 0;  // of the piece, in the stream
+  for (const staged_piece* p = first; p != last; ++p) {
+    const interval own{begin, begin + p->where.volume()};
+    begin = own.end;
+    while (even_part(stream, stage, stages).end <= own.begin) ++stage;
+    for (index_t k = stage; k < stages; ++k) {
+      const interval part = intersect(even_part(stream, k, stages), own);
+      if (part.empty() && even_part(stream, k, stages).begin >= own.end) break;
+      if (part.empty()) continue;
+      staged_piece cut = *p;
+      cut.stage = k;
+      if (part == own) {
+        sink(cut);
+        break;
+      }
+      const index_t extent[3] = {p->where.dim[0].size(), p->where.dim[1].size(), p->where.dim[2].size()};
+      const index_t corner[3] = {p->where.dim[0].begin, p->where.dim[1].begin, p->where.dim[2].begin};
+      invert_flat(extent, translate(part, -own.begin), [&](const box<3>& b) {
+        cut.where = translate(b, corner);
+        sink(cut);
+      });
+    }
+  }
+}
+
+}  // namespace detail
+
+/// The transfers of one end's list, per tensor and stage. `to` orders each stream by where the destination keeps it.
+/// Result: by (src, dst, states), then stage, then address; sender and receiver of a stream get the same pieces.
+template <Holding To>
+constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>& transfers, const To& to, const device_map& to_devices,
+                                                    index_t stages) {
+  struct addressed {
+    staged_piece piece;
+    storage_order at;
+  };
+  std::vector<addressed> pieces;
+  for (const transfer& t : transfers) {
+    const rank_t rank = to_devices.rank_of(t.dst);
+    const role r = (t.states & parameter_states).empty() ? role::optimizer : role::parameter;
+    for (index_t member = t.where.dim[0].begin; member < t.where.dim[0].end; ++member)
+      for (index_t expert = t.where.dim[1].begin; expert < t.where.dim[1].end; ++expert)
+        pieces.push_back({{0, t.src, t.dst, t.states, t.family, member, expert, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}}},
+                          to.address(t.family, rank, r, member, expert)});
+  }
+  const auto same_stream = [](const staged_piece& a, const staged_piece& b) {
+    return a.src == b.src && a.dst == b.dst && a.states == b.states;
+  };
+  std::sort(pieces.begin(), pieces.end(), [&](const addressed& a, const addressed& b) {
+    if (a.piece.src != b.piece.src) return a.piece.src < b.piece.src;
+    if (a.piece.dst != b.piece.dst) return a.piece.dst < b.piece.dst;
+    if (a.piece.states != b.piece.states) return a.piece.states.bits < b.piece.states.bits;
+    if (a.at != b.at) return precedes(a.at, b.at);
+    return precedes(a.piece.where, b.piece.where);
+  });
+  std::vector<staged_piece> result, stream;
+  result.reserve(pieces.size());
+  for (std::size_t i = 0; i < pieces.size();) {
+    stream.clear();
+    const std::size_t first = i;
+    for (; i < pieces.size() && same_stream(pieces[first].piece, pieces[i].piece); ++i) stream.push_back(pieces[i].piece);
+    detail::cut_stream(stream.data(), stream.data() + stream.size(), stages, [&](const staged_piece& p) { result.push_back(p); });
+  }
+  return result;
+}
+
+}  // namespace reshard
