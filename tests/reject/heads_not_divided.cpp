@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: do not divide by
+// expect: require_divides\(.*"attention heads".*"tp"
+// expect: tp<3>
+#include <reshard/model/presets.hpp>
+#include <reshard/space/space.hpp>
+using namespace reshard;
+
+#ifdef ACCEPT
+constexpr space s(models::llama2_70b, config<tp<4>>{});
+#else
+constexpr space s(models::llama2_70b, config<tp<3>>{});
+#endif
