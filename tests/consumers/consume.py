@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory() as name:
         shutil.copy(here / "consumer.cpp", consumer)
         prefix = install(room)
         project = json.loads(run(*meson, "introspect", "--projectinfo", room / "build"))
-        run("cmake", "-S", consumer, "-B", consumer / "build", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DRESHARD_VERSION={project['version']}")
+        run("cmake", "-G", "Ninja", "-S", consumer, "-B", consumer / "build", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DRESHARD_VERSION={project['version']}")
         run("cmake", "--build", consumer / "build")
         print(run(consumer / "build" / "consumer"), end="")
     else:
