@@ -5,16 +5,16 @@
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse.hpp>
 
-#include "../oracle/even_split.hpp"
+#include "../support/even_split.hpp"
 
 using namespace reshard;
 
 TEST_CASE("sources are balanced") {
-  for (const oracle::balanced_switch& s : oracle::balanced_switches)
+  for (const testing::balanced_switch& s : testing::balanced_switches)
     for (const index_t node : {index_t{0}, index_t{8}}) {
       const model m = preset(s.model);
       const space from(m, parse_degrees(s.from)), to(m, parse_degrees(s.to));
-      const double ratio = oracle::balance_ratio(s, node, from, to);
+      const double ratio = testing::balance_ratio(s, node, from, to);
       CAPTURE(s.model);
       CAPTURE(s.from);
       CAPTURE(s.to);

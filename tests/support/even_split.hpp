@@ -11,7 +11,7 @@
 
 #include <reshard/plan/make_plan.hpp>
 
-namespace oracle {
+namespace testing {
 
 /// Bytes that each FROM rank would send.
 inline std::vector<double> even_split_load(const reshard::computed_holding& from, const reshard::computed_holding& to,
@@ -93,4 +93,4 @@ inline double balance_ratio(const balanced_switch& s, reshard::index_t node_devi
   return busiest / *std::max_element(even.begin(), even.end());
 }
 
-}  // namespace oracle
+}  // namespace testing
