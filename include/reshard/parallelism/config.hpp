@@ -20,8 +20,8 @@ constexpr const char* name(axis which) {
   return names[static_cast<int>(which)];
 }
 
-/// The least legal value of a degree: 0 for zero, 1 for all else.
-constexpr index_t least_degree(axis which) { return which == axis::zero ? 0 : 1; }
+/// The least legal value: 0 for the ZeRO level and a bucket's length, 1 for a degree.
+constexpr index_t least_degree(axis which) { return which == axis::zero || which == axis::bucket ? 0 : 1; }
 
 /// The check of one degree, the same for types, values and text.
 constexpr void require_degree(axis which, index_t value) {
@@ -108,7 +108,7 @@ constexpr void assign(degrees& d, axis which, index_t value) {
     case axis::ep: d.ep = value; break;
     case axis::etp: d.etp = value; break;
     case axis::zero: d.zero = value; break;
-    case axis::bucket: d.bucket = value; break;
+    case axis::bucket: d.bucket = greatest(value, 1); break;  // 0 and 1 both close after every parameter
     case axis::split: break;
   }
 }

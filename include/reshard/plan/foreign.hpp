@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans between a framework's own shard list and a computed layout, in one call. Two lists: make a tensor_table of both and a
+// listed_holding of each (space/shard_list.hpp), and plan those.
+// Builds on: plan/make_plan.hpp, space/shard_list.hpp.
+#pragma once
+
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/space/shard_list.hpp>
+
+namespace reshard {
+
+/// Shards gathered from all ranks; the world is that of the highest rank named.
+struct shard_list {
+  const std::vector<shard>* shards;
+
+  explicit shard_list(const std::vector<shard>& list) : shards(&list) {}
+  rank_t ranks() const {
+    rank_t highest = -1;
+    for (const shard& s : *shards) highest = greatest(highest, s.rank);
+    return checked_add(highest, 1);
+  }
+};
+
+/// Plans the states that the list has; family numbers are those of the space's model.
+inline plan make_plan(const shard_list& from, const space& to, rank_t device) {
+  const tensor_table table(to.which_model());
+  const listed_holding before(table, *from.shards, from.ranks());
+  const state_set states = before.states_listed();
+  return make_plan(before, computed_holding(to, states), device, placement{device_map(before.ranks()), device_map(to.ranks()), 0, states});
+}
+inline plan make_plan(const space& from, const shard_list& to, rank_t device) {
+  const tensor_table table(from.which_model());
+  const listed_holding after(table, *to.shards, to.ranks());
+  const state_set states = after.states_listed();
+  return make_plan(computed_holding(from, states), after, device, placement{device_map(from.ranks()), device_map(after.ranks()), 0, states});
+}
+
+}  // namespace reshard

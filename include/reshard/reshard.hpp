@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The umbrella: everything that needs only C++20, from sets of integers to staged plans. The rooms that name a runtime or a
+// library (exec/, io/) are included by themselves.
+#pragma once
+
+#include <reshard/base/version.hpp>
+#include <reshard/model/presets.hpp>
+#include <reshard/parallelism/config.hpp>
+#include <reshard/parallelism/parse.hpp>
+#include <reshard/plan/foreign.hpp>
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/volume.hpp>
+#include <reshard/schedule/memory.hpp>
+#include <reshard/schedule/stages.hpp>
+#include <reshard/schedule/xor_order.hpp>
+#include <reshard/space/cover.hpp>
+#include <reshard/space/holding.hpp>
+#include <reshard/space/shard_list.hpp>
