@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that is reserved whole, committed by 4 KiB pages as it fills and given back by pages as it
+// drains (`page_range`), and the arithmetic of which pages those are (`page_ledger`, which never
+// asks the kernel). Builds on: base/refusal.hpp and Linux's mmap, madvise, mincore.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "reshard/base/refusal.hpp"
+
+namespace reshard {
+
+inline constexpr std::int64_t page_bytes = 4096;
+inline constexpr std::int64_t max_range_bytes = std::int64_t{1} << 46;  // half of a 47-bit space
+
+/// The pages first <= p < last; page p holds the bytes [p * page_bytes, (p + 1) * page_bytes).
+struct page_span {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+
+  [[nodiscard]] constexpr std::int64_t count() const noexcept { return last > first ? last - first : 0; }
+  constexpr bool operator==(const page_span&) const = default;
+};
+
+/// [floor(begin / 4096), ceil(end / 4096)): the pages that hold any byte of [begin, end), begin < end.
+constexpr page_span pages_touching(std::int64_t begin_byte, std::int64_t end_byte) noexcept {
+  if (end_byte <= begin_byte) return {};
+  return {begin_byte / page_bytes, (end_byte - 1) / page_bytes + 1};
+}
+
+/// [ceil(begin / 4096), floor(end / 4096)): the pages that lie entirely inside [begin, end).
+constexpr page_span pages_inside(std::int64_t begin_byte, std::int64_t end_byte) noexcept {
+  const page_span span{(begin_byte + page_bytes - 1) / page_bytes, end_byte / page_bytes};
+  return span.count() > 0 ? span : page_span{};
+}
+
+namespace detail {
+constexpr void check_interval(const char* what, std::int64_t begin, std::int64_t end, std::int64_t bytes) {
+  if (begin < 0 || end < begin || end > bytes)
+    refuse(what, ": [", begin, ", ", end, ") is no interval of [0, ", bytes, ")");
+}
+}  // namespace detail
+
+/// A reservation of address space: reading or writing a page commits it, release gives it back (it
+/// then reads as zeros). Distinct pages may be used, committed and released from distinct threads.
+class page_range {
+ public:
+  /// Reserves ceil(bytes / 4096) pages and commits none.
+  explicit page_range(std::int64_t bytes) {
+    if (bytes <= 0 || bytes > max_range_bytes)
+      refuse("page_range: cannot reserve ", bytes, " bytes; the size must be in [1, ", max_range_bytes, "]");
+    if (const long host = ::sysconf(_SC_PAGESIZE); host != page_bytes)
+      refuse("page_range: the host's pages are of ", host, " bytes, not of ", page_bytes);
+    const std::int64_t rounded = pages_touching(0, bytes).count() * page_bytes;
+    void* at = ::mmap(nullptr, static_cast<std::size_t>(rounded), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) fail("mmap", 0, rounded);
+    data_ = static_cast<std::byte*>(at);
+    bytes_ = rounded;
+    // A kernel built without huge pages answers EINVAL and has 4 KiB pages anyway.
+    static_cast<void>(::madvise(at, static_cast<std::size_t>(rounded), MADV_NOHUGEPAGE));
+  }
+  page_range(page_range&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  page_range& operator=(page_range&& other) noexcept {
+    page_range taken(std::move(other));
+    std::swap(data_, taken.data_);
+    std::swap(bytes_, taken.bytes_);
+    return *this;
+  }
+  ~page_range() {
+    if (data_ != nullptr) ::munmap(data_, static_cast<std::size_t>(bytes_));
+  }
+
+  [[nodiscard]] std::byte* data() noexcept { return data_; }
+  [[nodiscard]] const std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+
+  /// Commits pages_touching(begin, end) in one call; what they hold stays.
+  void commit(std::int64_t begin_byte, std::int64_t end_byte) {
+    detail::check_interval("page_range::commit", begin_byte, end_byte, bytes_);
+    const page_span span = pages_touching(begin_byte, end_byte);
+    if (span.count() == 0) return;
+#ifdef MADV_POPULATE_WRITE
+    if (advise(span, MADV_POPULATE_WRITE) == 0) return;
+    if (errno != EINVAL && errno != ENOSYS)
+      fail("MADV_POPULATE_WRITE", span.first * page_bytes, span.last * page_bytes);
+#endif
+    touch(span);
+  }
+
+  /// Gives back pages_inside(begin, end), and says which they are. A page at an edge, part of
+  /// which lies outside, stays: whoever knows that the rest of it is dead too names it as a span.
+  page_span release(std::int64_t begin_byte, std::int64_t end_byte) {
+    detail::check_interval("page_range::release", begin_byte, end_byte, bytes_);
+    const page_span span = pages_inside(begin_byte, end_byte);
+    release(span);
+    return span;
+  }
+  /// Gives back exactly these pages, such as page_ledger::settle hands out.
+  void release(page_span span) {
+    detail::check_interval("page_range::release, pages", span.first, span.last, bytes_ / page_bytes);
+    if (span.count() > 0 && advise(span, MADV_DONTNEED) != 0)
+      fail("MADV_DONTNEED", span.first * page_bytes, span.last * page_bytes);
+  }
+
+  /// 4096 * |{p : the kernel holds page p for us}|, by mincore: on private anonymous memory it
+  /// answers as /proc/self/pagemap does, without needing /proc. A page read but never written
+  /// counts (it maps the shared zero page); a page in swap does not.
+  [[nodiscard]] std::int64_t resident_bytes() const {
+    std::array<unsigned char, 16384> in_core{};
+    constexpr auto step = static_cast<std::int64_t>(in_core.size());
+    std::int64_t pages = 0;
+    for (page_span at{0, 0}; at.first < bytes_ / page_bytes; at.first = at.last) {
+      at.last = std::min(at.first + step, bytes_ / page_bytes);
+      if (::mincore(data_ + at.first * page_bytes, static_cast<std::size_t>(at.count() * page_bytes), in_core.data()) !=
+          0)
+        fail("mincore", at.first * page_bytes, at.last * page_bytes);
+      pages +=
+          std::count_if(in_core.begin(), in_core.begin() + at.count(), [](unsigned char c) { return (c & 1U) != 0; });
+    }
+    return pages * page_bytes;
+  }
+
+ private:
+  [[noreturn]] static void fail(const char* call, std::int64_t begin, std::int64_t end) {
+    const int error = errno;
+    throw std::system_error(error, std::generic_category(),
+                            std::string("page_range: ") + call + " refused the " + std::to_string(end - begin) +
+                                " bytes from byte " + std::to_string(begin));
+  }
+  int advise(page_span span, int advice) noexcept {
+    return ::madvise(data_ + span.first * page_bytes, static_cast<std::size_t>(span.count() * page_bytes), advice);
+  }
+  /// The write of commit for a kernel without MADV_POPULATE_WRITE (before 5.14): byte |= 0, atomically.
+  void touch(page_span span) noexcept {
+    for (std::int64_t p = span.first; p < span.last; ++p)
+      __atomic_fetch_or(reinterpret_cast<unsigned char*>(data_ + p * page_bytes), 0, __ATOMIC_RELAXED);
+  }
+
+  std::byte* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+/// Which pages of a range are committed, from the live byte intervals alone:
+///   live(p)   = |{b in page p : b was filled and not drained since}|
+///   committed = pages filled and not settled since; settle() frees exactly those with live(p) = 0.
+/// Whoever calls fill before writing and settle with page_range::release sees
+/// resident_bytes() = 4096 * committed_pages(). It costs two bytes a page. A refusal is a fault of the
+/// caller's plan: what the ledger counts after one is unspecified.
+class page_ledger {
+  static constexpr std::uint16_t committed_bit = 0x8000;  // the 15 bits below hold live(p) <= 4096
+
+  static constexpr std::int64_t live(std::uint16_t page) noexcept { return page & (committed_bit - 1); }
+  static constexpr std::int64_t checked(std::int64_t bytes) {
+    detail::check_interval("page_ledger", 0, bytes, max_range_bytes);
+    return bytes;
+  }
+  template <class Act>
+  constexpr void each_page(const char* what, std::int64_t begin, std::int64_t end, Act&& act) {
+    detail::check_interval(what, begin, end, bytes_);
+    while (begin < end) {
+      const std::int64_t p = begin / page_bytes;
+      const std::int64_t stop = std::min(end, (p + 1) * page_bytes);
+      act(pages_[static_cast<std::size_t>(p)], stop - begin);
+      begin = stop;
+    }
+  }
+
+ public:
+  constexpr explicit page_ledger(std::int64_t bytes)
+      : bytes_(bytes), pages_(static_cast<std::size_t>(pages_touching(0, checked(bytes)).count()), std::uint16_t{0}) {}
+
+  /// The bytes [begin, end), none of them live, become live. (An overlap is refused where it
+  /// would give a page more live bytes than it has; a lesser one is not seen.)
+  constexpr void fill(std::int64_t begin_byte, std::int64_t end_byte) {
+    each_page("page_ledger::fill", begin_byte, end_byte, [&](std::uint16_t& page, std::int64_t here) {
+      if (live(page) + here > page_bytes)
+        refuse("page_ledger::fill: ", here, " bytes in a page that has ", live(page), " live");
+      if ((page & committed_bit) == 0) ++committed_;
+      page = static_cast<std::uint16_t>((page | committed_bit) + here);
+    });
+    live_bytes_ += end_byte - begin_byte;
+    peak_ = std::max(peak_, committed_);
+  }
+
+  /// The bytes [begin, end), all of them live, die. Returns the pages that hold a byte of it and
+  /// now live(p) = 0: always one span, because the pages between the two at the edges die whole.
+  constexpr page_span drain(std::int64_t begin_byte, std::int64_t end_byte) {
+    each_page("page_ledger::drain", begin_byte, end_byte, [&](std::uint16_t& page, std::int64_t here) {
+      if (live(page) < here) refuse("page_ledger::drain: ", here, " bytes in a page that has ", live(page), " live");
+      page = static_cast<std::uint16_t>(page - here);
+    });
+    live_bytes_ -= end_byte - begin_byte;
+    page_span freed = pages_touching(begin_byte, end_byte);
+    if (freed.count() > 0 && live_bytes_in(freed.last - 1) > 0) --freed.last;
+    if (freed.count() > 0 && live_bytes_in(freed.first) > 0) ++freed.first;
+    if (freed.count() == 0) return {};
+    if (!pending_.empty() && pending_.back().last == freed.first)
+      pending_.back().last = freed.last;
+    else
+      pending_.push_back(freed);
+    return freed;
+  }
+
+  /// Frees every committed page with live(p) = 0 and calls visit(page_span) on them, ascending, in
+  /// the fewest spans (a page drained, then filled again, is not among them). Returns their number.
+  template <class Visit>
+  constexpr std::int64_t settle(Visit&& visit) {
+    const std::int64_t before = committed_;
+    std::sort(pending_.begin(), pending_.end(), [](page_span a, page_span b) { return a.first < b.first; });
+    page_span run;
+    for (const page_span span : pending_)
+      for (std::int64_t p = std::max(span.first, run.last); p < span.last; ++p) {
+        std::uint16_t& page = pages_[static_cast<std::size_t>(p)];
+        if (page != committed_bit) continue;
+        page = 0;
+        --committed_;
+        if (run.last != p) {
+          if (run.count() > 0) visit(run);
+          run.first = p;
+        }
+        run.last = p + 1;
+      }
+    if (run.count() > 0) visit(run);
+    pending_.clear();
+    return before - committed_;
+  }
+
+  [[nodiscard]] constexpr std::int64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] constexpr std::int64_t live_bytes() const noexcept { return live_bytes_; }
+  [[nodiscard]] constexpr std::int64_t live_bytes_in(std::int64_t page) const {
+    return live(pages_.at(static_cast<std::size_t>(page)));
+  }
+  [[nodiscard]] constexpr std::int64_t committed_pages() const noexcept { return committed_; }
+  [[nodiscard]] constexpr std::int64_t peak_pages() const noexcept { return peak_; }
+
+ private:
+  std::int64_t bytes_;
+  std::int64_t live_bytes_ = 0;
+  std::int64_t committed_ = 0;
+  std::int64_t peak_ = 0;
+  std::vector<std::uint16_t> pages_;
+  std::vector<page_span> pending_;  // freed by drain since the last settle; may overlap
+};
+
+}  // namespace reshard
