@@ -112,6 +112,12 @@ TEST_CASE("even_part: part i is [floor(i E / P), floor((i + 1) E / P)), so the p
                 interval{begin + i * extent / parts, begin + (i + 1) * extent / parts});
 }
 
+TEST_CASE("equal_part is even_part where the parts divide the extent") {
+  for (index_t size = 0; size <= 5; ++size)
+    for (index_t parts = 1; parts <= 6; ++parts)
+      for (index_t i = 0; i < parts; ++i) CHECK(equal_part(size * parts, i, parts) == even_part({0, size * parts}, i, parts));
+}
+
 TEST_CASE("box: volume, membership, intersection, subtraction and translation in 1 to 4 dimensions") {
   check_boxes<1>();
   check_boxes<2>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what, against the oracle: random legal layouts, every rank, every state, every element; and owners() as the
-// inverse of held().
+// Who holds what, against the oracle: random legal layouts, every rank, every state, every element; owners() as the inverse
+// of held(); addresses in the contract's order; optimizer buffers to the padding.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -54,6 +54,27 @@ void check_held_equals_oracle(const oracle::layout_case& c, const computed_holdi
       CAPTURE(i);
       CHECK(ours[adam_states[i].placed_as == role::parameter ? 0 : 1] == oracle::held(c.m, c.parsed, rank, oracle_state(i)));
     }
+  }
+}
+
+/// Sorted by address, a rank's tensors come in the contract's order; in optimizer buffers in reverse of it.
+void check_addresses(const oracle::layout_case& c, const computed_holding& h, role r) {
+  std::map<std::string, index_t> place;
+  for (const oracle::entry& e : inventory(c.m, c.parsed)) place.emplace(e.what.name, static_cast<index_t>(place.size()));
+  for (rank_t rank = 0; rank < h.ranks(); ++rank) {
+    std::vector<std::pair<storage_order, index_t>> tensors;
+    h.held(rank, r, [&](int f, const family_box& b, const auto&) {
+      for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
+        for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
+          tensors.emplace_back(h.address(f, rank, r, member, expert),
+                               place.at(h.where().which_model().tensor(f, member, expert, h.where().holds_tied_copy(f, rank))));
+    });
+    std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return precedes(a.first, b.first); });
+    if (h.sharded(r)) std::reverse(tensors.begin(), tensors.end());
+    const auto out_of_place = std::adjacent_find(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+      return a.second > b.second || (a.first == b.first) != (a.second == b.second);
+    });
+    CHECK(out_of_place == tensors.end());
   }
 }
 
@@ -134,6 +155,7 @@ TEST_CASE("random layouts: held is the oracle's, element for element; owners is 
     for (const role r : roles) {
       const std::vector<box_holders> families = gather(h, r);
       check_holders_are_told(h, r, families);
+      check_addresses(c, h, r);
       for (int f = 0; f < h.families(); ++f) {
         const box_holders& held = families[static_cast<std::size_t>(f)];
         const family& which = h.family_at(f);

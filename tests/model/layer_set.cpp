@@ -23,6 +23,13 @@ void check_members(const layer_set& set, const std::vector<index_t>& members, in
     CHECK(set.contains(layer) == in);
     below += in ? 1 : 0;
   }
+  for (index_t begin = 0; begin <= past; begin += 1 + past / 9)
+    for (index_t end = begin; end <= past; end += 1 + past / 7) {
+      const auto first = std::lower_bound(members.begin(), members.end(), begin), last = std::lower_bound(members.begin(), members.end(), end);
+      const interval within = set.members_within({begin, end});
+      CHECK(within.size() == last - first);
+      if (!within.empty()) CHECK(within.begin == first - members.begin());
+    }
   for (index_t i = 0; i < set.size(); ++i) {
     CHECK(set.layer_of(i) == members[static_cast<std::size_t>(i)]);
     CHECK(set.members_below(set.layer_of(i)) == i);

@@ -45,7 +45,7 @@ class layer_set {
 
   /// Members whose layers lie in `layers`: the interval pulled back.
   constexpr interval members_within(interval layers) const {
-    if (uniform_) return layers;
+    if (uniform_) return intersect(layers, {0, members_});
     return {members_below(layers.begin), members_below(layers.end)};
   }
 

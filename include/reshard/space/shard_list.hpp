@@ -78,7 +78,7 @@ class tensor_table {
   std::optional<tensor> find(std::string_view name) const {
     for (int f = 0; f < families(); ++f) {
       const family& which = family_at(f);
-      if (name == which.tied_name) return tensor{f, 0, 0};
+      if (!name.empty() && name == which.tied_name) return tensor{f, 0, 0};
       index_t layer = 0, expert = 0;
       if (!match(which.name, name, layer, expert)) continue;
       const layer_set& layers = layers_[static_cast<std::size_t>(f)];
