@@ -38,7 +38,7 @@ struct config_value {
       case kind::boolean: return integer != 0 ? "true" : "false";
       case kind::integer: return std::to_string(integer);
       case kind::other_number: return one_line(text, 40);
-      case kind::text: return "the text '" + one_line(text, 40) + "'";
+      case kind::text: return text_of("the text '", one_line(text, 40), "'");
       case kind::list: return "a list";
       case kind::object: return "an object";
     }

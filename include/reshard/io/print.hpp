@@ -13,22 +13,34 @@
 
 namespace reshard {
 
+/// The parts one after the other, numbers in decimal.
+template <typename... Parts>
+std::string text_of(const Parts&... parts) {
+  std::string text;
+  (detail::append(text, parts), ...);
+  return text;
+}
+
 /// "[0,4)"
-inline std::string to_text(interval a) { return "[" + std::to_string(a.begin) + "," + std::to_string(a.end) + ")"; }
+inline std::string to_text(interval a) { return text_of("[", a.begin, ",", a.end, ")"); }
 
 /// "[0,4)x[2,6)"
 template <int N>
 std::string to_text(const box<N>& b) {
   std::string text;
-  for (int i = 0; i < N; ++i) text += (i == 0 ? "" : "x") + to_text(b.dim[i]);
+  for (int i = 0; i < N; ++i) text += text_of(i == 0 ? "" : "x", to_text(b.dim[i]));
   return text;
 }
 
 /// "12,345,678"
 inline std::string count_text(index_t count) {
-  std::string text = std::to_string(count);
-  const std::size_t first = count < 0 ? 1 : 0;
-  for (std::size_t at = text.size(); at > first + 3;) text.insert(at -= 3, ",");
+  const std::string digits = std::to_string(count);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const bool group_begins = i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0;
+    if (group_begins) text += ',';
+    text += digits[i];
+  }
   return text;
 }
 
@@ -42,26 +54,26 @@ inline std::string decimal_text(double value, int decimals) {
 
 /// "512 B", "1.50 KiB", "64.00 MiB", ...: the largest unit of which there is at least one.
 inline std::string bytes_text(bytes_t bytes) {
-  if (bytes > -1024 && bytes < 1024) return std::to_string(bytes) + " B";
+  if (bytes > -1024 && bytes < 1024) return text_of(bytes, " B");
   constexpr const char* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes) / 1024;
   int unit = 0;
   for (; (value >= 1023.995 || value <= -1023.995) && unit < 5; ++unit) value /= 1024;
-  return detail::decimal_text(value, 2) + " " + units[unit];
+  return text_of(detail::decimal_text(value, 2), " ", units[unit]);
 }
 
 /// "1.234 s", "12.34 ms", "5.678 us"
 inline std::string seconds_text(double seconds) {
-  if (seconds >= 1) return detail::decimal_text(seconds, 3) + " s";
-  if (seconds >= 1e-3) return detail::decimal_text(seconds * 1e3, 2) + " ms";
-  return detail::decimal_text(seconds * 1e6, 1) + " us";
+  if (seconds >= 1) return text_of(detail::decimal_text(seconds, 3), " s");
+  if (seconds >= 1e-3) return text_of(detail::decimal_text(seconds * 1e3, 2), " ms");
+  return text_of(detail::decimal_text(seconds * 1e6, 1), " us");
 }
 
 /// "0-7", "3": the integers of an interval, both ends included; "-" for none.
 inline std::string range_text(interval a) {
   if (a.empty()) return "-";
   if (a.size() == 1) return std::to_string(a.begin);
-  return std::to_string(a.begin) + "-" + std::to_string(a.end - 1);
+  return text_of(a.begin, "-", a.end - 1);
 }
 
 /// Text of others inside a sentence of ours: control characters written as \xNN, and the middle left out where it is long.

@@ -17,7 +17,8 @@ inline std::string divisors(index_t n, index_t limit) {
   index_t shown = 0;
   for (index_t d = 1; d <= least(n, limit) && shown < 16; ++d) {
     if (n % d != 0) continue;
-    list += (shown++ == 0 ? "" : ",") + std::to_string(d);
+    list += shown++ == 0 ? "" : ",";
+    list += std::to_string(d);
   }
   return list;
 }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The written forms of what the command line takes: lists of devices "0-2,8,12-15", clusters "16x8", bytes "64MiB", states,
+// ranks. Every text that is not of its form is refused in one sentence.
+// Builds on: io/print.hpp, model/state.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reshard/io/print.hpp>
+#include <reshard/model/state.hpp>
+
+namespace reshard {
+
+/// One past the largest device number that a list may name.
+inline constexpr rank_t device_limit = rank_t{1} << 30;
+
+namespace detail {
+/// A decimal number of digits only, 0 <= number < 2^63; `what` begins the sentence that refuses anything else.
+inline index_t digits_of(std::string_view what, std::string_view text) {
+  if (text.empty()) refuse(what, ": a number is missing");
+  index_t number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') refuse(what, ": '", one_line(text, 40), "' is not a number");
+    if (__builtin_mul_overflow(number, index_t{10}, &number) || __builtin_add_overflow(number, c - '0', &number))
+      refuse(what, ": ", one_line(text, 40), " does not fit 64 bits");
+  }
+  return number;
+}
+}  // namespace detail
+
+/// A rank of a world, or a device of a cluster.
+inline rank_t parse_rank(std::string_view text, rank_t ranks) {
+  const rank_t rank = detail::digits_of("--rank", text);
+  if (rank >= ranks) refuse("--rank: there is no rank ", rank, "; ranks are 0 to ", ranks - 1);
+  return rank;
+}
+
+/// One of the states by name, `optimizer` or `all`.
+inline state_set parse_states(std::string_view text) {
+  for (int s = 0; s < state_count; ++s)
+    if (text == adam_states[s].name) return only(s);
+  if (text == "optimizer") return optimizer_states;
+  if (text == "all") return all_states;
+  refuse("--state: '", one_line(text, 40), "' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
+}
+
+/// "0-2,8,12-15": the device of every rank, in rank order. `what` names the list in sentences; it must have `ranks` devices.
+inline std::vector<rank_t> parse_device_list(std::string_view what, std::string_view text, rank_t ranks) {
+  std::vector<interval> runs;
+  index_t count = 0;
+  if (text.empty()) refuse(what, ": the list is empty, but there are ", ranks, " ranks");
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view item = text.substr(0, comma);
+    const std::size_t dash = item.find('-');
+    const rank_t first = detail::digits_of(what, item.substr(0, dash));
+    const rank_t last = dash == item.npos ? first : detail::digits_of(what, item.substr(dash + 1));
+    if (last < first) refuse(what, ": the range ", first, "-", last, " runs backwards");
+    if (last >= device_limit) refuse(what, ": device ", last, " is too large; devices are 0 to ", device_limit - 1);
+    runs.push_back({first, last + 1});
+    count = checked_add(count, last - first + 1);
+    if (comma == text.npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  if (count != ranks) refuse(what, ": ", count, " devices are listed for ", ranks, ranks == 1 ? " rank" : " ranks");
+  std::vector<rank_t> devices;
+  devices.reserve(static_cast<std::size_t>(ranks));
+  for (const interval& run : runs)
+    for (rank_t device = run.begin; device < run.end; ++device) devices.push_back(device);
+  std::sort(runs.begin(), runs.end(), [](interval a, interval b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    if (runs[i].begin < runs[i - 1].end) refuse(what, ": device ", runs[i].begin, " is listed twice");
+  return devices;
+}
+
+/// Nodes of equal size.
+struct cluster_shape {
+  index_t nodes = 1;
+  index_t node_devices = 1;
+  constexpr rank_t devices() const { return checked_multiply(nodes, node_devices); }
+};
+
+/// "16x8": nodes x devices of a node.
+inline cluster_shape parse_cluster(std::string_view text) {
+  const std::size_t x = text.find('x');
+  if (x == text.npos) refuse("--cluster: '", one_line(text, 40), "' is not of the form NODESxGPUS, like 16x8");
+  const cluster_shape shape{detail::digits_of("--cluster", text.substr(0, x)), detail::digits_of("--cluster", text.substr(x + 1))};
+  if (shape.nodes < 1 || shape.node_devices < 1)
+    refuse("--cluster: ", shape.nodes, " nodes of ", shape.node_devices, " devices; both are at least 1");
+  if (shape.nodes > device_limit || shape.node_devices > device_limit || shape.devices() > device_limit)
+    refuse("--cluster: ", shape.nodes, " nodes of ", shape.node_devices, " devices are more than ", device_limit, " devices");
+  return shape;
+}
+
+/// "67108864", "64MiB", "1GB": bytes, at least 1.
+inline bytes_t parse_bytes(std::string_view what, std::string_view text) {
+  constexpr struct {
+    std::string_view suffix;
+    bytes_t bytes;
+  } units[] = {{"KiB", bytes_t{1} << 10}, {"MiB", bytes_t{1} << 20}, {"GiB", bytes_t{1} << 30}, {"TiB", bytes_t{1} << 40},
+               {"kB", 1'000}, {"KB", 1'000}, {"MB", 1'000'000}, {"GB", 1'000'000'000}, {"TB", 1'000'000'000'000}, {"B", 1}};
+  bytes_t unit = 1;
+  std::string_view digits = text;
+  for (const auto& u : units)
+    if (text.ends_with(u.suffix)) {
+      unit = u.bytes;
+      digits.remove_suffix(u.suffix.size());
+      break;
+    }
+  while (digits.size() < text.size() && digits.ends_with(' ')) digits.remove_suffix(1);
+  bytes_t bytes = detail::digits_of(what, digits);
+  if (__builtin_mul_overflow(bytes, unit, &bytes)) refuse(what, ": ", one_line(text, 40), " does not fit 64 bits");
+  if (bytes < 1) refuse(what, ": it must be at least 1 byte");
+  return bytes;
+}
+
+/// Writes a whole file; refused where it cannot be.
+inline void write_file(std::string_view path, std::string_view content) {
+  std::FILE* file = std::fopen(std::string(path).c_str(), "wb");
+  if (file == nullptr) refuse(one_line(path), " cannot be written: ", std::strerror(errno));
+  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+  if (std::fclose(file) != 0 || !written) refuse(one_line(path), " cannot be written: ", std::strerror(errno));
+}
+
+}  // namespace reshard

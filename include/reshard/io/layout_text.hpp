@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layout as a person reads it: the summary that `check` prints, and the table of what one rank holds.
+// Builds on: io/print.hpp, io/regions.hpp, parallelism/parse.hpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reshard/io/print.hpp>
+#include <reshard/io/regions.hpp>
+#include <reshard/parallelism/parse.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+inline std::string layout_name(const space& where) {
+  const std::string text = to_text(where.which_degrees());
+  return text.empty() ? "''" : text;
+}
+
+/// "param", "master + exp_avg + exp_avg_sq"
+inline std::string state_names(state_set states) {
+  std::string names;
+  for (int s = 0; s < state_count; ++s)
+    if (states.contains(s)) names += text_of(names.empty() ? "" : " + ", adam_states[s].name);
+  return names;
+}
+
+/// A family's name without what is the same for all of them: "linear_qkv.weight", "experts.linear_fc1.weight".
+inline std::string short_name(std::string_view pattern) {
+  for (const std::string_view prefix : {"decoder.layers.{layer}.", "self_attention.", "mlp.", "decoder.", "embedding."})
+    if (pattern.starts_with(prefix)) pattern.remove_prefix(prefix.size());
+  if (const std::size_t brace = pattern.find("{expert}"); brace != pattern.npos) pattern = pattern.substr(0, brace);
+  return std::string(pattern);
+}
+
+/// The global layers of some members: "[4,8)", or "[4,12) 4 of 8" where the family has not all of them; "-" for pinned ones.
+inline std::string layers_text(const model& m, int f, interval members) {
+  if (m[f].place != home::layers) return "-";
+  const interval layers{m.layers_of(f).layer_of(members.begin), m.layers_of(f).layer_of(members.end - 1) + 1};
+  if (layers.size() == members.size()) return to_text(layers);
+  return text_of(to_text(layers), " ", members.size(), " of ", layers.size());
+}
+
+/// The intervals of global layers that a pipeline stage holds: "layers [0,4) [8,12)".
+inline std::string stage_layers_text(const pipeline_placement& pipeline, index_t stage) {
+  std::string text = "layers";
+  index_t chunks = 0;
+  pipeline.intervals(stage, [&](interval layers) {
+    if (++chunks <= 4) text += text_of(" ", to_text(layers));
+  });
+  if (chunks > 4) text += text_of(" and ", chunks - 4, " chunks more");
+  return chunks == 0 ? "no layers" : text;
+}
+inline index_t stage_layer_count(const pipeline_placement& pipeline, index_t stage) {
+  index_t layers = 0;
+  pipeline.intervals(stage, [&](interval own) { layers += own.size(); });
+  return layers;
+}
+
+/// A box of one tensor, as in JSON: parts where there are several, rows but for a vector, columns.
+inline std::string tensor_box_text(const family& of, const family_box& where) {
+  std::string text = to_text(where.dim[axis_of::column]);
+  if (!of.vector()) text = text_of(to_text(where.dim[axis_of::row]), "x", text);
+  if (of.extent[axis_of::part] > 1) text = text_of(to_text(where.dim[axis_of::part]), "x", text);
+  return text;
+}
+
+inline std::string model_text(const model& m) {
+  const dimensions& s = m.shape;
+  std::string text = text_of(count_text(s.layers), " layers, hidden ", count_text(s.hidden), ", ", count_text(s.heads), " heads of ",
+                             count_text(s.head_dim), " in ", count_text(s.groups), " query groups");
+  if (s.ffn > 0) text += text_of(", ffn ", count_text(s.ffn));
+  if (s.experts > 0) text += text_of(", ", count_text(s.experts), " experts of ", count_text(s.expert_ffn));
+  return text_of(text, ", vocabulary ", count_text(s.vocabulary), s.tied ? " (tied)" : "");
+}
+
+inline std::string mesh_text(const space& where, mesh_kind kind) {
+  const mesh m = mesh_of(where.which_degrees(), kind);
+  constexpr const char* names[2][mesh_ndim] = {{"tp ", "cp ", "dp ", "pp "}, {"etp ", "ep ", "edp ", "pp "}};
+  std::string text;
+  for (int a = 0; a < mesh_ndim; ++a)
+    text += text_of(a > 0 ? " x " : "", names[kind == mesh_kind::expert ? 1 : 0][a], m.extent[a]);
+  return text;
+}
+
+}  // namespace detail
+
+/// What `reshard check` prints.
+inline std::string check_text(const computed_holding& holding) {
+  const space& where = holding.where();
+  const model& m = where.which_model();
+  const degrees& d = where.which_degrees();
+  index_t tensors = 0;
+  for (int f = 0; f < m.families; ++f) tensors += m[f].tensors();
+  std::string text = text_of(one_line(m.name), " under ", detail::layout_name(where), " is legal.\n\n  model        ",
+                             detail::model_text(m), "\n  parameters   ", count_text(m.parameters()), " in ", count_text(tensors),
+                             " tensors of ", m.families, " families\n  world        ", count_text(where.ranks()),
+                             where.ranks() == 1 ? " rank" : " ranks", "\n  dense mesh   ", detail::mesh_text(where, mesh_kind::dense), "\n");
+  if (m.shape.experts > 0) text += text_of("  expert mesh  ", detail::mesh_text(where, mesh_kind::expert), "\n");
+  text += "\n";
+
+  using side = table::side;
+  table states({{"state", side::left}, {"least on a rank"}, {"most on a rank"}, {"mean"}, {"all ranks"}});
+  const auto state_row = [&](const std::string& name, state_set which) {
+    const std::vector<bytes_t> bytes = bytes_per_rank(holding, which);
+    bytes_t low = bytes[0], high = bytes[0], sum = 0;
+    for (const bytes_t b : bytes) low = least(low, b), high = greatest(high, b), sum = checked_add(sum, b);
+    states.row({name, bytes_text(low), bytes_text(high), bytes_text(sum / where.ranks()), bytes_text(sum)});
+  };
+  for (int s = 0; s < state_count; ++s) state_row(std::string(adam_states[s].name), only(s));
+  state_row("all", all_states);
+  text += states.text() + "\n";
+
+  // stages with as many layers as their neighbours share a line where there are many
+  table stages({{"stage"}, {"ranks"}, {"layers each"}, {"holds", side::left}});
+  const pipeline_placement& pipeline = where.pipeline();
+  const index_t together = d.pp <= 16 ? 1 : d.pp;
+  index_t lines = 0;
+  for (index_t stage = 0, past = 0; stage < d.pp; stage = past) {
+    const index_t layers = detail::stage_layer_count(pipeline, stage);
+    for (past = stage + 1; past < d.pp && past - stage < together && detail::stage_layer_count(pipeline, past) == layers;) ++past;
+    if (++lines > 24) {
+      stages.row({range_text({stage, d.pp}), range_text({stage * d.stage_ranks(), d.world()}), "...", "not shown"});
+      break;
+    }
+    std::string holds = text_of(stage == 0 ? "embedding, " : "", detail::stage_layers_text(pipeline, stage));
+    if (past > stage + 1) holds += text_of(" ... ", detail::stage_layers_text(pipeline, past - 1));
+    if (past == d.pp) holds += m.shape.tied ? d.pp > 1 ? ", norm, copy of the embedding" : ", norm" : ", norm, output";
+    stages.row({range_text({stage, past}), range_text({stage * d.stage_ranks(), past * d.stage_ranks()}), std::to_string(layers), holds});
+  }
+  return text + stages.text();
+}
+
+/// What `reshard regions --rank R` prints: boxes of families, at most `boxes_shown` of each.
+inline std::string rank_text(const computed_holding& holding, rank_t rank, state_set wanted, index_t boxes_shown = 4) {
+  const space& where = holding.where();
+  const model& m = where.which_model();
+  std::string text = text_of("Rank ", rank, " of ", count_text(where.ranks()), ", ", one_line(m.name), " under ", detail::layout_name(where), "\n");
+  const char* separator = "  at ";
+  for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
+    if (kind == mesh_kind::expert && m.shape.experts == 0) continue;
+    index_t c[mesh_ndim] = {};
+    where.mesh_for(kind).coordinates(rank, c);
+    constexpr const char* names[2][mesh_ndim] = {{"tp ", "cp ", "dp ", "pp "}, {"etp ", "ep ", "edp ", nullptr}};
+    for (int a = 0; a < mesh_ndim; ++a)
+      if (const char* name = names[kind == mesh_kind::expert ? 1 : 0][a]) text += text_of(separator, name, c[a]), separator = ", ";
+  }
+  text += "\n";
+
+  // roles that lie alike share a table
+  const bool alike = !holding.sharded(role::optimizer);
+  std::vector<state_set> tables;
+  if (alike) tables = {wanted};
+  else tables = {wanted & parameter_states, wanted & optimizer_states};
+  for (const state_set states : tables) {
+    if (states.empty()) continue;
+    const role r = (states & parameter_states).empty() ? role::optimizer : role::parameter;
+    using side = table::side;
+    table boxes({{"family", side::left}, {"layers", side::left}, {"experts", side::left}, {"box of a tensor", side::left}, {"bytes"}});
+    bytes_t sum = 0;
+    for (int f = 0; f < m.families; ++f) {
+      const std::string name = detail::short_name(name_pattern(where, f, rank));
+      index_t shown = 0, more = 0;
+      bytes_t rest = 0;
+      holding.held(f, rank, r, [&](const int, const family_box& b, const auto&) {
+        const bytes_t bytes = checked_multiply(b.volume(), states.bytes_per_element());
+        sum += bytes;
+        if (shown == boxes_shown) {
+          ++more, rest += bytes;
+          return;
+        }
+        boxes.row({shown++ == 0 ? name : "", detail::layers_text(m, f, b.dim[axis_of::layer]),
+                   m[f].mesh == mesh_kind::expert ? to_text(b.dim[axis_of::expert]) : "-", detail::tensor_box_text(m[f], b), bytes_text(bytes)});
+      });
+      if (more > 0) boxes.row({"", text_of("and ", count_text(more), " more"), "", "", bytes_text(rest)});
+    }
+    text += text_of("\n", detail::state_names(states), ": ", bytes_text(sum), "\n");
+    if (!boxes.empty()) text += boxes.text();
+  }
+  return text;
+}
+
+}  // namespace reshard

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds what, drawn in 80 columns of a terminal: layers along the pipeline, then how tensors, experts and optimizer
+// buffers are cut inside one stage, which is the same in every stage. Worlds of any size: what repeats is drawn once.
+// Builds on: io/layout_text.hpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <reshard/io/layout_text.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+inline constexpr index_t bar_columns = 32;
+inline constexpr index_t picture_rows = 16;  // of one block; more are left out in the middle
+
+/// A bar for the part [begin, end) of `extent`: full blocks, a half one at an end that falls inside a column, dots elsewhere.
+inline std::string bar_text(const std::vector<interval>& parts, index_t extent, index_t columns = bar_columns) {
+  std::string bar;
+  for (index_t c = 0; c < columns; ++c) {
+    // a column is halves 2c and 2c + 1; a half is full where its middle lies in a part
+    const auto filled = [&](index_t half) {
+      const interval own{split_point(half, extent, 2 * columns), split_point(half + 1, extent, 2 * columns)};
+      for (const interval& part : parts) {
+        if (own.empty() ? part.contains(own.begin) : 2 * intersect(own, part).size() >= own.size()) return true;
+        if (part.size() < own.size() && own.contains(part.begin)) return true;  // never invisible
+      }
+      return false;
+    };
+    const bool left = filled(2 * c), right = filled(2 * c + 1);
+    bar += left && right ? "█" : left ? "▌" : right ? "▐" : "·";
+  }
+  return bar;
+}
+
+/// Ranks of a product, in order: all where there are few or they are a range, else the first ones and how many there are.
+inline std::string holders_text(const rank_product& ranks) {
+  const index_t count = ranks.count();
+  bool run = true;
+  for (index_t i = 1; i < least(count, 8); ++i) run = run && ranks[i] == ranks[0] + i;
+  if (run && ranks[count - 1] == ranks[0] + count - 1) return range_text({ranks[0], ranks[0] + count});
+  std::string text;
+  for (index_t i = 0; i < least(count, count > 4 ? 3 : 4); ++i) text += text_of(i == 0 ? "" : ",", ranks[i]);
+  return count > 4 ? text_of(text, ",.. (", count, ")") : text;
+}
+
+/// A row of a block and the bar of what it holds.
+struct bar_row {
+  std::string label;
+  std::vector<interval> parts;
+  std::string after;
+};
+
+/// Rows under a heading; row(i) makes the i-th of `count`.
+template <typename Row>
+std::string block_text(const std::string& heading, index_t count, index_t extent, Row&& row) {
+  std::string text = text_of("\n", heading, "\n");
+  const index_t head = count > picture_rows ? picture_rows - 2 : count;
+  const auto line = [&](index_t i) {
+    const bar_row r = row(i);
+    std::string label = r.label;
+    while (text_width(label) < 10) label += ' ';
+    text += text_of("  ", label, " ", bar_text(r.parts, extent), " ", r.after, "\n");
+  };
+  for (index_t i = 0; i < head; ++i) line(i);
+  if (head < count) {
+    text += text_of("  ... ", count - head - 1, " more like these\n");
+    line(count - 1);
+  }
+  return text;
+}
+
+/// Which ranks hold which share of every optimizer buffer of a kind.
+inline std::string buffer_block(const computed_holding& holding, mesh_kind kind, const char* what) {
+  const space& where = holding.where();
+  const index_t n = where.sharding_group(kind);
+  const index_t elements = holding.buffers().elements(0, kind);
+  if (elements == 0 || n == 1) return {};
+  const mesh& on = where.mesh_for(kind);
+  const index_t middle = on.extent[mesh_axis::middle];
+  return block_text(text_of("zero=1 cuts each buffer of optimizer states of ", what, " in ", n, kind == mesh_kind::dense ? " (cp x dp)" : " (edp)"),
+                    n, n, [&](index_t i) -> bar_row {
+                      const rank_product ranks = kind == mesh_kind::dense
+                          ? rank_product{on, {{0, on.extent[0]}, {i % middle}, {i / middle}, {0}}}
+                          : rank_product{on, {{0, on.extent[0]}, {0, middle}, {i}, {0}}};
+                      return {text_of("shard ", i), {{i, i + 1}}, text_of("ranks ", holders_text(ranks))};
+                    });
+}
+
+}  // namespace detail
+
+/// What `reshard regions` prints.
+inline std::string layout_picture(const computed_holding& holding) {
+  using namespace detail;
+  const space& where = holding.where();
+  const model& m = where.which_model();
+  const degrees& d = where.which_degrees();
+  std::string text = text_of(one_line(m.name, 60), " under ", layout_name(where), "\n", count_text(where.ranks()),
+                             where.ranks() == 1 ? " rank, " : " ranks, ", count_text(d.pp), d.pp == 1 ? " stage" : " stages", " of ",
+                             count_text(d.stage_ranks()), "; ", count_text(m.parameters()), " parameters\n");
+
+  // several stages share a row where there are many
+  const index_t together = ceil_divide(d.pp, 32), rows = ceil_divide(d.pp, together);
+  text += text_of("\nLayers along the pipeline, 0 to ", m.shape.layers - 1, " (E embedding, N norm, O output",
+                  m.shape.tied && d.pp > 1 ? ", e its tied copy)\n" : ")\n");
+  table stages({{"stage"}, {"ranks"}, {"", table::side::left}, {"layers"}, {"", table::side::left}});
+  for (index_t row = 0; row < rows; ++row) {
+    const interval own = intersect(interval{row * together, (row + 1) * together}, interval{0, d.pp});
+    std::vector<interval> parts;
+    index_t layers = 0, shown = 0;
+    std::string which;
+    for (index_t stage = own.begin; stage < own.end; ++stage)
+      where.pipeline().intervals(stage, [&](interval part) {
+        parts.push_back(part);
+        layers += part.size();
+        if (together == 1 && ++shown <= 2) which += text_of(shown == 1 ? "" : " ", to_text(part));
+      });
+    if (shown > 2) which += " ..";
+    const bool first = row == 0, last = row == rows - 1;
+    const char* ends = m.shape.tied ? d.pp > 1 ? "Ne" : "N" : "NO";
+    stages.row({range_text(own), range_text({own.begin * d.stage_ranks(), own.end * d.stage_ranks()}),
+                text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""), std::to_string(layers), which});
+  }
+  text += stages.text();
+
+  if (d.stage_ranks() > 1)
+    text += text_of("\nInside a stage, drawn for stage 0", d.pp > 1 ? text_of("; the others add ", count_text(d.stage_ranks()), " ranks a stage") : "", ".\n");
+  if (d.tp > 1) {
+    const mesh& on = where.mesh_for(mesh_kind::dense);
+    text += block_text(text_of("tp cuts dense matrices in ", d.tp, " (qkv, fc1, vocabulary: rows; proj, fc2: columns)"), d.tp, m.shape.heads,
+                       [&](index_t t) -> bar_row {
+                         const interval heads = even_part({0, m.shape.heads}, t, d.tp);
+                         const rank_product ranks{on, {{t}, {0, on.extent[1]}, {0, on.extent[2]}, {0}}};
+                         return {text_of("tp ", t), {heads}, text_of("ranks ", holders_text(ranks))};
+                       });
+  }
+  if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) {
+    const mesh& on = where.mesh_for(mesh_kind::expert);
+    text += block_text(text_of("ep cuts the ", m.shape.experts, " experts of a layer in ", d.ep,
+                               d.expert_tp() > 1 ? text_of(", etp each expert in ", d.expert_tp()) : "", ": experts and their ranks"),
+                       d.ep, m.shape.experts, [&](index_t e) -> bar_row {
+                         const interval experts = even_part({0, m.shape.experts}, e, d.ep);
+                         const rank_product ranks{on, {{0, on.extent[0]}, {e}, {0, on.extent[2]}, {0}}};
+                         return {text_of("ep ", e), {experts}, text_of(to_text(experts), " ", holders_text(ranks))};
+                       });
+  }
+  if (d.zero > 0 && holding.sharded(role::optimizer)) {
+    const bool own_experts = m.shape.experts > 0 && d.expert_buffers();
+    text += buffer_block(holding, mesh_kind::dense, own_experts ? "all but experts" : "all tensors");
+    if (own_experts) text += buffer_block(holding, mesh_kind::expert, "experts");
+  }
+  return text;
+}
+
+}  // namespace reshard

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds what, as JSON: boxes of families expanded to the tensors that a framework knows by name, and bytes per rank.
+// Builds on: space/holding.hpp, io/text_output.hpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reshard/io/text_output.hpp>
+#include <reshard/space/holding.hpp>
+
+namespace reshard {
+
+/// Ranks that a program's answer lists at most, where each costs memory.
+inline constexpr rank_t max_listed_ranks = rank_t{1} << 22;
+
+/// Elements that a rank holds of every state of a role.
+inline index_t held_elements(const computed_holding& holding, rank_t rank, role r) {
+  index_t elements = 0;
+  holding.held(rank, r, [&](int, const family_box& b, const auto&) { elements = checked_add(elements, b.volume()); });
+  return elements;
+}
+
+/// Bytes of the given states on every rank.
+inline std::vector<bytes_t> bytes_per_rank(const computed_holding& holding, state_set states) {
+  if (holding.ranks() > max_listed_ranks)
+    refuse("the layout has ", holding.ranks(), " ranks; at most ", max_listed_ranks, " are listed one by one");
+  std::vector<bytes_t> bytes(static_cast<std::size_t>(holding.ranks()), 0);
+  for (const role r : roles) {
+    const bytes_t width = (states & states_of(r)).bytes_per_element();
+    if (width == 0) continue;
+    for (rank_t rank = 0; rank < holding.ranks(); ++rank)
+      bytes[static_cast<std::size_t>(rank)] += checked_multiply(held_elements(holding, rank, r), width);
+  }
+  return bytes;
+}
+
+/// {"legal":true,"world":..,"bytes_per_rank":{"param":[..],"master":[..],..}}
+inline void write_check_json(text_output& out, const computed_holding& holding) {
+  std::vector<bytes_t> elements[2] = {bytes_per_rank(holding, only(0)), bytes_per_rank(holding, only(1))};
+  out << "{\"legal\":true,\"world\":" << holding.ranks() << ",\"bytes_per_rank\":{";
+  json_items states(out);
+  for (const state& s : adam_states) {
+    states.next() << "\"" << s.name << "\":[";
+    const bool parameter = s.placed_as == role::parameter;
+    json_items ranks(out);
+    for (const bytes_t bytes : elements[parameter ? 0 : 1]) ranks.next() << bytes;
+    out << "]";
+  }
+  out << "}}\n";
+}
+
+/// The name pattern that a rank knows a family by.
+inline std::string_view name_pattern(const space& where, int f, rank_t rank) {
+  return where.holds_tied_copy(f, rank) ? where.family_at(f).tied_name : where.family_at(f).name;
+}
+
+/// `"dims":[..],"box":[[..],..]` of one tensor of a family: its parts axis where there are several, its rows but for a
+/// vector, and its columns.
+inline void write_dims_and_box(text_output& out, const family& of, const family_box& where) {
+  const auto axes = [&](auto&& sink) {
+    if (of.extent[axis_of::part] > 1) sink(axis_of::part);
+    if (!of.vector()) sink(axis_of::row);
+    sink(axis_of::column);
+  };
+  out << "\"dims\":[";
+  json_items dims(out);
+  axes([&](int a) { dims.next() << of.extent[a]; });
+  out << "],\"box\":[";
+  json_items box(out);
+  axes([&](int a) { box.next() << "[" << where.dim[a].begin << "," << where.dim[a].end << "]"; });
+  out << "]";
+}
+
+/// Writes the tensors of a family's box as objects `{<before>,"tensor":"..","dims":[..],"box":[..]<after>}`.
+inline void write_tensors(json_items& items, const model& m, int f, std::string_view pattern, const family_box& where,
+                          std::string_view before, std::string_view after = "") {
+  text_output shape;
+  write_dims_and_box(shape, m[f], where);
+  // what is written is `pieces[0] layer pieces[1] expert pieces[2]`, with as many numbers as the pattern has
+  enum { layer_number, expert_number };
+  std::vector<std::string> pieces(1, "{");
+  pieces.back().append(before).append(",\"tensor\":\"");
+  std::vector<int> numbers;
+  while (!pattern.empty()) {
+    const std::size_t brace = pattern.find('{');
+    pieces.back() += pattern.substr(0, brace);
+    if (brace == pattern.npos) break;
+    numbers.push_back(pattern.substr(brace).starts_with("{layer}") ? layer_number : expert_number);
+    pattern.remove_prefix(pattern.find('}', brace) + 1);
+    pieces.emplace_back();
+  }
+  pieces.back().append("\",").append(shape.text()).append(after).append("}");
+  for (index_t member = where.dim[axis_of::layer].begin; member < where.dim[axis_of::layer].end; ++member) {
+    const index_t layer = m[f].place == home::layers ? m.layers_of(f).layer_of(member) : 0;
+    for (index_t expert = where.dim[axis_of::expert].begin; expert < where.dim[axis_of::expert].end; ++expert) {
+      text_output& out = items.next() << pieces[0];
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        out << (numbers[i] == layer_number ? layer : expert) << pieces[i + 1];
+    }
+  }
+}
+
+/// {"rank":..,"coordinates":{..},"regions":[..]}
+inline void write_rank_json(text_output& out, const computed_holding& holding, rank_t rank, state_set states) {
+  const space& where = holding.where();
+  out << "{\"rank\":" << rank << ",\"coordinates\":{";
+  constexpr const char* names[2][mesh_ndim] = {{"tp", "cp", "dp", "pp"}, {"etp", "ep", "edp", nullptr}};
+  json_items coordinates(out);
+  for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
+    index_t c[mesh_ndim] = {};
+    mesh_of(where.which_degrees(), kind).coordinates(rank, c);
+    for (int a = 0; a < mesh_ndim; ++a)
+      if (const char* axis = names[kind == mesh_kind::expert ? 1 : 0][a]) coordinates.next() << "\"" << axis << "\":" << c[a];
+  }
+  out << "},\"regions\":[";
+  json_items regions(out);
+  for (int s = 0; s < state_count; ++s) {
+    if (!states.contains(s)) continue;
+    std::string before = "\"state\":\"";
+    before += adam_states[s].name;
+    before += '"';
+    holding.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b, const auto&) {
+      write_tensors(regions, where.which_model(), f, name_pattern(where, f, rank), b, before);
+    });
+  }
+  out << "]}";
+}
+
+/// {"ranks":[..]} of the ranks in an interval.
+inline void write_regions_json(text_output& out, const computed_holding& holding, interval ranks, state_set states) {
+  out << "{\"ranks\":[";
+  json_items items(out);
+  for (rank_t rank = ranks.begin; rank < ranks.end; ++rank) {
+    items.next();
+    write_rank_json(out, holding, rank, states);
+  }
+  out << "]}\n";
+}
+
+}  // namespace reshard

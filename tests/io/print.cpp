@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values as people read them.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include <reshard/io/hf_config.hpp>
+#include <reshard/io/picture.hpp>
+#include <reshard/io/print.hpp>
+#include <reshard/io/svg.hpp>
+
+using namespace reshard;
+
+TEST_CASE("intervals, boxes, ranges, counts") {
+  CHECK(to_text(interval{0, 4}) == "[0,4)");
+  CHECK(to_text(box<2>{{{0, 4}, {2, 6}}}) == "[0,4)x[2,6)");
+  CHECK(range_text({3, 4}) == "3");
+  CHECK(range_text({0, 8}) == "0-7");
+  CHECK(range_text({5, 5}) == "-");
+  CHECK(count_text(0) == "0");
+  CHECK(count_text(999) == "999");
+  CHECK(count_text(1000) == "1,000");
+  CHECK(count_text(-1234567) == "-1,234,567");
+  CHECK(count_text(-123) == "-123");
+  CHECK(count_text(std::numeric_limits<index_t>::max()) == "9,223,372,036,854,775,807");
+}
+
+TEST_CASE("bytes and seconds") {
+  CHECK(bytes_text(0) == "0 B");
+  CHECK(bytes_text(1023) == "1023 B");
+  CHECK(bytes_text(1024) == "1.00 KiB");
+  CHECK(bytes_text(1536) == "1.50 KiB");
+  CHECK(bytes_text((bytes_t{1} << 20) - 1) == "1.00 MiB");
+  CHECK(bytes_text(bytes_t{80} << 30) == "80.00 GiB");
+  CHECK(bytes_text(-2048) == "-2.00 KiB");
+  CHECK(bytes_text(std::numeric_limits<bytes_t>::max()) == "8.00 EiB");
+  CHECK(seconds_text(2.5) == "2.500 s");
+  CHECK(seconds_text(0.0125) == "12.50 ms");
+  CHECK(seconds_text(0.0000125) == "12.5 us");
+}
+
+TEST_CASE("text of others stays on one line and short") {
+  CHECK(one_line("plain") == "plain");
+  CHECK(one_line("a\nb\x7f\x1b[1m") == "a\\x0ab\\x7f\\x1b[1m");
+  CHECK(one_line(std::string(1000, 'x'), 30) == std::string(20, 'x') + "..." + std::string(10, 'x'));
+}
+
+TEST_CASE("tables align, by characters and not by bytes") {
+  table t({{"name", table::side::left}, {"count"}});
+  t.row({"a", "10"});
+  t.row({"größer", "7"});
+  t.row({"b"});
+  CHECK(t.text() == "  name    count\n  a          10\n  größer      7\n  b\n");
+}
+
+TEST_CASE("bars fill where the part is, and never hide one") {
+  CHECK(detail::bar_text({{0, 2}}, 4, 4) == "██··");
+  CHECK(detail::bar_text({{1, 2}}, 8, 4) == "▐···");
+  CHECK(detail::bar_text({{0, 1}, {3, 4}}, 4, 4) == "█··█");
+  CHECK(detail::bar_text({{500, 501}}, 1000, 4) == "··▌·");
+  CHECK(detail::bar_text({{1, 2}}, 2, 4) == "··██");
+}
+
+TEST_CASE("pictures of large worlds stay 80 columns wide and fit a screen or two") {
+  for (const char* layout : {"tp=4,pp=94,dp=44,ep=8,zero=1", "tp=1,pp=2,vpp=47,dp=8192,zero=1", "tp=4,pp=8,dp=4,ep=16,zero=1,split=account"}) {
+    CAPTURE(layout);
+    const space where(load_model("qwen3-235b-a22b"), parse_degrees(layout));
+    const std::string picture = layout_picture(computed_holding(where));
+    CHECK(std::count(picture.begin(), picture.end(), '\n') < 120);
+    for (std::size_t at = 0; at < picture.size();) {
+      const std::size_t end = picture.find('\n', at);
+      CHECK(text_width(std::string_view(picture).substr(at, end - at)) <= 80);
+      at = end + 1;
+    }
+  }
+}
+
+TEST_CASE("the svg is one well-formed picture, whatever the model is called") {
+  const std::string name = "<&\"evil\xff\n.json";
+  const model m = parse_config(R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 8,
+    "num_experts": 8, "moe_intermediate_size": 24, "intermediate_size": 24, "decoder_sparse_step": 2, "vocab_size": 128, "tie_word_embeddings": true})", name);
+  for (const char* layout : {"", "tp=2,dp=4,pp=3,ep=8,zero=1", "pp=3,vpp=2,tp=8,zero=1"}) {
+    CAPTURE(layout);
+    const space where(m, parse_degrees(layout));
+    text_output out;
+    write_svg(out, computed_holding(where), where.ranks() - 1);
+    const std::string& svg = out.text();
+    CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    CHECK(svg.ends_with("</svg>\n"));
+    CHECK(svg.find("&lt;&amp;&quot;evil?\\x0a.json under ") != svg.npos);
+    CHECK(std::all_of(svg.begin(), svg.end(), [](char c) { return (c >= ' ' && c <= '~') || c == '\n'; }));
+    CHECK(svg.find("\"-") == svg.npos);  // no negative size or place
+  }
+}

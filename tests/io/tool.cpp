@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tool as a process: whatever it is given, a refusal is one sentence on stderr, nothing on stdout, exit code 1; and what
+// it accepts it answers with exit code 0 and nothing on stderr. The program is in RESHARD_TOOL.
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace {
+
+namespace fs = std::filesystem;
+using words = std::vector<std::string>;
+
+/// A folder of our own, gone at the end.
+struct scratch {
+  fs::path folder;
+  scratch() {
+    std::string name = (fs::temp_directory_path() / "reshard-tool-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    folder = name;
+  }
+  scratch(const scratch&) = delete;
+  scratch& operator=(const scratch&) = delete;
+  ~scratch() { fs::remove_all(folder); }
+  std::string file(const std::string& name, const std::string& content) const {
+    std::ofstream(folder / name, std::ios::binary) << content;
+    return (folder / name).string();
+  }
+};
+const scratch& here() {
+  static const scratch only;
+  return only;
+}
+
+struct answer {
+  int code = -1;  // 128 + signal where it was killed
+  std::string out, err;
+};
+
+std::string content_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+answer ask(const words& arguments) {
+  const char* tool = std::getenv("RESHARD_TOOL");
+  REQUIRE_MESSAGE(tool != nullptr, "RESHARD_TOOL names the program to test");
+  const fs::path out = here().folder / "stdout", err = here().folder / "stderr";
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const auto redirect = [](const fs::path& to, int descriptor) { dup2(open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), descriptor); };
+    redirect(out, STDOUT_FILENO);
+    redirect(err, STDERR_FILENO);
+    std::vector<char*> argv{const_cast<char*>(tool)};
+    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(tool, argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content_of(out), content_of(err)};
+}
+
+std::string shown(const words& arguments) {
+  std::string text;
+  for (const std::string& word : arguments) text += " '" + word.substr(0, 100) + "'";
+  return text;
+}
+
+/// Refused in one sentence, with --json and without.
+void check_refused(words arguments, const std::string& part = "") {
+  for (int i = 0; i < 2; ++i) {
+    const std::string asked = shown(arguments);
+    CAPTURE(asked);
+    const answer got = ask(arguments);
+    CHECK(got.code == 1);
+    CHECK(got.out == "");
+    CHECK(got.err.starts_with("reshard: "));
+    CHECK(got.err.size() < 2200);
+    CHECK(std::count(got.err.begin(), got.err.end(), '\n') == 1);
+    CHECK(got.err.back() == '\n');
+    CHECK(std::none_of(got.err.begin(), got.err.end() - 1, [](char c) { return (static_cast<unsigned char>(c) < 32) || c == 127; }));
+    if (got.err.find(part) == std::string::npos) CHECK(got.err == part);
+    if (arguments.empty()) return;
+    arguments.push_back("--json");
+  }
+}
+
+const std::string llama =
+    R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "intermediate_size": 96, "vocab_size": 128})";
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  return text.replace(text.find(what), what.size(), by);
+}
+
+}  // namespace
+
+TEST_CASE("usage errors are sentences too") {
+  check_refused({}, "subcommand is required");
+  check_refused({""});
+  check_refused({"frobnicate"}, "subcommand is required");
+  check_refused({"check"}, "MODEL is required");
+  check_refused({"check", "llama2-7b"}, "LAYOUT is required");
+  check_refused({"check", "llama2-7b", "tp=2", "tp=2"}, "not expected: tp=2");
+  check_refused({"check", "llama2-7b", "tp=2", "--rank", "0"}, "not expected");
+  check_refused({"regions", "llama2-7b", "tp=2", "--rank"}, "--rank");
+  check_refused({"regions", "llama2-7b", "tp=2", "--rank="});
+  check_refused({"regions", "llama2-7b", "tp=2", "--rank", "0", "--rank", "1"}, "--rank");
+  check_refused({"regions", "llama2-7b", "tp=2", "--frobnicate\n\x1b[31m"}, "not expected");
+  check_refused({"check", "check", "tp=2"}, "no model is called 'check'");
+  check_refused({"simulate"}, "simulate is not built yet");
+  check_refused({"simulate", "llama2-7b", "tp=2", "tp=4", "--cluster", "h100"}, "simulate is not built yet");
+  check_refused({"relay", "--x"}, "relay is not built yet");
+}
+
+TEST_CASE("models that do not exist or cannot be read") {
+  check_refused({"check", "llama3-8b", ""}, "no model is called 'llama3-8b'; known are llama2-7b");
+  check_refused({"check", "", ""}, "no model is called ''");
+  check_refused({"check", std::string(100000, 'x'), ""}, "File name too long");
+  check_refused({"check", "a\nb\tc", ""}, "no model is called 'a\\x0ab\\x09c'");
+  check_refused({"check", "/nonexistent/config.json", ""}, "No such file or directory");
+  check_refused({"check", "/", ""}, "Is a directory");
+  check_refused({"check", here().folder.string(), ""}, "Is a directory");
+  check_refused({"check", "/dev/null", ""}, "the file is empty");
+  check_refused({"check", "/dev/zero", ""}, "larger than 16777216 bytes");
+  check_refused({"check", "/proc/self/mem", ""}, "cannot be read");
+}
+
+TEST_CASE("hostile files") {
+  const std::string big = std::string(20'000'000, ' ') + llama;
+  const std::pair<std::string, std::string> files[] = {
+      {"empty", ""}, {"spaces", std::string(1000, '\n')}, {"zeros", std::string(1000, '\0')}, {"binary", "\x7f" "ELF\x02\x01\x01\xff\xfe"},
+      {"big", big}, {"deep lists", std::string(1'000'000, '[')}, {"deep in key", "{\"a\":" + std::string(1'000'000, '[')},
+      {"deep and closed", "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}"},
+      {"deep objects", [] { std::string text; for (int i = 0; i < 100'000; ++i) text += "{\"a\":"; return text; }()},
+      {"cut", llama.substr(0, llama.size() - 1)}, {"twice", llama + llama}, {"utf16", std::string("\xff\xfe{\0}\0", 6)},
+      {"bad utf8", replaced(llama, "LlamaForCausalLM", "Llama\xc3\x28")}, {"list", "[" + llama + "]"}, {"text", "\"" + std::string(1'000'000, 'x') + "\""},
+      {"long name", replaced(llama, "LlamaForCausalLM", std::string(1'000'000, 'x'))},
+      {"escapes in name", replaced(llama, "LlamaForCausalLM", "\\n\\u0000\\u001b[31m")},
+      {"long number", replaced(llama, "64", std::string(100'000, '9'))}, {"nan", replaced(llama, "64", "NaN")},
+      {"infinity", replaced(llama, "64", "1e999")}, {"fraction", replaced(llama, "64", "64.0")}, {"exponent", replaced(llama, "64", "4.0e3")},
+      {"negative", replaced(llama, "64", "-64")}, {"zero", replaced(llama, "64", "0")}, {"huge", replaced(llama, "64", "9223372036854775807")},
+      {"too huge", replaced(llama, "64", "9223372036854775808")}, {"many layers", replaced(llama, ": 4,", ": 4611686018427387904,")},
+      {"duplicate", replaced(llama, "{", "{\"hidden_size\": 64, ")}, {"null", replaced(llama, "64", "null")}, {"text size", replaced(llama, "64", "\"64\"")},
+      {"true", replaced(llama, "64", "true")}, {"object", replaced(llama, "64", "{\"hidden_size\": 64}")}, {"missing", replaced(llama, "hidden_size", "hidden")},
+      {"mixtral", replaced(llama, "Llama", "Mixtral")}, {"no heads", replaced(llama, "8", "7")}, {"string architecture", replaced(replaced(llama, "[", ""), "]", "")},
+  };
+  for (const auto& [name, content] : files) check_refused({"check", here().file(name, content), ""});
+  check_refused({"check", here().file("many layers of two kinds", R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 1000000, "hidden_size": 8,
+    "num_attention_heads": 1, "vocab_size": 8, "num_experts": 2, "moe_intermediate_size": 8, "intermediate_size": 8, "decoder_sparse_step": 2})"), ""}, "two kinds");
+}
+
+TEST_CASE("hostile layouts and options") {
+  for (const char* layout : {"tp", "tp=", "=2", "tp=2,", ",tp=2", "tp=2,,pp=2", "tp=2,tp=2", "TP=2", "tp=0", "tp=-1", "tp=1.0", "tp=2 ", "tp= 2", "tp=2;pp=2", "xp=2",
+                             "tp=99999999999999999999", "dp=9223372036854775807,tp=2", "tp=3", "pp=3", "ep=2", "etp=1", "zero=2", "split=odd", "vpp=2", "bucket=x",
+                             "split=spread,pp=2,vpp=2", "tp=2\n", "\xff\xfe", "[tp=2]", "{}", "%s%n", "--", "tp=2,pp=4,vpp=4611686018427387904"})
+    check_refused({"check", "llama2-7b", layout});
+  check_refused({"check", "llama2-7b", "dp=1000000000"}, "1000000000 ranks");
+  for (const char* rank : {"2", "-1", "a", "", "1e0", "9223372036854775808", "0x1", " 1"}) check_refused({"regions", "llama2-7b", "tp=2", "--rank", rank}, "--rank");
+  for (const char* state : {"grad", "", "PARAM", "param,master"}) check_refused({"regions", "llama2-7b", "tp=2", "--state", state}, "--state");
+  check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/nonexistent/x.svg"}, "cannot be written");
+  check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/"}, "cannot be written");
+  check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/dev/full"}, "cannot be written");
+}
+
+TEST_CASE("what is legal is answered") {
+  const std::string config = here().file("llama.json", llama);
+  for (const words& asked : std::vector<words>{{"check", "llama2-7b", ""}, {"check", config, "tp=2,pp=2,zero=1,dp=2"}, {"regions", config, "tp=2"},
+                                               {"regions", config, "tp=2,dp=2,zero=1", "--rank", "3"}, {"regions", "qwen3-235b-a22b", "tp=4,pp=94,dp=44,ep=8,zero=1"},
+                                               {"--help"}, {"--version"}, {"check", "--help"}}) {
+    CAPTURE(shown(asked));
+    const answer got = ask(asked);
+    CHECK(got.code == 0);
+    CHECK(got.err == "");
+    CHECK(got.out.size() > 10);
+    CHECK(std::count(got.out.begin(), got.out.end(), '\n') < 200);
+  }
+  for (const words& asked : std::vector<words>{{"check", "llama2-7b", "", "--json"}, {"check", "--json", config, "tp=2"}, {"regions", config, "tp=2", "--json"},
+                                               {"regions", config, "tp=2,pp=2", "--rank", "1", "--state", "optimizer", "--json"}}) {
+    CAPTURE(shown(asked));
+    const answer got = ask(asked);
+    CHECK(got.code == 0);
+    CHECK(got.err == "");
+    CHECK(nlohmann::json::parse(got.out).is_object());
+  }
+  CHECK(ask({"check", config, "tp=2", "--json"}).out ==
+        "{\"legal\":true,\"world\":2,\"bytes_per_rank\":{\"param\":[" + std::string("156800,156800],\"master\":[313600,313600],\"exp_avg\":[313600,313600],\"exp_avg_sq\":[313600,313600]}}\n"));
+  const std::string picture = (here().folder / "picture.svg").string();
+  CHECK(ask({"regions", config, "tp=2", "--svg", picture}).code == 0);
+  CHECK(content_of(picture).starts_with("<svg "));
+}

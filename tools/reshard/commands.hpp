@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line said, and the subcommands that answer it. Everything arrives as text and is read by the library, so
+// that every refusal is one of its sentences. A command prints nothing before all that could be refused has been.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <reshard/model/state.hpp>
+
+namespace reshard::tool {
+
+struct arguments {
+  std::string model;
+  std::string layout;       // FROM, for those that take two
+  std::string to;
+  std::optional<std::string> rank;
+  std::optional<std::string> state;
+  std::optional<std::string> svg;
+  std::optional<std::string> cluster;
+  std::optional<std::string> from_devices;
+  std::optional<std::string> to_devices;
+  std::optional<std::string> budget;
+  bool json = false;
+  bool transfers = false;
+  bool relabel = false;
+};
+
+void check(const arguments& given);
+void regions(const arguments& given);
+void plan(const arguments& given);
+
+/// --state: one of the four, `optimizer`, or `all` (the default).
+state_set states_asked_for(const arguments& given);
+
+}  // namespace reshard::tool

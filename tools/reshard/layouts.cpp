@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// check and regions: one layout of one model.
+#include <cstdio>
+#include <string>
+
+#include <reshard/io/arguments.hpp>
+#include <reshard/io/hf_config.hpp>
+#include <reshard/io/layout_text.hpp>
+#include <reshard/io/picture.hpp>
+#include <reshard/io/regions.hpp>
+#include <reshard/io/svg.hpp>
+#include <reshard/io/text_output.hpp>
+
+#include "commands.hpp"
+
+namespace reshard::tool {
+
+state_set states_asked_for(const arguments& given) { return given.state ? parse_states(*given.state) : all_states; }
+
+void check(const arguments& given) {
+  const space where(load_model(given.model), parse_degrees(given.layout));
+  const computed_holding holding(where);
+  text_output out(stdout);
+  if (given.json) write_check_json(out, holding);
+  else out << check_text(holding);
+  out.flush();
+}
+
+void regions(const arguments& given) {
+  const space where(load_model(given.model), parse_degrees(given.layout));
+  const state_set states = states_asked_for(given);
+  const computed_holding holding(where, states);
+  rank_t rank = -1;
+  if (given.rank) rank = parse_rank(*given.rank, where.ranks());
+  if (given.svg) {
+    text_output picture;
+    write_svg(picture, holding, rank < 0 ? 0 : rank);
+    write_file(*given.svg, picture.text());
+  }
+  text_output out(stdout);
+  if (given.json) write_regions_json(out, holding, rank < 0 ? interval{0, where.ranks()} : interval{rank, rank + 1}, states);
+  else if (given.svg) out << "The picture is in " << one_line(*given.svg) << "\n";
+  else if (given.rank) out << rank_text(holding, rank, states);
+  else out << layout_picture(holding);
+  out.flush();
+}
+
+}  // namespace reshard::tool

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// reshard: who holds what, and what must move. `reshard --help` says how it is asked.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <reshard/base/refusal.hpp>
+#include <reshard/base/version.hpp>
+#include <reshard/io/print.hpp>
+
+#include "commands.hpp"
+
+namespace {
+
+using reshard::tool::arguments;
+
+constexpr const char* footer = R"(MODEL is a preset (llama2-7b, llama2-13b, llama2-70b, llama-32b, qwen3-30b-a3b, qwen3-235b-a22b)
+or the path of a Hugging Face config.json.
+LAYOUT is like tp=4,pp=8,dp=2,ep=16,zero=1: keys tp, cp, pp, vpp, dp, ep, etp, zero, split
+(even, account, spread) and bucket, in any order; '' is one rank.)";
+
+void add_model(CLI::App& command, arguments& given) {
+  command.add_option("MODEL", given.model, "preset or config.json")->required();
+  command.add_flag("--json", given.json, "answer a program: JSON on stdout");
+}
+
+void add_state(CLI::App& command, arguments& given) {
+  command.add_option("--state", given.state, "param, master, exp_avg, exp_avg_sq, optimizer (the last three) or all");
+}
+
+/// One sentence on stderr; always exit code 1.
+int refuse_with(std::string sentence) {
+  constexpr std::string_view whose = "reshard: ";
+  if (!sentence.starts_with(whose)) sentence.insert(0, whose);
+  std::fprintf(stderr, "%s\n", reshard::one_line(sentence, 2000).c_str());
+  return 1;
+}
+
+/// What CLI11 says, as part of a sentence.
+int refuse_usage(std::string words) {
+  const auto upper = [](char c) { return 'A' <= c && c <= 'Z'; };
+  if (words.size() > 1 && upper(words[0]) && !upper(words[1])) words[0] = static_cast<char>(words[0] - 'A' + 'a');
+  return refuse_with(words.append("; see reshard --help"));
+}
+
+int run(int count, const char* const* words) {
+  CLI::App app("Who holds what under a layout of parallel training, and what must move between two of them.", "reshard");
+  app.footer(footer);
+  app.set_version_flag("--version", "reshard " RESHARD_VERSION);
+  app.require_subcommand(1, 1);
+  arguments given;
+
+  CLI::App& check = *app.add_subcommand("check", "is a layout legal for a model, and how many bytes does each rank hold?");
+  add_model(check, given);
+  check.add_option("LAYOUT", given.layout)->required();
+
+  CLI::App& regions = *app.add_subcommand("regions", "who holds what: a picture, one rank's table, or JSON");
+  add_model(regions, given);
+  regions.add_option("LAYOUT", given.layout)->required();
+  regions.add_option("--rank", given.rank, "only this rank");
+  add_state(regions, given);
+  regions.add_option("--svg", given.svg, "write the picture to this file");
+
+  CLI::App& plan = *app.add_subcommand("plan", "what must move when a job goes from one layout to another");
+  add_model(plan, given);
+  plan.add_option("FROM", given.layout)->required();
+  plan.add_option("TO", given.to)->required();
+  plan.add_option("--rank", given.rank, "only what goes from or to this device");
+  add_state(plan, given);
+  plan.add_option("--cluster", given.cluster, "NODESxGPUS; without it all devices share one node");
+  plan.add_option("--from-devices", given.from_devices, "the device of each rank of FROM, like 0-2,8,12-15");
+  plan.add_option("--to-devices", given.to_devices, "the device of each rank of TO");
+  plan.add_option("--budget", given.budget, "bytes above max(before, after) on any device, like 268435456 or 256MiB");
+  plan.add_flag("--transfers", given.transfers, "list every transfer (with --json)");
+  plan.add_flag("--relabel", given.relabel);
+
+  for (const char* later : {"simulate", "relay"}) app.add_subcommand(later)->group("")->allow_extras()->callback([later] {
+    reshard::refuse(later, " is not built yet; built are check, regions and plan");
+  });
+
+  try {
+    app.parse(count, words);
+    if (check.parsed()) reshard::tool::check(given);
+    if (regions.parsed()) reshard::tool::regions(given);
+    if (plan.parsed()) reshard::tool::plan(given);
+    return 0;
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& wrong) {
+    return refuse_usage(wrong.what());
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    return run(count, words);
+  } catch (const std::bad_alloc&) {
+    return refuse_with("the answer does not fit the memory");
+  } catch (const std::exception& stopped) {
+    return refuse_with(stopped.what());
+  }
+}
