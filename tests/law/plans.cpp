@@ -25,7 +25,7 @@ using namespace reshard;
 using testing::dice, testing::to_model;
 
 namespace {
-constexpr int switches = 700;
+constexpr int switches = 520;
 
 bool before(const transfer& a, const transfer& b) { return precedes(a, b); }
 

@@ -170,7 +170,7 @@ constexpr plan make_plan(const From& from, const To& to, rank_t device, const pl
   require_plannable(from, to, where);
   plan result;
   result.device = device;
-  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
+  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(256);
   const detail::router<From, To> route(from, to, where, device);
   for (const role r : roles) {
     const state_set states = states_of(r) & where.states;

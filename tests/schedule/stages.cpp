@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stage counts and the cut of a stream: S equal parts of its elements, in address order.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <reshard/model/presets.hpp>
+#include <reshard/schedule/memory.hpp>
+
+#include "../support/refused.hpp"
+
+using namespace reshard;
+
+namespace {
+constexpr space before{models::llama2_7b, config<tp<2>, pp<2>, dp<2>, zero<1>>{}};
+constexpr space after{models::llama2_7b, config<tp<4>, pp<1>, dp<2>, zero<1>>{}};
+}  // namespace
+
+TEST_CASE("S = max(1, ceil(4 B / budget))") {
+  static_assert(stage_count(0, 1) == 1);
+  static_assert(stage_count(100, 400) == 1 && stage_count(101, 400) == 2 && stage_count(100, 399) == 2);
+  CHECK(stage_count(339'187'712, 64 << 20) == 21);
+  CHECK_REFUSED(stage_count(100, 0), "a budget of 0 bytes; it must be at least 1");
+}
+
+TEST_CASE("stage k of a stream is elements [floor(k E / S), floor((k + 1) E / S)), and addresses ascend") {
+  const computed_holding from(before), to(after);
+  const placement where{device_map(8), device_map(8)};
+  for (const index_t stages : {1, 2, 7, 20})
+    for (const rank_t device : {0, 5, 7}) {
+      const plan p = make_plan(from, to, device, where);
+      for (const std::vector<transfer>* list : {&p.receives, &p.retains}) {
+        const std::vector<staged_piece> pieces = stage_transfers(*list, to, where.to, stages);
+        CHECK(total_bytes(*list) == [&] {
+          bytes_t bytes = 0;
+          for (const staged_piece& s : pieces) bytes += s.bytes();
+          return bytes;
+        }());
+        for (std::size_t i = 0, past = 0; i < pieces.size(); i = past) {
+          std::vector<index_t> per_stage(static_cast<std::size_t>(stages), 0);
+          index_t elements = 0;
+          for (past = i; past < pieces.size() && pieces[past].src == pieces[i].src && pieces[past].states == pieces[i].states; ++past) {
+            per_stage[static_cast<std::size_t>(pieces[past].stage)] += pieces[past].where.volume();
+            elements += pieces[past].where.volume();
+            if (past == i) continue;
+            const staged_piece &a = pieces[past - 1], &b = pieces[past];
+            CHECK(a.stage <= b.stage);
+            const role r = (b.states & parameter_states).empty() ? role::optimizer : role::parameter;
+            const storage_order x = to.address(a.family, device, r, a.member, a.expert), y = to.address(b.family, device, r, b.member, b.expert);
+            CHECK_FALSE(precedes(y, x));
+          }
+          for (index_t k = 0; k < stages; ++k) CHECK(per_stage[static_cast<std::size_t>(k)] == even_part({0, elements}, k, stages).size());
+        }
+      }
+    }
+}
+
+TEST_CASE("peak falls with the number of stages, and one stage holds both sides but what is retained") {
+  const computed_holding from(before), to(after);
+  const placement where{device_map(8), device_map(8)};
+  bytes_t last = 0;
+  for (const index_t stages : {1, 4, 16, 64}) {
+    bytes_t worst = 0;
+    for (rank_t d = 0; d < 8; ++d) {
+      const plan p = make_plan(from, to, d, where);
+      const memory_replay replay = replay_memory(held_bytes(from, d), held_bytes(to, d), stage_transfers(p.receives, to, where.to, stages),
+                                                 stage_transfers(p.sends, to, where.to, stages), p.retains, stages);
+      CHECK(replay.peak >= greatest(replay.before, replay.after));
+      worst = greatest(worst, replay.excess());
+    }
+    if (last != 0) CHECK(worst < last);
+    last = worst;
+  }
+}
