@@ -20,7 +20,6 @@ using namespace reshard;
 using testing::dice, testing::held_elements, testing::random_part, testing::to_model;
 
 namespace {
-constexpr int layouts = 1200;
 constexpr oracle::state oracle_state(int i) { return oracle::all_states[i]; }  // the same order as adam_states
 
 struct by_precedence {
@@ -137,13 +136,13 @@ void check_buffers(const oracle::layout_case& c, const computed_holding& h) {
       CHECK(ours == index_map);
     }
 }
-}  // namespace
 
-TEST_CASE("random layouts: held is the oracle's, element for element; owners is its inverse; buffers are the contract's") {
-  oracle::generator generator(testing::seed());
+/// Checks so many random layouts, and says what was among them.
+oracle::census check_layouts(std::uint64_t seed, long layouts) {
+  oracle::generator generator(seed);
   dice random(1);
   index_t boxes = 0, questions = 0;
-  for (int n = 0; n < layouts; ++n) {
+  for (long n = 0; n < layouts; ++n) {
     const oracle::layout_case c = generator.next_layout();
     const std::string description = c.describe();
     CAPTURE(description);
@@ -174,9 +173,20 @@ TEST_CASE("random layouts: held is the oracle's, element for element; owners is 
   }
   std::printf("%s%lld boxes, %lld random questions to owners\n", generator.layout_census().report().c_str(),
               static_cast<long long>(boxes), static_cast<long long>(questions));
-  for (int i = 0; i < static_cast<int>(oracle::feature::devices); ++i) {
+  return generator.layout_census();
+}
+}  // namespace
+
+TEST_CASE("a hundred random layouts: held is the oracle's, element for element; owners is its inverse; buffers are the contract's") {
+  CHECK(check_layouts(testing::seed(), 100).total() == 100);
+}
+
+TEST_CASE("the same for many, each feature alone and among others") {
+  const long layouts = 1200;
+  const oracle::census census = check_layouts(testing::seed() + 1, layouts);
+  for (int i = 0; i < static_cast<int>(oracle::feature::devices); ++i) {  // devices belong to switches
     CAPTURE(std::string(oracle::feature_names.at(static_cast<std::size_t>(i))));
-    const oracle::census::row row = generator.layout_census().of(static_cast<oracle::feature>(i));
+    const oracle::census::row row = census.of(static_cast<oracle::feature>(i));
     CHECK(row.alone >= layouts / 25);
     CHECK(row.with_two >= layouts / 15);
   }

@@ -96,6 +96,7 @@ TEST_CASE("text: keys in any order give the same degrees") {
   CHECK(parse_degrees("") == degrees{});
   CHECK(parse_degrees("split=spread").split == pipeline_split::spread);
   CHECK(parse_degrees("split=even,tp=00012") == degrees{.tp = 12});
+  CHECK(parse_degrees("bucket=0") == degrees{.bucket = 1});  // either closes after every parameter; none is another thing
 }
 
 TEST_CASE("text: parse_degrees(to_text(d)) == d, and defaults are not written") {
@@ -130,7 +131,7 @@ TEST_CASE("text: what is no layout is refused with the part that is at fault") {
       {"dp=9223372036854775808", "layout: dp=9223372036854775808 does not fit 64 bits"},
       {"split=odd", "layout: split=odd is unknown; it is even, account or spread"},
       {"etp=0", "etp=0: this degree is at least 1"},
-      {"bucket=0", "bucket=0: this degree is at least 1"},
+      {"bucket=-5", "layout: '-5' is not a number, in bucket=-5"},
   };
   for (const auto& c : cases) CHECK(refused([&] { parse_degrees(c.text); }) == std::string("reshard: ") + c.sentence);
   CHECK(parse_degrees("dp=9223372036854775807").dp == 9223372036854775807);

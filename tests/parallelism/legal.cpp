@@ -71,7 +71,7 @@ TEST_CASE("every degree is at least its least, also where degrees are made as pl
   } cases[] = {{{.tp = 0}, "tp=0: this degree is at least 1"},     {{.cp = -1}, "cp=-1: this degree is at least 1"},
                {{.pp = 0}, "pp=0: this degree is at least 1"},     {{.vpp = 0}, "vpp=0: this degree is at least 1"},
                {{.dp = 0}, "dp=0: this degree is at least 1"},     {{.ep = 0}, "ep=0: this degree is at least 1"},
-               {{.etp = -2}, "etp=-2: this degree is at least 1"}, {{.bucket = -1}, "bucket=-1: this degree is at least 1"},
+               {{.etp = -2}, "etp=-2: this degree is at least 1"}, {{.bucket = -1}, "bucket=-1: this degree is at least 0"},
                {{.zero = -1}, "zero=-1 is not built; zero is 0 or 1"}};
   for (const auto& c : cases) CHECK(refused([&] { require_legal(moe, c.d); }) == std::string("reshard: ") + c.sentence);
 }
