@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the devices of one process meet, one thread each: a barrier that knows the largest of what they bring, and that ends in an
+// exception with a sentence, never a hang, where one of them fails, leaves or does not come.
+// Builds on: base/refusal.hpp and the threads of C++.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <reshard/base/integer.hpp>
+
+namespace reshard {
+
+/// How long a device waits for another before it gives up.
+using patience = std::chrono::milliseconds;
+inline constexpr patience default_patience = std::chrono::minutes(10);
+
+/// This device could not go on because another one failed; what() says which and why.
+class peer_failed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+/// This device waited for another in vain.
+class peer_missing : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class meeting {
+ public:
+  meeting(rank_t devices, patience wait) : wait_(wait), here_(static_cast<std::size_t>(devices), false), gone_(here_) {
+    if (devices < 1) refuse("a world of ", devices, " devices");
+  }
+
+  rank_t devices() const { return static_cast<rank_t>(here_.size()); }
+  patience waits() const { return wait_; }
+
+  /// The largest of the values that all devices call with; nobody returns before all have called.
+  std::int64_t largest(rank_t device, std::int64_t value) {
+    std::unique_lock lock(mutex_);
+    require_whole();
+    largest_ = arrived_ == 0 ? value : std::max(largest_, value);
+    here_[static_cast<std::size_t>(device)] = true;
+    if (++arrived_ == devices()) {
+      arrived_ = 0;
+      here_.assign(here_.size(), false);
+      result_ = largest_;
+      ++generation_;
+      changed_.notify_all();
+      return result_;
+    }
+    const std::uint64_t mine = generation_;
+    const bool in_time = changed_.wait_for(lock, wait_, [&] { return generation_ != mine || broken_; });
+    if (generation_ != mine) return result_;  // the next one cannot end without this device
+    if (!in_time) {
+      std::string absent;
+      for (std::size_t d = 0; d < here_.size(); ++d)
+        if (!here_[d]) absent += (absent.empty() ? "" : ", ") + std::to_string(d);
+      const std::string sentence = "reshard: device " + std::to_string(device) + " waited " + std::to_string(wait_.count()) +
+                                   " ms in vain for these devices: " + absent;
+      break_off(sentence);
+      throw peer_missing(sentence);
+    }
+    require_whole();
+    return result_;
+  }
+
+  /// A device ends its part, in good order or because of what `sentence` says; whoever waits for it then does not wait on.
+  void leave(rank_t device, const std::string& sentence = {}) {
+    const std::lock_guard lock(mutex_);
+    if (gone_[static_cast<std::size_t>(device)]) return;
+    gone_[static_cast<std::size_t>(device)] = true;
+    break_off(sentence.empty() ? "reshard: device " + std::to_string(device) + " has left" : sentence);
+  }
+  /// After a failure: returns once every device has failed or left, so that nobody still reads this one's memory.
+  void leave_together(rank_t device, const std::string& sentence) {
+    leave(device, sentence);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, wait_, [&] { return std::find(gone_.begin(), gone_.end(), false) == gone_.end(); });
+  }
+
+  bool broken() const { return broken_; }
+  /// Throws peer_failed once a device has failed or left.
+  void require_unbroken() {
+    if (!broken_) return;
+    const std::lock_guard lock(mutex_);
+    require_whole();
+  }
+  /// Called, under no lock, when the world breaks: wakes those who wait elsewhere.
+  void on_break(std::function<void()> wake) { wake_ = std::move(wake); }
+
+ private:
+  void require_whole() const {
+    if (broken_) throw peer_failed(why_);
+  }
+  void break_off(const std::string& sentence) {
+    if (!broken_) why_ = sentence;
+    broken_ = true;
+    changed_.notify_all();
+    if (wake_) wake_();
+  }
+
+  const patience wait_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t generation_ = 0;
+  rank_t arrived_ = 0;
+  std::int64_t largest_ = 0;
+  std::int64_t result_ = 0;
+  std::vector<bool> here_;
+  std::vector<bool> gone_;
+  std::atomic<bool> broken_ = false;
+  std::string why_;
+  std::function<void()> wake_;
+};
+
+/// Runs body(endpoint) on a thread per device of an in-process world and waits for all of them. Throws what the first device
+/// that failed by itself threw.
+template <typename World, typename Body>
+void run_devices(World& world, Body&& body) {
+  const rank_t devices = world.devices();
+  std::vector<std::exception_ptr> failed(static_cast<std::size_t>(devices));
+  const auto of_device = [&](rank_t d) {
+    auto here = world.at(d);
+    try {
+      body(here);
+    } catch (const std::exception& e) {
+      failed[static_cast<std::size_t>(d)] = std::current_exception();
+      here.fail(e.what());
+    } catch (...) {
+      failed[static_cast<std::size_t>(d)] = std::current_exception();
+      here.fail("reshard: an exception of another kind");
+    }
+  };
+  std::vector<std::thread> running;
+  running.reserve(static_cast<std::size_t>(devices));
+  try {
+    for (rank_t d = 0; d < devices; ++d) running.emplace_back(of_device, d);
+  } catch (const std::exception& e) {
+    for (rank_t d = static_cast<rank_t>(running.size()); d < devices; ++d) world.at(d).fail(e.what());
+    for (std::thread& t : running) t.join();
+    throw;
+  }
+  for (std::thread& t : running) t.join();
+  std::exception_ptr secondary;
+  for (const std::exception_ptr& e : failed) {
+    if (!e) continue;
+    try {
+      std::rethrow_exception(e);
+    } catch (const peer_failed&) {
+      if (!secondary) secondary = e;
+    }
+  }
+  if (secondary) std::rethrow_exception(secondary);
+}
+
+}  // namespace reshard

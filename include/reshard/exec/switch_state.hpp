@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// The switch: every device calls switch_state with its tensors before and after, and the state moves from one holding to the
+// other in memory-bounded stages. Whatever can be refused is refused, on all devices, before the first page is touched.
+// Builds on: plan/make_plan.hpp, exec/transport.hpp.
+#pragma once
+
+#include <exception>
+#include <limits>
+#include <optional>
+
+#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/rank_arrays.hpp>
+#include <reshard/exec/transport.hpp>
+
+namespace reshard {
+
+inline namespace literals {
+consteval bytes_t operator""_KiB(unsigned long long n) { return static_cast<bytes_t>(n << 10); }
+consteval bytes_t operator""_MiB(unsigned long long n) { return static_cast<bytes_t>(n << 20); }
+consteval bytes_t operator""_GiB(unsigned long long n) { return static_cast<bytes_t>(n << 30); }
+}  // namespace literals
+
+/// Of what is to move: from one holding, to another, the ranks of each placed on devices.
+template <Holding From, Holding To>
+struct layout_switch {
+  const From& from;
+  const To& to;
+  placement where;
+
+  layout_switch(const From& f, const To& t) : from(f), to(t), where{device_map(f.ranks()), device_map(t.ranks())} {}
+  layout_switch(const From& f, const To& t, placement w) : from(f), to(t), where(std::move(w)) {}
+
+  rank_t devices() const { return greatest(where.from.devices(), where.to.devices()); }
+};
+
+inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
+
+struct switch_options {
+  bytes_t budget = no_budget;            // beyond max(before, after), per device; the same on all devices
+  sources after_use = sources::release;  // keep: peak is before + after
+};
+
+/// What a switch did, or is about to do, on one device.
+struct switch_report {
+  index_t stages = 1;
+  bytes_t sent = 0;
+  bytes_t received = 0;
+  bytes_t retained = 0;
+  memory_replay memory;  // committed pages and staging, in bytes
+};
+
+namespace detail {
+
+/// Stages of the search for the least budget that does.
+inline constexpr index_t most_searched_stages = 4096;
+
+template <Holding From, Holding To, typename T>
+class switching {
+ public:
+  switching(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport, const switch_options& options)
+      : change_(change), old_(old_tensors), new_(new_tensors), transport_(transport), options_(options) {}
+
+  switch_report run() {
+    together(0, [&] { derive(); });
+    const index_t agreed = transport_.largest(report_.stages);
+    bytes_t excess = together([&] {
+      if (report_.stages != agreed)
+        refuse(me(), " was given a budget of ", options_.budget, " bytes, which is ", report_.stages, " stages, and another device one of ", agreed, " stages");
+      cut(agreed);
+      return report_.memory.excess();
+    });
+    if (excess > options_.budget) refuse_budget(excess);
+    together(0, [&] { transport_.prepare(*staged_, new_, *targets_); });
+
+    std::vector<std::vector<block_span>> drained;
+    if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
+    release(drained, 0);
+    for (index_t k = 0; k < report_.stages; ++k) {
+      transport_.move(k);
+      release(drained, k + 1);
+    }
+    transport_.largest(0);  // nobody's lists are read any more
+    return report_;
+  }
+
+  /// Whether what run() threw is known to all devices: they refused together, and may try again.
+  bool refused_together() const { return agreed_; }
+
+ private:
+  static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
+
+  std::string me() const { return "device " + std::to_string(transport_.device()); }
+
+  /// Does something that may be refused, and agrees on the largest of the numbers it returns: all devices go on, or none does.
+  template <typename Do>
+  std::int64_t together(Do&& something) {
+    std::exception_ptr mine;
+    std::int64_t value = refused;
+    try {
+      value = something();
+    } catch (const peer_failed&) {
+      throw;
+    } catch (...) {
+      mine = std::current_exception();
+    }
+    const std::int64_t agreed = transport_.largest(value);
+    agreed_ = agreed == refused;
+    if (mine) std::rethrow_exception(mine);
+    if (agreed == refused) throw peer_failed("reshard: " + me() + ": another device refused the switch; nothing was touched");
+    return agreed;
+  }
+  template <typename Do>
+  void together(int, Do&& something) {
+    together([&] { return something(), std::int64_t{0}; });
+  }
+
+  void derive() {
+    if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
+    if (change_.devices() > transport_.devices())
+      refuse("the switch names ", change_.devices(), " devices, and the transport has ", transport_.devices());
+    plan_ = make_plan(change_.from, change_.to, transport_.device(), change_.where);
+    report_.sent = total_bytes(plan_.sends);
+    report_.received = total_bytes(plan_.receives);
+    report_.retained = total_bytes(plan_.retains);
+    old_.seal();
+    new_.seal();
+    transport_.offer(old_);
+    largest_ = largest_holding(change_.from, change_.to, change_.where.states);
+    report_.stages = stage_count(largest_, options_.budget);
+    for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains}) require_bound(*list, old_, "FROM");
+    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains}) require_bound(*list, new_, "TO");
+  }
+
+  /// Every element of the transfers is bound.
+  void require_bound(const std::vector<transfer>& transfers, const binding& in, const char* which) const {
+    for (const transfer& t : transfers)
+      for (int state = 0; state < state_count; ++state) {
+        if (!t.states.contains(state)) continue;
+        for (index_t member = t.where.dim[0].begin; member < t.where.dim[0].end; ++member)
+          for (index_t expert = t.where.dim[1].begin; expert < t.where.dim[1].end; ++expert) {
+            const tensor_box wanted{state, t.family, member, expert, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}}};
+            index_t missing = wanted.where.volume();
+            in.meet(wanted, [&](const bound_box& b) { missing -= b.where.volume(); });
+            if (missing != 0)
+              refuse(me(), ", ", in.who(), ": ", missing, " of ", wanted.where.volume(), " elements that the plan needs of ",
+                     adam_states[state].name, " of ", tensor_name(change_.to, t.family, member, expert), " are not bound, on the side of ", which);
+          }
+      }
+  }
+
+  /// Cuts the plan into stages and replays the memory.
+  void cut(index_t stages) {
+    staged_ = stage_plan(plan_, change_.to, change_.where.to, stages);
+    sources_.emplace(old_, side::source);
+    targets_.emplace(new_, side::target);
+    const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in, auto&& visit) {
+      for (const staged_piece& p : pieces)
+        for (int state = 0; state < state_count; ++state)
+          if (p.states.contains(state))
+            in.meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& b) { visit(b, p.stage); });
+    };
+    for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
+      mark(*list, old_, [&](const bound_box& b, index_t k) { sources_->read(b, k); });
+    for (const std::vector<staged_piece>* list : {&staged_->receives, &staged_->retains})
+      mark(*list, new_, [&](const bound_box& b, index_t k) { targets_->written(b, k); });
+    std::vector<bytes_t> staging;
+    for (index_t k = 0; k < stages; ++k) staging.push_back(transport_.staging_bytes(*staged_, k));
+    report_.stages = stages;
+    report_.memory = replay_pages(*sources_, *targets_, stages, options_.after_use, staging);
+  }
+
+  /// The least budget b of which stage_count(largest, b) = S is one of 1, 2, 4 .. 4096 and whose peak it can pay.
+  [[noreturn]] void refuse_budget(bytes_t excess) {
+    const index_t stages = report_.stages;
+    bytes_t least_budget = std::numeric_limits<bytes_t>::max();
+    for (index_t s = 1; s <= most_searched_stages; s *= 2) {
+      const bytes_t needs = together([&] {
+        cut(s);
+        return report_.memory.excess();
+      });
+      const bytes_t budget = greatest(1, greatest(needs, ceil_divide(4 * largest_, s)));
+      if (stage_count(largest_, budget) == s) least_budget = least(least_budget, budget);
+    }
+    std::string why;
+    if (options_.after_use == sources::keep) why = ", the sources being kept";
+    else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";
+    agreed_ = true;
+    refuse("a budget of ", options_.budget, " bytes cannot work: in ", stages, " stages a device needs ", excess, " bytes beyond max(before, after)", why,
+           "; the least budget that does is ", least_budget, " bytes");
+  }
+
+  void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
+    if (drained.empty()) return;
+    for (const block_span& span : drained[static_cast<std::size_t>(at)]) old_.blocks()[span.block].release(span.pages);
+  }
+
+  const layout_switch<From, To>& change_;
+  binding& old_;
+  binding& new_;
+  T& transport_;
+  switch_options options_;
+  plan plan_;
+  bytes_t largest_ = 0;
+  std::optional<staged_plan> staged_;
+  std::optional<page_stages> sources_;
+  std::optional<page_stages> targets_;
+  switch_report report_;
+  bool agreed_ = false;
+};
+
+}  // namespace detail
+
+/// Called by every device of the transport, each with its own tensors; a device without a rank on a side has an empty binding
+/// there. On return the new tensors hold what they shall, and the old ones' pages have gone (unless they are kept, or cannot).
+template <Holding From, Holding To, Transport T>
+switch_report switch_state(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
+                           const switch_options& options = {}) {
+  detail::switching<From, To, T> here(change, old_tensors, new_tensors, transport, options);
+  try {
+    return here.run();
+  } catch (const std::exception& e) {
+    if (!here.refused_together()) transport.fail(e.what());
+    throw;
+  }
+}
+
+}  // namespace reshard

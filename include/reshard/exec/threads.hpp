@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices of one process, a thread each: every box is copied once, straight from where its source keeps it to where its
+// destination does. A device that is done with a stage takes copies over from those that are not.
+// Builds on: exec/copy_jobs.hpp, exec/meeting.hpp, exec/transport.hpp.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include <reshard/exec/copy_jobs.hpp>
+#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/transport.hpp>
+
+namespace reshard {
+
+class threads {
+  struct lane;
+
+ public:
+  explicit threads(rank_t devices, patience wait = default_patience) : meeting_(devices, wait), lanes_(static_cast<std::size_t>(devices)) {}
+
+  class endpoint {
+   public:
+    endpoint(threads& world, rank_t device) : world_(&world), device_(device) {}
+    endpoint(const endpoint&) = delete;
+    endpoint& operator=(const endpoint&) = delete;
+    ~endpoint() { world_->meeting_.leave(device_); }
+
+    rank_t device() const { return device_; }
+    rank_t devices() const { return world_->devices(); }
+    void offer(const binding& tensors) { own().from = &tensors; }
+    std::int64_t largest(std::int64_t value) { return world_->meeting_.largest(device_, value); }
+    bytes_t staging_bytes(const staged_plan&, index_t) const { return 0; }
+    void fail(const std::string& sentence) { world_->meeting_.leave_together(device_, sentence); }
+
+    void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+      lane& mine = own();
+      mine.jobs = job_list(plan.stages);
+      mine.into = &into;
+      mine.opened = 0;
+      mine.next = std::make_unique<std::atomic<std::size_t>[]>(static_cast<std::size_t>(plan.stages));
+      for (index_t k = 0; k < plan.stages; ++k)
+        for (const std::vector<staged_piece>* list : {&plan.receives, &plan.retains})
+          for (const staged_piece& p : pieces_of_stage(*list, k)) add(p, into, pages);
+      mine.jobs.seal();
+      for (index_t k = 0; k < plan.stages; ++k) mine.next[static_cast<std::size_t>(k)] = mine.jobs.begin(k);
+    }
+
+    void move(index_t k) {
+      own().opened.store(k + 1, std::memory_order_release);
+      for (rank_t other = 0; other < devices(); ++other) {
+        const lane& of = world_->lane_of((device_ + other) % devices());
+        if (of.opened.load(std::memory_order_acquire) <= k) continue;
+        std::atomic<std::size_t>& next = of.next[static_cast<std::size_t>(k)];
+        for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < of.jobs.end(k);) of.jobs.run(i, *of.into, copy_path::streaming);
+      }
+      largest(0);
+    }
+
+   private:
+    void add(const staged_piece& p, const binding& into, page_stages& pages) {
+      const binding& from = *world_->lane_of(p.src).from;
+      for (int state = 0; state < state_count; ++state) {
+        if (!p.states.contains(state)) continue;
+        index_t missing = p.where.volume();
+        into.meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& target) {
+          from.meet(target, [&](const bound_box& source) {
+            own().jobs.add(p.stage, target.narrowed(source.where), source, &pages);
+            missing -= source.where.volume();
+          });
+        });
+        if (missing != 0)
+          refuse("device ", device_, ": device ", p.src, " lacks ", missing, " of ", p.where.volume(), " elements that it shall send of ",
+                 into.name({state, p.family, p.member, p.expert, p.where}));
+      }
+    }
+    lane& own() { return world_->lane_of(device_); }
+
+    threads* world_;
+    rank_t device_;
+  };
+
+  rank_t devices() const { return meeting_.devices(); }
+  /// The end of one device, for the thread that is this device. Its destruction is that the device leaves.
+  endpoint at(rank_t device) { return endpoint(*this, device); }
+
+  /// Calls body(endpoint) for every device, each on a thread of its own.
+  template <typename Body>
+  void run(Body&& body) {
+    run_devices(*this, static_cast<Body&&>(body));
+  }
+
+ private:
+  /// What a device has to do; others read it, and take from it, once it is opened for their stage.
+  struct lane {
+    const binding* from = nullptr;
+    const binding* into = nullptr;
+    job_list jobs;
+    std::atomic<index_t> opened = 0;
+    std::unique_ptr<std::atomic<std::size_t>[]> next;
+  };
+  lane& lane_of(rank_t device) { return lanes_[static_cast<std::size_t>(device)]; }
+
+  meeting meeting_;
+  std::vector<lane> lanes_;
+};
+
+}  // namespace reshard

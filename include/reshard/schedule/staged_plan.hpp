@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device's part of a switch, cut into stages: its plan expanded to tensors, in the order in which it is done.
+// Builds on: schedule/stages.hpp.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <reshard/schedule/stages.hpp>
+
+namespace reshard {
+
+struct staged_plan {
+  rank_t device = 0;
+  index_t stages = 1;
+  std::vector<staged_piece> sends;     // each list by stage, then as stage_transfers has it: what two devices exchange in one
+  std::vector<staged_piece> receives;  // stage comes in the same order at both ends
+  std::vector<staged_piece> retains;
+};
+
+/// The pieces of one stage in a list that is sorted by stage.
+struct stage_range {
+  const staged_piece* first;
+  const staged_piece* last;
+  constexpr const staged_piece* begin() const { return first; }
+  constexpr const staged_piece* end() const { return last; }
+};
+constexpr stage_range pieces_of_stage(const std::vector<staged_piece>& pieces, index_t stage) {
+  const auto at = [&pieces](index_t k) {
+    return pieces.data() + (std::partition_point(pieces.begin(), pieces.end(), [k](const staged_piece& p) { return p.stage < k; }) - pieces.begin());
+  };
+  return {at(stage), at(stage + 1)};
+}
+
+template <Holding To>
+constexpr staged_plan stage_plan(const plan& whole, const To& to, const device_map& to_devices, index_t stages) {
+  const auto staged = [&](const std::vector<transfer>& transfers) {
+    std::vector<staged_piece> pieces = stage_transfers(transfers, to, to_devices, stages);
+    std::stable_sort(pieces.begin(), pieces.end(), [](const staged_piece& a, const staged_piece& b) { return a.stage < b.stage; });
+    return pieces;
+  };
+  return {whole.device, stages, staged(whole.sends), staged(whole.receives), staged(whole.retains)};
+}
+
+}  // namespace reshard
