@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole switch in one process, checked at every step: filled by a function of (state, tensor, global index), moved, compared;
+// and the memory that it said it would have committed is what the kernel says, stage by stage.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <reshard/exec/fill.hpp>
+#include <reshard/exec/storage.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/parallelism/parse.hpp>
+
+#include "../oracle/random_layouts.hpp"
+#include "expand.hpp"
+
+namespace testing {
+
+/// An endpoint that looks at its device's memory after every stage, before anything of that stage is given back.
+template <typename Endpoint>
+struct watched {
+  Endpoint& inner;
+  reshard::rank_storage& before;
+  reshard::rank_storage& after;
+  reshard::bytes_t seen = 0;  // the most that it saw, staging included
+  reshard::index_t stages = 0;
+  std::vector<reshard::bytes_t> staging = {};
+
+  reshard::rank_t device() const { return inner.device(); }
+  reshard::rank_t devices() const { return inner.devices(); }
+  void offer(const reshard::binding& tensors) { inner.offer(tensors); }
+  std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+  reshard::bytes_t staging_bytes(const reshard::staged_plan& plan, reshard::index_t k) {
+    if (k == 0) staging.clear();
+    staging.push_back(inner.staging_bytes(plan, k));
+    return staging.back();
+  }
+  void prepare(const reshard::staged_plan& plan, const reshard::binding& into, reshard::page_stages& pages) { inner.prepare(plan, into, pages); }
+  void fail(const std::string& sentence) { inner.fail(sentence); }
+  void move(reshard::index_t k) {
+    inner.move(k);
+    seen = std::max(seen, before.resident_bytes() + after.resident_bytes() + staging.at(static_cast<std::size_t>(k)));
+    ++stages;
+  }
+};
+
+/// Both sides of a switch, with memory for every device.
+struct switch_in_memory {
+  reshard::model of;
+  reshard::space from_space, to_space;
+  reshard::computed_holding from, to;
+  reshard::layout_switch<reshard::computed_holding, reshard::computed_holding> change;
+  std::vector<reshard::rank_storage> before, after;
+  std::vector<reshard::switch_report> reports;
+
+  static std::vector<reshard::rank_t> ranks(const std::vector<long>& devices) { return {devices.begin(), devices.end()}; }
+
+  switch_in_memory(const reshard::model& m, const std::string& from_text, const std::string& to_text, const reshard::device_map& from_devices,
+                   const reshard::device_map& to_devices, reshard::pages_are targets = reshard::pages_are::reserved)
+      : of(m), from_space(m, reshard::parse_degrees(from_text)), to_space(m, reshard::parse_degrees(to_text)), from(from_space), to(to_space),
+        change(from, to, reshard::placement{from_devices, to_devices}) {
+    for (reshard::rank_t d = 0; d < change.devices(); ++d) {
+      const reshard::rank_t f = from_devices.rank_of(d), t = to_devices.rank_of(d);
+      if (f < 0) before.emplace_back();
+      else before.emplace_back(from, f, "rank " + std::to_string(f) + " of FROM");
+      if (t < 0) after.emplace_back();
+      else after.emplace_back(to, t, "rank " + std::to_string(t) + " of TO", targets);
+      fill(before.back().tensors(), from);
+    }
+    reports.resize(before.size());
+  }
+  switch_in_memory(const reshard::model& m, const std::string& from_text, const std::string& to_text)
+      : switch_in_memory(m, from_text, to_text, reshard::device_map(reshard::parse_degrees(from_text).world()),
+                         reshard::device_map(reshard::parse_degrees(to_text).world())) {}
+  explicit switch_in_memory(const oracle::switch_case& c)
+      : switch_in_memory(to_model(c.m), c.from_text, c.to_text, reshard::device_map(ranks(c.from_devices)), reshard::device_map(ranks(c.to_devices))) {}
+  switch_in_memory(const switch_in_memory&) = delete;
+
+  std::size_t devices() const { return before.size(); }
+
+  /// No page has gone and none has come: what a refusal must leave behind.
+  bool untouched() const {
+    bool as_filled = true;
+    for (std::size_t d = 0; d < devices(); ++d)
+      as_filled = as_filled && after[d].resident_bytes() == 0 && reshard::compare(before[d].tensors(), from).wrong == 0;
+    return as_filled;
+  }
+
+  /// Moves over a world of at least so many devices, and checks what every switch must satisfy.
+  template <typename World>
+  void run(World& world, const reshard::switch_options& options = {}) {
+    using namespace reshard;
+    bool kernel_agrees = true;
+    std::mutex mutex;
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      rank_storage none("no rank"), nothing("no rank");
+      rank_storage &old_state = d < devices() ? before[d] : none, &new_state = d < devices() ? after[d] : nothing;
+      const bytes_t held = old_state.resident_bytes();
+      watched<std::remove_reference_t<decltype(here)>> looking{here, old_state, new_state};
+      const switch_report report = switch_state(change, old_state.tensors(), new_state.tensors(), looking, options);
+      const bool kept = options.after_use == sources::keep;
+      const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
+      const std::lock_guard lock(mutex);
+      if (d < devices()) reports[d] = report;
+      if (held != report.memory.before || new_state.resident_bytes() != report.memory.after ||
+          old_state.resident_bytes() != (kept ? held : 0) || looking.stages != report.stages || most != report.memory.peak)
+        kernel_agrees = false;
+    });
+    CHECK(kernel_agrees);
+    for (std::size_t d = 0; d < devices(); ++d) {
+      const comparison found = compare(after[d].tensors(), to);
+      CHECK(found.wrong == 0);
+      const rank_t rank = change.where.to.rank_of(static_cast<rank_t>(d));
+      bytes_t elements = 0;
+      if (rank >= 0)
+        for (const role r : roles)
+          to.held(rank, r, [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
+      CHECK(found.elements == elements);
+      if (options.budget != no_budget) CHECK(reports[d].memory.excess() <= options.budget);
+    }
+  }
+};
+
+}  // namespace testing
