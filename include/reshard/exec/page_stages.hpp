@@ -51,20 +51,20 @@ void each_stretch(const bound_box& b, Sink&& sink) {
 
 }  // namespace detail
 
-enum class side { source, target };
+enum class binding_side { source, target };
 
 class page_stages {
  public:
   /// No stage yet. The binding is sealed, and outlives this. Pages of a target that are committed beforehand have no first
   /// writer: they count as memory outside.
-  page_stages(const binding& of, side which) : of_(&of) {
+  page_stages(const binding& of, binding_side which) : of_(&of) {
     for (const page_block& block : of.blocks()) {
       first_.push_back(mark_.size());
       mark_.resize(mark_.size() + static_cast<std::size_t>(block.pages), unbound);
     }
     first_.push_back(mark_.size());
     for (const bound_box& b : of.boxes()) outside_ += each_page(b, [](mark& page) { page = greatest_mark(page, untouched); });
-    for (std::size_t block = 0; which == side::target && block < of.blocks().size(); ++block)
+    for (std::size_t block = 0; which == binding_side::target && block < of.blocks().size(); ++block)
       for (std::size_t p = first_[block]; of.blocks()[block].at_first == pages_are::committed && p < first_[block + 1]; ++p)
         if (mark_[p] != unbound) mark_[p] = unbound, outside_ += page_bytes;
   }

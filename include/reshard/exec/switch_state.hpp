@@ -151,8 +151,8 @@ class switching {
   /// Cuts the plan into stages and replays the memory.
   void cut(index_t stages) {
     staged_ = stage_plan(plan_, change_.to, change_.where.to, stages);
-    sources_.emplace(old_, side::source);
-    targets_.emplace(new_, side::target);
+    sources_.emplace(old_, binding_side::source);
+    targets_.emplace(new_, binding_side::target);
     const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in, auto&& visit) {
       for (const staged_piece& p : pieces)
         for (int state = 0; state < state_count; ++state)

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// The demo: three switches of a whole mixed-precision Adam state between parallel layouts, 8 ranks in one process, every element
+// verified; how much moves, how much memory that takes, and how fast it is beside a plain memcpy. Started by the script tools/demo.
+// Every measurement is a child process of its own (demo_measure.cpp); this one starts them, and prints what they found.
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <reshard/io/arguments.hpp>
+#include <reshard/io/print.hpp>
+
+#include "demo_measure.hpp"
+
+namespace {
+
+using namespace demo;
+using reshard::bytes_text, reshard::count_text, reshard::refuse, reshard::seconds_text, reshard::text_of;
+
+constexpr const char* usage =
+    "tools/demo [--json] [--rounds N] [MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST]]";
+constexpr const char* self = "/proc/self/exe";
+
+struct request_list {
+  std::vector<switch_request> switches;
+  int rounds = 3;
+  enum class format { text, json } as = format::text;
+};
+
+std::vector<switch_request> usual_switches(const std::string& models) {
+  const std::string llama = models + "/llama-160m.config.json", from = "tp=2,pp=2,dp=2,zero=1";
+  return {{"llama", llama, from, "tp=4,pp=1,dp=2,zero=1", {}, {}},
+          {"qwen3-moe", models + "/qwen3-moe-small.config.json", "tp=2,pp=2,dp=2,ep=4,zero=1", "tp=1,pp=2,dp=4,ep=2,zero=1", {}, {}},
+          {"llama-8-to-6", llama, from, "tp=2,pp=1,dp=3,bucket=1000000,zero=1", {}, "0-2,4-6"}};
+}
+
+/// "examples/models/llama-160m.config.json" -> "llama-160m"
+std::string short_name(std::string path) {
+  if (const std::size_t slash = path.rfind('/'); slash != path.npos) path.erase(0, slash + 1);
+  return path.substr(0, path.find('.'));
+}
+
+request_list parse_arguments(const std::vector<std::string>& arguments) {
+  request_list result;
+  std::vector<std::string> words;
+  switch_request options;
+  bool special = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const auto value = [&]() -> const std::string& {
+      if (i + 1 == arguments.size()) refuse(word, " wants a value; ", usage);
+      return arguments[++i];
+    };
+    if (word == "--json") result.as = request_list::format::json;
+    else if (word == "--rounds") result.rounds = static_cast<int>(std::clamp<bytes_t>(reshard::parse_bytes("--rounds", value()), 1, 100));
+    else if (word == "--budget") options.budget = reshard::parse_bytes("--budget", value()), special = true;
+    else if (word == "--from-devices") options.from_devices = value(), special = true;
+    else if (word == "--to-devices") options.to_devices = value(), special = true;
+    else if (word.starts_with("--")) refuse("there is no option ", reshard::one_line(word), "; ", usage);
+    else words.push_back(word);
+  }
+  if (words.empty() && !special) {
+    const char* models = std::getenv("RESHARD_DEMO_MODELS");
+    result.switches = usual_switches(models != nullptr ? models : "examples/models");
+  } else if (words.size() == 3) {
+    options.name = short_name(words[0]);
+    options.model = words[0], options.from = words[1], options.to = words[2];
+    result.switches = {options};
+  } else {
+    refuse("a MODEL and two layouts are wanted, or nothing at all; ", usage);
+  }
+  return result;
+}
+
+/// What a child told: numbers by name.
+using numbers = std::map<std::string, double>;
+
+/// One line that says how far things are, where somebody watches a terminal.
+class progress {
+ public:
+  explicit progress(bool shown) : shown_(shown && ::isatty(STDOUT_FILENO) == 1) {}
+  ~progress() { clear(); }
+  void show(const std::string& what, double part) const {
+    if (!shown_) return;
+    constexpr int width = 32;
+    const int full = static_cast<int>(part * width + 0.5);
+    std::printf("\r\033[K  [%s%s] %s", std::string(static_cast<std::size_t>(full), '#').c_str(),
+                std::string(static_cast<std::size_t>(width - full), '.').c_str(), what.c_str());
+    std::fflush(stdout);
+  }
+  void clear() const {
+    if (shown_) std::printf("\r\033[K"), std::fflush(stdout);
+  }
+
+ private:
+  bool shown_;
+};
+
+/// A child that has refused something has said so on stderr.
+struct child_failed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Runs one measurement in a process of its own; on_stage(part) is called as its stages pass.
+template <typename OnStage>
+numbers run_child(const switch_request& r, measurement kind, OnStage&& on_stage) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw std::runtime_error(text_of("reshard: no pipe: ", std::strerror(errno)));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addclose(&actions, ends[0]);
+  posix_spawn_file_actions_addclose(&actions, ends[1]);
+  std::vector<std::string> words = {"demo", "--measure", measurement_names[static_cast<int>(kind)], r.model, r.from, r.to, std::to_string(r.budget),
+                                    r.from_devices, r.to_devices};
+  std::vector<char*> arguments;
+  for (std::string& w : words) arguments.push_back(w.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int error = ::posix_spawn(&child, self, &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  if (error != 0) throw std::runtime_error(text_of("reshard: the demo cannot start itself: ", std::strerror(error)));
+
+  numbers told;
+  std::FILE* lines = ::fdopen(ends[0], "r");
+  char line[256], key[64];
+  double number = 0, of = 0;
+  while (std::fgets(line, sizeof line, lines) != nullptr) {
+    if (std::sscanf(line, "at %lf %lf", &number, &of) == 2) on_stage(number / of);
+    else if (std::sscanf(line, "%63s %lf", key, &number) == 2) told[key] = number;
+  }
+  std::fclose(lines);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (WIFSIGNALED(status))
+    throw std::runtime_error(text_of("reshard: ", r.name, ": the process that measured '", measurement_names[static_cast<int>(kind)],
+                                     "' was ended by signal ", WTERMSIG(status), WTERMSIG(status) == 9 ? ", as for want of memory" : ""));
+  if (WEXITSTATUS(status) != 0) throw child_failed("refused");
+  return told;
+}
+
+/// What this machine, and the control group that we are in, have left.
+bytes_t available_memory() {
+  bytes_t available = std::numeric_limits<bytes_t>::max();
+  if (std::FILE* info = std::fopen("/proc/meminfo", "r")) {
+    char line[256];
+    long long kib = 0;
+    while (std::fgets(line, sizeof line, info) != nullptr)
+      if (std::sscanf(line, "MemAvailable: %lld", &kib) == 1) available = kib * 1024;
+    std::fclose(info);
+  }
+  const auto read = [](const char* path, bytes_t none) {
+    long long value = 0;
+    std::FILE* file = std::fopen(path, "r");
+    if (file == nullptr) return none;
+    if (std::fscanf(file, "%lld", &value) != 1) value = none;
+    std::fclose(file);
+    return static_cast<bytes_t>(value);
+  };
+  const bytes_t limit = read("/sys/fs/cgroup/memory.max", -1);
+  if (limit >= 0) available = std::min(available, limit - read("/sys/fs/cgroup/memory.current", 0));
+  return available;
+}
+
+/// One switch, with what all its measurements told.
+struct outcome {
+  switch_request of;
+  numbers plan, staged, warm;
+  double copy_seconds = 0;
+  double warm_copy_seconds = 0;
+
+  double at(const char* key) const { return staged.at(key); }
+  bytes_t count(const char* key) const { return static_cast<bytes_t>(staged.at(key)); }
+  double seconds() const { return staged.at("seconds"); }
+  double ratio() const { return copy_seconds / seconds(); }
+  double warm_ratio() const { return warm_copy_seconds / warm.at("seconds"); }
+  double gigabytes() const { return (at("moved_bytes") + at("retained_bytes")) / 1e9; }
+};
+
+/// Rounds of the staged switch and its memcpy, of which the one with the median ratio counts; and the warm pair.
+outcome measure_all(const switch_request& r, int rounds, const progress& bar) {
+  outcome result;
+  result.of = r;
+  result.plan = run_child(r, measurement::plan, [](double) {});
+  const auto needed = static_cast<bytes_t>(std::max(result.plan.at("staged_memory_bytes"), result.plan.at("warm_memory_bytes"))) + (bytes_t{256} << 20);
+  if (const bytes_t available = available_memory(); available < needed)
+    refuse(r.name, ": needs ", bytes_text(needed), " of memory, and ", bytes_text(std::max<bytes_t>(available, 0)), " are available");
+
+  struct round {
+    numbers staged;
+    double copy_seconds;
+  };
+  std::vector<round> all;
+  bytes_t wrong = 0;
+  const double steps = 2 * rounds + 2;
+  double step = 0;
+  const auto run = [&](measurement kind, const std::string& what) {
+    bar.show(text_of(r.name, ": ", what), step / steps);
+    const numbers told = run_child(r, kind, [&](double part) { bar.show(text_of(r.name, ": ", what), (step + part) / steps); });
+    ++step;
+    return told;
+  };
+  for (int i = 0; i < rounds; ++i) {
+    const std::string of = text_of(", round ", i + 1, " of ", rounds);
+    const numbers staged = run(measurement::staged, "switching within the budget" + of);
+    wrong += static_cast<bytes_t>(staged.at("wrong"));
+    all.push_back({staged, run(measurement::staged_copy, "memcpy with the same pages" + of).at("seconds")});
+  }
+  std::sort(all.begin(), all.end(), [](const round& a, const round& b) {
+    return a.copy_seconds / a.staged.at("seconds") < b.copy_seconds / b.staged.at("seconds");
+  });
+  result.staged = all[all.size() / 2].staged;
+  result.copy_seconds = all[all.size() / 2].copy_seconds;
+  for (const round& one : all)  // the worst of what must hold always
+    for (const char* key : {"peak_excess_bytes", "peak_bytes", "vmhwm_bytes"})
+      result.staged[key] = std::max(result.staged[key], one.staged.at(key));
+  result.warm = run(measurement::warm, "switching without a budget, all memory there");
+  result.warm_copy_seconds = run(measurement::warm_copy, "memcpy, all memory there").at("seconds");
+  result.staged["wrong"] = static_cast<double>(wrong) + result.warm.at("wrong");
+  return result;
+}
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    char code[8];
+    if (c == '"' || c == '\\') result += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 32) result.append(code, static_cast<std::size_t>(std::snprintf(code, sizeof code, "\\u%04x", c)));
+    else result += c;
+  }
+  return result + "\"";
+}
+
+void print_json(const outcome& o) {
+  std::string line = text_of("{\"switch\":", quoted(o.of.name), ",\"from\":", quoted(o.of.from), ",\"to\":", quoted(o.of.to),
+                             ",\"ranks\":", static_cast<bytes_t>(o.plan.at("ranks")), ",\"transport\":\"threads\"");
+  for (const char* key : {"elements", "wrong", "moved_bytes"}) line += text_of(",\"", key, "\":", o.count(key));
+  line += text_of(",\"least_bytes\":", static_cast<bytes_t>(o.plan.at("least_bytes")));
+  for (const char* key : {"retained_bytes", "stages"}) line += text_of(",\"", key, "\":", o.count(key));
+  line += text_of(",\"budget_bytes\":", o.of.budget, ",\"peak_excess_bytes\":", o.count("peak_excess_bytes"));
+  const auto decimal = [&line](const char* key, double value) {
+    char text[64];
+    line.append(text, static_cast<std::size_t>(std::snprintf(text, sizeof text, ",\"%s\":%.6f", key, value)));
+  };
+  decimal("seconds", o.seconds());
+  decimal("copy_seconds", o.copy_seconds);
+  decimal("ratio", o.ratio());
+  decimal("warm_ratio", o.warm_ratio());
+  for (const char* key : {"vmhwm_bytes", "vmhwm_bound_bytes"}) line += text_of(",\"", key, "\":", o.count(key));
+  std::printf("%s}\n", line.c_str());
+  std::fflush(stdout);
+}
+
+void print_table(const std::vector<outcome>& all) {
+  const auto decimal = [](double value, const char* unit) {
+    char text[64];
+    return std::string(text, static_cast<std::size_t>(std::snprintf(text, sizeof text, "%.2f%s", value, unit)));
+  };
+  std::vector<reshard::table::column> columns = {{"", reshard::table::side::left}};
+  for (const outcome& o : all) columns.push_back({o.of.name});
+  reshard::table t(columns);
+  const auto row = [&](const char* what, auto&& cell) {
+    std::vector<std::string> cells = {what};
+    for (const outcome& o : all) cells.push_back(cell(o));
+    t.row(cells);
+  };
+  row("bytes sent", [](const outcome& o) { return bytes_text(o.count("moved_bytes")); });
+  row("  least possible", [](const outcome& o) { return bytes_text(static_cast<bytes_t>(o.plan.at("least_bytes"))); });
+  row("bytes kept", [](const outcome& o) { return bytes_text(o.count("retained_bytes")); });
+  row("stages", [](const outcome& o) { return count_text(o.count("stages")); });
+  row("peak of a rank", [](const outcome& o) { return bytes_text(o.count("peak_bytes")); });
+  row("  its floor, max(before, after)", [](const outcome& o) { return bytes_text(o.count("floor_bytes")); });
+  row("  beyond the floor", [](const outcome& o) { return bytes_text(o.count("peak_excess_bytes")); });
+  row("  the budget for that", [](const outcome& o) { return bytes_text(o.of.budget); });
+  row("peak of the process (VmHWM)", [](const outcome& o) { return bytes_text(o.count("vmhwm_bytes")); });
+  row("  its bound", [](const outcome& o) { return bytes_text(o.count("vmhwm_bound_bytes")); });
+  row("time within the budget", [](const outcome& o) { return seconds_text(o.seconds()); });
+  row("  rate", [&](const outcome& o) { return decimal(o.gigabytes() / o.seconds(), " GB/s"); });
+  row("  rate of a memcpy, same pages", [&](const outcome& o) { return decimal(o.gigabytes() / o.copy_seconds, " GB/s"); });
+  row("  of that", [&](const outcome& o) { return decimal(100 * o.ratio(), " %"); });
+  row("time without, memory all there", [](const outcome& o) { return seconds_text(o.warm.at("seconds")); });
+  row("  rate", [&](const outcome& o) { return decimal(o.gigabytes() / o.warm.at("seconds"), " GB/s"); });
+  row("  rate of a memcpy, memory all there", [&](const outcome& o) { return decimal(o.gigabytes() / o.warm_copy_seconds, " GB/s"); });
+  row("  of that", [&](const outcome& o) { return decimal(100 * o.warm_ratio(), " %"); });
+  row("elements compared", [](const outcome& o) { return count_text(o.count("elements")); });
+  row("  wrong", [](const outcome& o) { return count_text(o.count("wrong")); });
+  for (const outcome& o : all)
+    std::printf("%s: %s -> %s, %lld ranks in one process%s%s\n", o.of.name.c_str(), o.of.from.c_str(), o.of.to.c_str(),
+                static_cast<long long>(o.plan.at("ranks")), o.of.to_devices.empty() ? "" : ", to devices ", o.of.to_devices.c_str());
+  std::printf("\n%s", t.text().c_str());
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 8 && arguments[0] == "--measure") {
+    const auto* const kind = std::find(std::begin(measurement_names), std::end(measurement_names), arguments[1]);
+    if (kind == std::end(measurement_names)) refuse("no measurement is called ", arguments[1]);
+    measure({{}, arguments[2], arguments[3], arguments[4], arguments[6], arguments[7], reshard::parse_bytes("--budget", arguments[5])},
+            static_cast<measurement>(kind - std::begin(measurement_names)));
+    return 0;
+  }
+  if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
+    std::printf("%s\n", usage);
+    return 0;
+  }
+  const request_list requests = parse_arguments(arguments);
+  std::vector<outcome> all;
+  bool right = true;
+  {
+    const progress bar(requests.as == request_list::format::text);
+    for (const switch_request& r : requests.switches) {
+      all.push_back(measure_all(r, requests.rounds, bar));
+      right = right && all.back().at("wrong") == 0;
+      if (requests.as == request_list::format::json) print_json(all.back());
+    }
+  }
+  if (requests.as == request_list::format::text) print_table(all);
+  return right ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    return run({words + 1, words + count});
+  } catch (const child_failed&) {
+    return 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

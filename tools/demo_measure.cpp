@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a child process of the demo measures; see demo_measure.hpp.
+#include "demo_measure.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include <reshard/exec/fill.hpp>
+#include <reshard/exec/storage.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/exec/threads.hpp>
+#include <reshard/io/arguments.hpp>
+#include <reshard/io/hf_config.hpp>
+#include <reshard/parallelism/parse.hpp>
+#include <reshard/plan/volume.hpp>
+
+namespace demo {
+
+using namespace reshard;
+
+namespace {
+
+using seconds = std::chrono::duration<double>;
+using instant = std::chrono::steady_clock::time_point;
+constexpr int warm_repetitions = 5;
+
+void tell(const char* key, std::int64_t value) { std::printf("%s %lld\n", key, static_cast<long long>(value)); }
+void tell_seconds(double value) { std::printf("seconds %.9f\n", value); }
+
+/// From the first begin to the last end of several threads.
+class stopwatch {
+ public:
+  void begin() { note(begins_); }
+  void end() { note(ends_); }
+  double elapsed() const { return seconds(*std::max_element(ends_.begin(), ends_.end()) - *std::min_element(begins_.begin(), begins_.end())).count(); }
+
+ private:
+  void note(std::vector<instant>& list) {
+    const instant now = std::chrono::steady_clock::now();
+    const std::lock_guard lock(mutex_);
+    list.push_back(now);
+  }
+  std::mutex mutex_;
+  std::vector<instant> begins_, ends_;
+};
+
+/// "VmHWM" of this process.
+bytes_t most_resident() {
+  bytes_t kib = 0;
+  if (std::FILE* status = std::fopen("/proc/self/status", "r")) {
+    char line[256];
+    while (std::fgets(line, sizeof line, status) != nullptr)
+      if (std::strncmp(line, "VmHWM:", 6) == 0) kib = std::strtoll(line + 6, nullptr, 10);
+    std::fclose(status);
+  }
+  return kib * 1024;
+}
+
+/// Both sides of the switch that is asked for.
+struct both_sides {
+  model of;
+  space from_space, to_space;
+  computed_holding from, to;
+  layout_switch<computed_holding, computed_holding> change;
+
+  static device_map devices(const char* what, const std::string& list, rank_t ranks) {
+    return list.empty() ? device_map(ranks) : device_map(parse_device_list(what, list, ranks));
+  }
+  explicit both_sides(const switch_request& r)
+      : of(load_model(r.model)), from_space(of, parse_degrees(r.from)), to_space(of, parse_degrees(r.to)), from(from_space), to(to_space),
+        change(from, to, {devices("--from-devices", r.from_devices, from.ranks()), devices("--to-devices", r.to_devices, to.ranks())}) {}
+  both_sides(const both_sides&) = delete;
+
+  bytes_t bytes_before(rank_t device) const {
+    const rank_t rank = change.where.from.rank_of(device);
+    return rank < 0 ? 0 : held_bytes(from, rank);
+  }
+  bytes_t bytes_after(rank_t device) const {
+    const rank_t rank = change.where.to.rank_of(device);
+    return rank < 0 ? 0 : held_bytes(to, rank);
+  }
+};
+
+/// An endpoint that tells, for device 0, which stages are done.
+struct telling {
+  threads::endpoint& inner;
+  index_t stages = 0;
+
+  rank_t device() const { return inner.device(); }
+  rank_t devices() const { return inner.devices(); }
+  void offer(const binding& tensors) { inner.offer(tensors); }
+  std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+  bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
+  void fail(const std::string& sentence) { inner.fail(sentence); }
+  void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+    stages = plan.stages;
+    inner.prepare(plan, into, pages);
+  }
+  void move(index_t k) {
+    inner.move(k);
+    if (device() != 0) return;
+    std::printf("at %lld %lld\n", static_cast<long long>(k + 1), static_cast<long long>(stages));
+    std::fflush(stdout);
+  }
+};
+
+/// The switch, once under the budget or several times between memory that is all there; the best time, and what it did.
+void measure_switch(const switch_request& request, measurement kind) {
+  const both_sides both(request);
+  const bool warm = kind == measurement::warm;
+  const rank_t devices = both.change.devices();
+  std::vector<rank_storage> before, after;
+  for (rank_t d = 0; d < devices; ++d) {
+    const rank_t f = both.change.where.from.rank_of(d), t = both.change.where.to.rank_of(d);
+    if (f < 0) before.emplace_back();
+    else before.emplace_back(both.from, f, "rank " + std::to_string(f) + " of FROM");
+    if (t < 0) after.emplace_back();
+    else after.emplace_back(both.to, t, "rank " + std::to_string(t) + " of TO", warm ? pages_are::committed : pages_are::reserved);
+  }
+  threads(devices).run([&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), both.from); });
+
+  const switch_options options{warm ? no_budget : request.budget, warm ? sources::keep : sources::release};
+  std::vector<switch_report> reports(before.size());
+  double best = 0;
+  for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
+    stopwatch watch;
+    threads(devices).run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      telling endpoint{here};
+      here.largest(0);
+      watch.begin();
+      reports[d] = switch_state(both.change, before[d].tensors(), after[d].tensors(), endpoint, options);
+      watch.end();
+    });
+    best = i == 0 ? watch.elapsed() : std::min(best, watch.elapsed());
+  }
+  const bytes_t resident = most_resident();
+
+  comparison found;
+  std::mutex mutex;
+  threads(devices).run([&](auto& here) {
+    const comparison mine = compare(after[static_cast<std::size_t>(here.device())].tensors(), both.to);
+    const std::lock_guard lock(mutex);
+    found.elements += mine.elements;
+    found.wrong += mine.wrong;
+  });
+  switch_report sum;
+  bytes_t excess = 0, peak = 0, floor = 0, bound = bytes_t{64} << 20;
+  for (const switch_report& r : reports) {
+    sum.received += r.received;
+    sum.retained += r.retained;
+    excess = std::max(excess, r.memory.excess());
+    peak = std::max(peak, r.memory.peak);
+    floor = std::max({floor, r.memory.before, r.memory.after});
+    bound += std::max(r.memory.before, r.memory.after) + request.budget;
+  }
+  tell_seconds(best);
+  tell("elements", found.elements);
+  tell("wrong", found.wrong);
+  tell("moved_bytes", sum.received);
+  tell("retained_bytes", sum.retained);
+  tell("stages", reports[0].stages);
+  tell("peak_excess_bytes", excess);
+  tell("peak_bytes", peak);
+  tell("floor_bytes", floor);
+  tell("vmhwm_bytes", resident);
+  tell("vmhwm_bound_bytes", bound);
+}
+
+/// memcpy of what the switch moves and keeps, a thread per device: in as many stages, pages committed before they are written and
+/// released after they are read, or (warm) at once between memory that is all there.
+void measure_copy(const switch_request& request, measurement kind) {
+  const both_sides both(request);
+  const bool warm = kind == measurement::warm_copy;
+  const rank_t devices = both.change.devices();
+  std::vector<page_range> source, target;
+  std::vector<rank_t> first_with_source;
+  for (rank_t d = 0; d < devices; ++d) {
+    source.emplace_back(std::max<bytes_t>(both.bytes_before(d), 1));
+    target.emplace_back(std::max<bytes_t>(both.bytes_after(d), 1));
+    if (both.bytes_before(d) > 0) first_with_source.push_back(d);
+  }
+  threads(devices).run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    if (const bytes_t bytes = both.bytes_before(here.device()); bytes > 0) std::memset(source[d].data(), 1, static_cast<std::size_t>(bytes));
+    if (warm) target[d].commit(0, target[d].bytes());
+  });
+  const index_t stages = warm ? 1 : stage_count(largest_holding(both.from, both.to, all_states), request.budget);
+  double best = 0;
+  for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
+    stopwatch watch;
+    threads(devices).run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      const rank_t reads = both.bytes_before(here.device()) > 0 ? here.device() : first_with_source[d % first_with_source.size()];
+      page_range &into = target[d], &from = source[static_cast<std::size_t>(reads)];
+      const bytes_t own = both.bytes_before(here.device());
+      const interval all{0, both.bytes_after(here.device())}, readable{0, both.bytes_before(reads)};
+      here.largest(0);
+      watch.begin();
+      for (index_t k = 0; k < stages; ++k) {
+        const interval part = even_part(all, k, stages), read = even_part(readable, k, stages);
+        bytes_t at = read.begin;
+        for (bytes_t to = part.begin; to < part.end;) {
+          if (at == read.end) at = read.begin;  // more is written than there is to read
+          const bytes_t step = std::min({warm ? part.end : job_bytes, part.end - to, read.end - at});
+          if (!warm) into.commit(to, to + step);
+          std::memcpy(into.data() + to, from.data() + at, static_cast<std::size_t>(step));
+          to += step;
+          at += step;
+        }
+        here.largest(0);
+        if (!warm && own > 0) {
+          const interval drained = even_part({0, source[d].bytes() / page_bytes}, k, stages);
+          source[d].release(page_span{drained.begin, drained.end});
+        }
+      }
+      here.largest(0);
+      watch.end();
+    });
+    best = i == 0 ? watch.elapsed() : std::min(best, watch.elapsed());
+  }
+  tell_seconds(best);
+}
+
+void measure_plan(const switch_request& request) {
+  const both_sides both(request);
+  const switch_volume volume = volume_of_switch(both.from, both.to, both.change.where);
+  bytes_t before = 0, after = 0, staged = 0;
+  for (rank_t d = 0; d < both.change.devices(); ++d) {
+    before += both.bytes_before(d);
+    after += both.bytes_after(d);
+    staged += std::max(both.bytes_before(d), both.bytes_after(d)) + std::min(request.budget, both.bytes_after(d));
+  }
+  tell("ranks", both.change.devices());
+  tell("least_bytes", volume.moved);
+  tell("staged_memory_bytes", staged);
+  tell("warm_memory_bytes", before + after);
+}
+
+}  // namespace
+
+void measure(const switch_request& what, measurement kind) {
+  switch (kind) {
+    case measurement::plan: return measure_plan(what);
+    case measurement::staged:
+    case measurement::warm: return measure_switch(what, kind);
+    case measurement::staged_copy:
+    case measurement::warm_copy: return measure_copy(what, kind);
+  }
+}
+
+}  // namespace demo
