@@ -76,6 +76,7 @@ TEST_CASE("peak falls with the number of stages, and one stage holds both sides 
 TEST_CASE("an element that several stages read goes with the last of them") {
   const staged_piece first{.stage = 0, .states = parameter_states, .where = {{{0, 1}, {0, 8}, {0, 4}}}};
   staged_piece last = first;
+  last.dst = 1;
   last.stage = 3;
   last.where.dim[1] = {6, 8};
   const std::vector<bytes_t> goes = detail::last_read_bytes({first, last}, 4);

@@ -26,7 +26,8 @@ struct memory_replay {
 namespace detail {
 
 /// For pieces that one device sends, in bytes per stage: how much of what it holds is read for the last time there.
-/// An element read in several stages counts in the last one only.
+/// An element read in several stages counts in the last one only. Pieces for one destination are disjoint, so a piece is
+/// compared with those of the tensor that go elsewhere, and not sooner.
 constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, index_t stages) {
   std::vector<bytes_t> bytes(static_cast<std::size_t>(stages), 0);
   std::sort(sent.begin(), sent.end(), [](const staged_piece& a, const staged_piece& b) {
@@ -35,18 +36,24 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
     if (a.member != b.member) return a.member < b.member;
     if (a.expert != b.expert) return a.expert < b.expert;
     if (a.stage != b.stage) return a.stage > b.stage;  // latest first
+    if (a.dst != b.dst) return a.dst < b.dst;
     return precedes(a.where, b.where);
   });
   const auto same_tensor = [](const staged_piece& a, const staged_piece& b) {
     return a.states == b.states && a.family == b.family && a.member == b.member && a.expert == b.expert;
   };
-  for (std::size_t i = 0; i < sent.size();) {
-    region<3> read_later;
-    const std::size_t first = i;
-    for (; i < sent.size() && same_tensor(sent[first], sent[i]); ++i) {
-      const index_t before = read_later.volume();
-      read_later.add(sent[i].where);
-      bytes[static_cast<std::size_t>(sent[i].stage)] += (read_later.volume() - before) * sent[i].states.bytes_per_element();
+  std::vector<box<3>> rest, left;
+  for (std::size_t first = 0, past = 0; first < sent.size(); first = past) {
+    for (past = first; past < sent.size() && same_tensor(sent[first], sent[past]); ++past) {
+      const staged_piece& p = sent[past];
+      rest.assign(1, p.where);
+      for (std::size_t i = first; i < past && !rest.empty(); ++i) {
+        if (sent[i].dst == p.dst || !intersects(sent[i].where, p.where)) continue;
+        left.clear();
+        for (const box<3>& part : rest) subtract(part, sent[i].where, [&left](const box<3>& b) { left.push_back(b); });
+        rest.swap(left);
+      }
+      for (const box<3>& part : rest) bytes[static_cast<std::size_t>(p.stage)] += part.volume() * p.states.bytes_per_element();
     }
   }
   return bytes;
