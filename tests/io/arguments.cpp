@@ -31,19 +31,19 @@ TEST_CASE("device lists") {
   CHECK(parse_device_list("d", "5", 1) == list{5});
   CHECK(parse_device_list("d", "3,2,0-1", 4) == list{3, 2, 0, 1});
   CHECK(parse_device_list("d", "007-08", 2) == list{7, 8});
-  CHECK(parse_device_list("d", "1073741823", 1) == list{1073741823});
+  CHECK(parse_device_list("d", "4194303", 1) == list{4194303});
 }
 
 TEST_CASE("device lists that are refused") {
   CHECK(list_refusal("", 2) == "reshard: --to-devices: the list is empty, but there are 2 ranks");
   CHECK(list_refusal("0-3", 8) == "reshard: --to-devices: 4 devices are listed for 8 ranks");
   CHECK(list_refusal("0-3", 1) == "reshard: --to-devices: 4 devices are listed for 1 rank");
-  CHECK(list_refusal("0-1000000000", 8) == "reshard: --to-devices: 1000000001 devices are listed for 8 ranks");
+  CHECK(list_refusal("0-4194303", 8) == "reshard: --to-devices: 4194304 devices are listed for 8 ranks");
   CHECK(list_refusal("0,0", 2) == "reshard: --to-devices: device 0 is listed twice");
   CHECK(list_refusal("4-7,0-4", 9) == "reshard: --to-devices: device 4 is listed twice");
   CHECK(list_refusal("0-9,5", 11) == "reshard: --to-devices: device 5 is listed twice");
   CHECK(list_refusal("3-1", 3) == "reshard: --to-devices: the range 3-1 runs backwards");
-  CHECK(list_refusal("1073741824", 1) == "reshard: --to-devices: device 1073741824 is too large; devices are 0 to 1073741823");
+  CHECK(list_refusal("4194304", 1) == "reshard: --to-devices: device 4194304 is too large; devices are 0 to 4194303");
   CHECK(list_refusal("9223372036854775807", 1).starts_with("reshard: --to-devices: device 9223372036854775807 is too large"));
   CHECK(list_refusal("9223372036854775808", 1) == "reshard: --to-devices: 9223372036854775808 does not fit 64 bits");
   for (const char* text : {",", "0,", ",0", "0,,1", "-1", "1-"})
@@ -61,7 +61,7 @@ TEST_CASE("clusters") {
   CHECK(refused("0x8") == "reshard: --cluster: 0 nodes of 8 devices; both are at least 1");
   CHECK(refused("x8") == "reshard: --cluster: a number is missing");
   CHECK(refused("2x8x2") == "reshard: --cluster: '8x2' is not a number");
-  CHECK(refused("9223372036854775807x8") == "reshard: --cluster: 9223372036854775807 nodes of 8 devices are more than 1073741824 devices");
+  CHECK(refused("9223372036854775807x8") == "reshard: --cluster: 9223372036854775807 nodes of 8 devices are more than 4194304 devices");
 }
 
 TEST_CASE("bytes") {

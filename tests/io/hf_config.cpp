@@ -126,7 +126,8 @@ TEST_CASE("required keys, missing, null, of a wrong type or out of range") {
     return "reshard: m.json: " + std::string(key) + " is " + value + ", but must be a whole number, at least 1 and below 2^63";
   };
   for (const entries& base : {llama, moe})
-    for (const auto& [key, good] : base) {
+    for (const auto& entry : base) {
+      const std::string& key = entry.first;
       if (key == "architectures" || key == "num_key_value_heads" || key == "head_dim") continue;
       CAPTURE(key);
       CHECK(refusal_of(with(base, key, "")) == "reshard: m.json: " + key + " is missing");
@@ -200,7 +201,8 @@ TEST_CASE("text that is no JSON object") {
 }
 
 TEST_CASE("sizes that do not fit 64 bits are refused, whatever they are") {
-  for (const auto& [key, good] : moe) {
+  for (const auto& entry : moe) {
+    const std::string& key = entry.first;
     if (key == "architectures") continue;
     for (const char* value : {"9223372036854775807", "4611686018427387904", "3037000500"}) {
       CAPTURE(key);

@@ -3,78 +3,17 @@
 // it accepts it answers with exit code 0 and nothing on stderr. The program is in RESHARD_TOOL.
 #include <doctest/doctest.h>
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "process.hpp"
+
+using testing::answer, testing::ask, testing::content_of, testing::here, testing::words;
+
 namespace {
-
-namespace fs = std::filesystem;
-using words = std::vector<std::string>;
-
-/// A folder of our own, gone at the end.
-struct scratch {
-  fs::path folder;
-  scratch() {
-    std::string name = (fs::temp_directory_path() / "reshard-tool-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder = name;
-  }
-  scratch(const scratch&) = delete;
-  scratch& operator=(const scratch&) = delete;
-  ~scratch() { fs::remove_all(folder); }
-  std::string file(const std::string& name, const std::string& content) const {
-    std::ofstream(folder / name, std::ios::binary) << content;
-    return (folder / name).string();
-  }
-};
-const scratch& here() {
-  static const scratch only;
-  return only;
-}
-
-struct answer {
-  int code = -1;  // 128 + signal where it was killed
-  std::string out, err;
-};
-
-std::string content_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-answer ask(const words& arguments) {
-  const char* tool = std::getenv("RESHARD_TOOL");
-  REQUIRE_MESSAGE(tool != nullptr, "RESHARD_TOOL names the program to test");
-  const fs::path out = here().folder / "stdout", err = here().folder / "stderr";
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    const auto redirect = [](const fs::path& to, int descriptor) { dup2(open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), descriptor); };
-    redirect(out, STDOUT_FILENO);
-    redirect(err, STDERR_FILENO);
-    std::vector<char*> argv{const_cast<char*>(tool)};
-    for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    execv(tool, argv.data());
-    _exit(127);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content_of(out), content_of(err)};
-}
 
 std::string shown(const words& arguments) {
   std::string text;
@@ -126,6 +65,9 @@ TEST_CASE("usage errors are sentences too") {
   check_refused({"simulate"}, "simulate is not built yet");
   check_refused({"simulate", "llama2-7b", "tp=2", "tp=4", "--cluster", "h100"}, "simulate is not built yet");
   check_refused({"relay", "--x"}, "relay is not built yet");
+  check_refused({"plan", "llama2-7b", "tp=2"}, "TO is required");
+  check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "--relabel"}, "--relabel is not built yet");
+  check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "extra"}, "not expected: extra");
 }
 
 TEST_CASE("models that do not exist or cannot be read") {
@@ -178,11 +120,45 @@ TEST_CASE("hostile layouts and options") {
   check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/dev/full"}, "cannot be written");
 }
 
+TEST_CASE("switches that cannot be planned") {
+  const auto refused = [](const words& options, const std::string& part) {
+    words asked{"plan", "llama2-7b", "tp=2,dp=2", "tp=8"};
+    asked.insert(asked.end(), options.begin(), options.end());
+    check_refused(asked, part);
+  };
+  refused({"--rank", "8"}, "there is no device 8; devices are 0 to 7");
+  refused({"--rank", "12", "--cluster", "1x12"}, "there is no device 12; devices are 0 to 11");
+  refused({"--rank", "x"}, "--rank: 'x' is not a number");
+  refused({"--state", "grad"}, "--state: 'grad' is unknown");
+  refused({"--cluster", "1x7"}, "--cluster 1x7 has 7 devices, but device 7 is named");
+  refused({"--cluster", "2x8", "--to-devices", "9-16"}, "--cluster 2x8 has 16 devices, but device 16 is named");
+  refused({"--cluster", "8"}, "NODESxGPUS");
+  refused({"--from-devices", "0-7"}, "--from-devices: 8 devices are listed for 4 ranks");
+  refused({"--to-devices", "0-6"}, "--to-devices: 7 devices are listed for 8 ranks");
+  refused({"--to-devices", "0-6,3"}, "--to-devices: device 3 is listed twice");
+  refused({"--to-devices", "7-0"}, "--to-devices: the range 7-0 runs backwards");
+  refused({"--from-devices", "0-3,"}, "--from-devices: a number is missing");
+  refused({"--from-devices", "0-2,4194304"}, "--from-devices: device 4194304 is too large");
+  refused({"--from-devices", ""}, "--from-devices");
+  refused({"--budget", "0"}, "--budget: it must be at least 1 byte");
+  refused({"--budget", "1"}, "stages, and at most 65536 are planned; give at least");
+  refused({"--budget", "64Mib"}, "--budget: '64Mib' is not a number");
+  refused({"--budget", "-5"}, "--budget: '-5' is not a number");
+  check_refused({"plan", "llama2-7b", "tp=3", "tp=8"}, "do not divide by tp=3");
+  check_refused({"plan", "llama2-7b", "tp=2", "tp=8,tp=8"}, "given twice");
+  check_refused({"plan", "llama2-7b", "dp=10000000", "tp=8"}, "FROM has 10000000 ranks");
+  check_refused({"plan", "qwen3-235b-a22b", "dp=4000000", "tp=4"}, "does not fit 64 bits");
+  const answer dump = ask({"plan", "llama2-7b", "tp=2", "tp=4", "--transfers"});
+  CHECK(dump.code == 1);
+  CHECK(dump.err == "reshard: --transfers lists every transfer as JSON; give --json with it\n");
+}
+
 TEST_CASE("what is legal is answered") {
   const std::string config = here().file("llama.json", llama);
   for (const words& asked : std::vector<words>{{"check", "llama2-7b", ""}, {"check", config, "tp=2,pp=2,zero=1,dp=2"}, {"regions", config, "tp=2"},
                                                {"regions", config, "tp=2,dp=2,zero=1", "--rank", "3"}, {"regions", "qwen3-235b-a22b", "tp=4,pp=94,dp=44,ep=8,zero=1"},
-                                               {"--help"}, {"--version"}, {"check", "--help"}}) {
+                                               {"plan", "llama2-70b", "tp=8,pp=2,dp=64,zero=1", "tp=4,pp=4,dp=64,zero=1", "--cluster", "128x8"}, {"plan", config, "tp=2", "tp=4", "--budget", "10kB"},
+                                               {"plan", config, "tp=2", "tp=4", "--rank", "3"}, {"--help"}, {"--version"}, {"check", "--help"}, {"plan", "--help"}}) {
     CAPTURE(shown(asked));
     const answer got = ask(asked);
     CHECK(got.code == 0);

@@ -1,11 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan: what must move when a job goes from one layout to another.
-#include <reshard/base/refusal.hpp>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include <reshard/io/arguments.hpp>
+#include <reshard/io/hf_config.hpp>
+#include <reshard/io/plan_json.hpp>
+#include <reshard/io/plan_text.hpp>
+#include <reshard/io/text_output.hpp>
 
 #include "commands.hpp"
 
 namespace reshard::tool {
 
-void plan(const arguments&) { refuse("plan is not built yet; built are check and regions"); }
+namespace {
+
+device_map devices_of(const char* what, const std::optional<std::string>& list, rank_t ranks) {
+  return list ? device_map(parse_device_list(what, *list, ranks)) : device_map(ranks);
+}
+
+void require_listable(const char* side, rank_t ranks) {
+  if (ranks > max_listed_ranks) refuse(side, " has ", ranks, " ranks; plans are made for at most ", max_listed_ranks);
+}
+
+/// Refuses what could overflow later: all bytes of all devices, on both sides, and every one of them moved.
+void require_countable(const model& m, rank_t from_ranks, rank_t to_ranks) {
+  checked_multiply(checked_multiply(m.parameters(), all_states.bytes_per_element()), greatest(from_ranks, to_ranks));
+}
+
+index_t stages_for(const arguments& given, const computed_holding& from, const computed_holding& to, state_set states) {
+  constexpr index_t most_stages = 65536;
+  const bytes_t budget = parse_bytes("--budget", *given.budget);
+  const bytes_t largest = greatest(most_held(from, states), most_held(to, states));
+  const index_t stages = stage_count(largest, budget);
+  if (stages > most_stages)
+    refuse("--budget: ", budget, " bytes would need ", stages, " stages, and at most ", most_stages, " are planned; give at least ",
+           ceil_divide(4 * largest, most_stages), " bytes");
+  return stages;
+}
+
+}  // namespace
+
+void plan(const arguments& given) {
+  if (given.relabel) refuse("--relabel is not built yet; without it every rank of TO sits where --to-devices says");
+  if (given.transfers && !given.json) refuse("--transfers lists every transfer as JSON; give --json with it");
+  const model m = load_model(given.model);
+  const degrees from_degrees = parse_degrees(given.layout), to_degrees = parse_degrees(given.to);
+
+  std::optional<space> from, to;
+  double seconds = timed([&] { from.emplace(m, from_degrees), to.emplace(m, to_degrees); });
+  require_listable("FROM", from->ranks());
+  require_listable("TO", to->ranks());
+  require_countable(m, from->ranks(), to->ranks());
+  const state_set states = states_asked_for(given);
+  placement where{devices_of("--from-devices", given.from_devices, from->ranks()), devices_of("--to-devices", given.to_devices, to->ranks()), 0, states};
+  rank_t devices = greatest(where.from.devices(), where.to.devices());
+  if (given.cluster) {
+    const cluster_shape shape = parse_cluster(*given.cluster);
+    if (shape.devices() < devices)
+      refuse("--cluster ", *given.cluster, " has ", shape.devices(), " devices, but device ", devices - 1, " is named");
+    devices = shape.devices();
+    where.node_devices = shape.nodes > 1 ? shape.node_devices : 0;
+  }
+  const rank_t only_device = given.rank ? parse_rank(*given.rank, devices, "device") : -1;
+
+  std::optional<computed_holding> before, after;
+  switch_question asked{nullptr, nullptr, where, devices, 1};
+  seconds += timed([&] {
+    before.emplace(*from, states);
+    after.emplace(*to, states);
+    if (given.budget) asked.stages = stages_for(given, *before, *after, states);
+  });
+  asked.from = &*before;
+  asked.to = &*after;
+
+  const auto view = only_device < 0 ? figure_collector::view::whole_switch : figure_collector::view::one_device;
+  figure_collector figures(asked, view);
+  figures.took(seconds);
+  text_output out(stdout);
+  if (given.json) {
+    out << "{";
+    write_rank_of_device(out, asked);
+    out << (given.transfers ? ",\"transfers\":[" : "");
+  }
+  json_items transfers(out);
+  for (rank_t device = only_device < 0 ? 0 : only_device; device < (only_device < 0 ? devices : only_device + 1); ++device) {
+    std::optional<staged_plan> planned;
+    figures.took(timed([&] { planned = plan_device(asked, device); }));
+    figures.add(*planned);
+    if (given.transfers) write_transfers(transfers, asked, *planned, view);
+  }
+  if (given.json) {
+    out << (given.transfers ? "]," : ",");
+    write_figures(out, asked, figures.figures());
+    out << "}\n";
+  } else {
+    out << plan_text(asked, figures.figures(), given.budget ? parse_bytes("--budget", *given.budget) : 0, only_device);
+  }
+  out.flush();
+}
 
 }  // namespace reshard::tool

@@ -17,8 +17,8 @@
 
 namespace reshard {
 
-/// One past the largest device number that a list may name.
-inline constexpr rank_t device_limit = rank_t{1} << 30;
+/// One past the largest device number that a list may name; an answer has a figure for every device.
+inline constexpr rank_t device_limit = rank_t{1} << 22;
 
 namespace detail {
 /// A decimal number of digits only, 0 <= number < 2^63; `what` begins the sentence that refuses anything else.
@@ -34,10 +34,10 @@ inline index_t digits_of(std::string_view what, std::string_view text) {
 }
 }  // namespace detail
 
-/// A rank of a world, or a device of a cluster.
-inline rank_t parse_rank(std::string_view text, rank_t ranks) {
+/// A rank of a world; or a device of several, where `what` says so.
+inline rank_t parse_rank(std::string_view text, rank_t ranks, std::string_view what = "rank") {
   const rank_t rank = detail::digits_of("--rank", text);
-  if (rank >= ranks) refuse("--rank: there is no rank ", rank, "; ranks are 0 to ", ranks - 1);
+  if (rank >= ranks) refuse("--rank: there is no ", what, " ", rank, "; ", what, "s are 0 to ", ranks - 1);
   return rank;
 }
 

@@ -105,7 +105,7 @@ inline std::string check_text(const computed_holding& holding) {
   using side = table::side;
   table states({{"state", side::left}, {"least on a rank"}, {"most on a rank"}, {"mean"}, {"all ranks"}});
   const auto state_row = [&](const std::string& name, state_set which) {
-    const std::vector<bytes_t> bytes = bytes_per_rank(holding, which);
+    const std::vector<bytes_t> bytes = bytes_of_ranks(holding, which);
     bytes_t low = bytes[0], high = bytes[0], sum = 0;
     for (const bytes_t b : bytes) low = least(low, b), high = greatest(high, b), sum = checked_add(sum, b);
     states.row({name, bytes_text(low), bytes_text(high), bytes_text(sum / where.ranks()), bytes_text(sum)});
@@ -165,7 +165,7 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, state
       const std::string name = detail::short_name(name_pattern(where, f, rank));
       index_t shown = 0, more = 0;
       bytes_t rest = 0;
-      holding.held(f, rank, r, [&](const int, const family_box& b, const auto&) {
+      holding.held(f, rank, r, [&](int, const family_box& b) {
         const bytes_t bytes = checked_multiply(b.volume(), states.bytes_per_element());
         sum += bytes;
         if (shown == boxes_shown) {

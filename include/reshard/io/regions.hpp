@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who holds what, as JSON: boxes of families expanded to the tensors that a framework knows by name, and bytes per rank.
-// Builds on: space/holding.hpp, io/text_output.hpp.
+// Builds on: space/cover.hpp (bytes of a rank), io/text_output.hpp.
 #pragma once
 
 #include <string>
@@ -8,44 +8,36 @@
 #include <vector>
 
 #include <reshard/io/text_output.hpp>
-#include <reshard/space/holding.hpp>
+#include <reshard/space/cover.hpp>
 
 namespace reshard {
 
 /// Ranks that a program's answer lists at most, where each costs memory.
 inline constexpr rank_t max_listed_ranks = rank_t{1} << 22;
 
-/// Elements that a rank holds of every state of a role.
-inline index_t held_elements(const computed_holding& holding, rank_t rank, role r) {
-  index_t elements = 0;
-  holding.held(rank, r, [&](int, const family_box& b, const auto&) { elements = checked_add(elements, b.volume()); });
-  return elements;
-}
-
 /// Bytes of the given states on every rank.
-inline std::vector<bytes_t> bytes_per_rank(const computed_holding& holding, state_set states) {
+inline std::vector<bytes_t> bytes_of_ranks(const computed_holding& holding, state_set states) {
   if (holding.ranks() > max_listed_ranks)
     refuse("the layout has ", holding.ranks(), " ranks; at most ", max_listed_ranks, " are listed one by one");
-  std::vector<bytes_t> bytes(static_cast<std::size_t>(holding.ranks()), 0);
-  for (const role r : roles) {
-    const bytes_t width = (states & states_of(r)).bytes_per_element();
-    if (width == 0) continue;
-    for (rank_t rank = 0; rank < holding.ranks(); ++rank)
-      bytes[static_cast<std::size_t>(rank)] += checked_multiply(held_elements(holding, rank, r), width);
-  }
+  std::vector<bytes_t> bytes;
+  bytes.reserve(static_cast<std::size_t>(holding.ranks()));
+  for (rank_t rank = 0; rank < holding.ranks(); ++rank) bytes.push_back(held_bytes(holding, rank, states));
   return bytes;
 }
 
 /// {"legal":true,"world":..,"bytes_per_rank":{"param":[..],"master":[..],..}}
 inline void write_check_json(text_output& out, const computed_holding& holding) {
-  std::vector<bytes_t> elements[2] = {bytes_per_rank(holding, only(0)), bytes_per_rank(holding, only(1))};
+  std::vector<bytes_t> of_role[std::size(roles)];  // states of a role lie alike, and have one width
+  for (int s = state_count - 1; s >= 0; --s) {
+    std::vector<bytes_t>& bytes = of_role[static_cast<int>(adam_states[s].placed_as)];
+    if (bytes.empty()) bytes = bytes_of_ranks(holding, only(s));
+  }
   out << "{\"legal\":true,\"world\":" << holding.ranks() << ",\"bytes_per_rank\":{";
   json_items states(out);
   for (const state& s : adam_states) {
     states.next() << "\"" << s.name << "\":[";
-    const bool parameter = s.placed_as == role::parameter;
     json_items ranks(out);
-    for (const bytes_t bytes : elements[parameter ? 0 : 1]) ranks.next() << bytes;
+    for (const bytes_t bytes : of_role[static_cast<int>(s.placed_as)]) ranks.next() << bytes;
     out << "]";
   }
   out << "}}\n";
@@ -121,7 +113,7 @@ inline void write_rank_json(text_output& out, const computed_holding& holding, r
     std::string before = "\"state\":\"";
     before += adam_states[s].name;
     before += '"';
-    holding.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b, const auto&) {
+    holding.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
       write_tensors(regions, where.which_model(), f, name_pattern(where, f, rank), b, before);
     });
   }

@@ -144,7 +144,7 @@ inline void write_svg(text_output& out, const computed_holding& holding, rank_t 
       canvas.rectangle(x, y, width, tall, outline);
       for (const role r : roles) {
         if (r == role::optimizer && !holding.sharded(r)) continue;
-        holding.held(f, first_rank + c, r, [&](const int, const family_box& b, const auto&) {
+        holding.held(f, first_rank + c, r, [&](int, const family_box& b) {
           const cell_part part = part_of_cell(m[f], members, b);
           const index_t from_x = x + split_point(part.across.begin, width, 10000), from_y = y + split_point(part.down.begin, tall, 10000);
           const index_t wide = greatest(split_point(part.across.size(), width, 10000), 5), high = greatest(split_point(part.down.size(), tall, 10000), 5);

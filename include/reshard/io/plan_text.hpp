@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as a person reads it: a summary, the busiest links, and what each device sends, receives, keeps and needs at its peak.
+// Builds on: io/layout_text.hpp, io/plan_report.hpp.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <reshard/io/layout_text.hpp>
+#include <reshard/io/plan_report.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// Neighbouring devices with the same figures share a row; of many rows those of the busiest devices are shown.
+inline std::string device_table(const switch_figures& f) {
+  constexpr std::size_t rows_shown = 20;
+  struct group {
+    interval devices;
+    device_figures figures;
+    bytes_t traffic() const { return figures.send + figures.receive; }
+  };
+  const auto alike = [](const device_figures& a, const device_figures& b) {
+    return a.send == b.send && a.receive == b.receive && a.retained == b.retained && a.before == b.before && a.after == b.after && a.peak == b.peak;
+  };
+  std::vector<group> groups;
+  for (const device_figures& d : f.devices) {
+    if (!groups.empty() && groups.back().devices.end == d.device && alike(groups.back().figures, d)) ++groups.back().devices.end;
+    else groups.push_back({{d.device, d.device + 1}, d});
+  }
+  const std::size_t all = groups.size();
+  if (all > rows_shown) {
+    std::sort(groups.begin(), groups.end(), [](const group& a, const group& b) {
+      return a.traffic() != b.traffic() ? a.traffic() > b.traffic() : a.devices.begin < b.devices.begin;
+    });
+    groups.resize(rows_shown);
+  }
+  table rows({{"device", table::side::left}, {"sends"}, {"receives"}, {"keeps"}, {"before"}, {"after"}, {"peak"}, {"excess"}});
+  const auto row = [&](std::string name, const device_figures& d, bytes_t excess) {
+    rows.row({std::move(name), bytes_text(d.send), bytes_text(d.receive), bytes_text(d.retained), bytes_text(d.before), bytes_text(d.after),
+              bytes_text(d.peak), bytes_text(excess)});
+  };
+  for (const group& g : groups) row(range_text(g.devices), g.figures, g.figures.peak - g.figures.floor());
+  if (f.devices.size() > 1) {
+    device_figures least_of = f.devices[0], most_of = f.devices[0];
+    bytes_t least_excess = f.peak_excess;
+    for (const device_figures& d : f.devices) {
+      for (bytes_t device_figures::*figure : {&device_figures::send, &device_figures::receive, &device_figures::retained, &device_figures::before,
+                                              &device_figures::after, &device_figures::peak}) {
+        least_of.*figure = least(least_of.*figure, d.*figure);
+        most_of.*figure = greatest(most_of.*figure, d.*figure);
+      }
+      least_excess = least(least_excess, d.peak - d.floor());
+    }
+    row("least", least_of, least_excess);
+    row("most", most_of, f.peak_excess);
+  }
+  std::string text = rows.text();
+  if (all > rows_shown) text += text_of("  The busiest devices; ", all - rows_shown, " more rows are left out. --json has them all.\n");
+  return text;
+}
+
+}  // namespace detail
+
+/// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
+inline std::string plan_text(const switch_question& asked, const switch_figures& f, bytes_t budget, rank_t told_device) {
+  const space &from = asked.from->where(), &to = asked.to->where();
+  const auto side = [](const space& s) { return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)"); };
+  std::string text = text_of(one_line(from.which_model().name), " from ", side(from), "\nto ", side(to), "\n");
+  text += asked.where.node_devices == 0
+              ? text_of("on ", count_text(asked.devices), asked.devices == 1 ? " device" : " devices", " of one node")
+              : text_of("on ", ceil_divide(asked.devices, asked.where.node_devices), " nodes of ", asked.where.node_devices, " devices");
+  if (asked.where.states != all_states) text += text_of(", ", detail::state_names(asked.where.states), " only");
+  text += told_device < 0 ? "\n\n" : text_of("; only what goes from or to device ", told_device, "\n\n");
+
+  const auto line = [&](const char* name, const std::string& value, const std::string& note) {
+    std::string label(name);
+    label.resize(12, ' ');
+    text += text_of("  ", label, value, note.empty() ? "" : "  ", note, "\n");
+  };
+  line("moves", bytes_text(f.moved), f.moved == f.least ? "the least possible" : text_of("least possible: ", bytes_text(f.least)));
+  if (asked.where.node_devices != 0) line("", bytes_text(f.inter_node), "of it between nodes");
+  line("keeps", bytes_text(f.retained), "already where it is needed");
+  line("messages", count_text(f.messages), text_of("in ", count_text(asked.stages), asked.stages == 1 ? " stage" : " stages"));
+  line("peak", bytes_text(f.peak), text_of("of any device; at most ", bytes_text(f.peak_excess), " above what it holds before or after"));
+  if (budget > 0)
+    line("budget", bytes_text(budget), f.peak_excess <= budget ? "kept" : text_of("exceeded by ", bytes_text(f.peak_excess - budget)));
+  line("planned in", seconds_text(f.planning_seconds), "");
+
+  text += "\n" + detail::device_table(f);
+  if (!f.busiest.empty() && f.busiest[0].bytes > 0) {
+    table links({{"busiest links", table::side::left}, {"bytes"}});
+    for (const link_figures& l : f.busiest) links.row({text_of(l.src, " -> ", l.dst), bytes_text(l.bytes)});
+    text += "\n" + links.text();
+  }
+  return text;
+}
+
+}  // namespace reshard

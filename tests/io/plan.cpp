@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// `reshard plan` as a program sees it, against the oracle: random switches, every element of every device, every figure
+// counted again from the printed transfers, peaks replayed element by element. The program is in RESHARD_TOOL.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <reshard/io/hf_config.hpp>
+#include <reshard/io/plan_report.hpp>
+#include <reshard/parallelism/parse.hpp>
+
+#include "../oracle/plan_check.hpp"
+#include "../oracle/random_layouts.hpp"
+#include "../support/dice.hpp"
+#include "process.hpp"
+
+using nlohmann::json;
+using testing::ask, testing::dice, testing::here, testing::words;
+
+namespace {
+
+struct printed {
+  oracle::piece piece;
+  long stage = 0;
+  long bytes() const {
+    long elements = 1;
+    for (const auto& [begin, end] : piece.box) elements *= end - begin;
+    return elements * oracle::width_of(piece.st);
+  }
+  auto key() const { return std::tuple(piece.src, piece.dst, piece.st, piece.tensor, piece.box, stage); }
+};
+
+oracle::state state_named(const std::string& name) {
+  for (const oracle::state s : oracle::all_states)
+    if (oracle::name_of(s) == name) return s;
+  FAIL("unknown state " << name);
+  return {};
+}
+
+std::vector<printed> transfers_of(const json& answer) {
+  std::vector<printed> result;
+  for (const json& t : answer.at("transfers")) {
+    printed p{{t.at("src"), t.at("dst"), state_named(t.at("state")), t.at("tensor"), t.at("dims"), {}}, t.at("stage")};
+    for (const json& interval : t.at("box")) p.piece.box.push_back({interval.at(0), interval.at(1)});
+    CHECK(t.at("phase") == 0);
+    CHECK(t.at("relay") == false);
+    result.push_back(p);
+  }
+  return result;
+}
+
+json plan_json(const words& arguments) {
+  const testing::answer got = ask(arguments);
+  REQUIRE_MESSAGE(got.code == 0, got.err);
+  CHECK(got.err == "");
+  return json::parse(got.out);
+}
+
+/// One switch, as arguments.
+words arguments_of(const oracle::switch_case& c, const std::string& config) {
+  words arguments{"plan", config, c.from_text, c.to_text, "--json", "--transfers"};
+  if (!c.from_devices_text.empty()) arguments.insert(arguments.end(), {"--from-devices", c.from_devices_text});
+  if (!c.to_devices_text.empty()) arguments.insert(arguments.end(), {"--to-devices", c.to_devices_text});
+  return arguments;
+}
+
+struct device_count {
+  long send = 0, receive = 0, retained = 0, before = 0, after = 0, peak = 0;
+};
+
+/// Live bytes of every device over the stages, element by element.
+std::map<long, device_count> count_devices(const oracle::switch_case& c, const std::vector<printed>& transfers, long stages, long devices,
+                                           const std::vector<oracle::state>& states) {
+  std::map<long, device_count> result;
+  std::map<long, std::map<std::pair<oracle::state, std::string>, std::vector<long>>> last;  // stage of the last reader; `stages`: kept; -1: nobody
+  std::map<long, std::vector<long>> arrives;
+  for (long d = 0; d < devices; ++d) result[d], arrives[d].resize(oracle::index(stages));
+  for (const oracle::state s : states) {
+    for (long rank = 0; rank < c.from.world; ++rank) {
+      const long device = c.from_devices[oracle::index(rank)];
+      for (const auto& [name, set] : oracle::held(c.m, c.from, rank, s)) {
+        std::vector<long>& mine = last[device][{s, oracle::one_name(c.m, name)}];
+        mine.assign(set.size(), -2);
+        for (std::size_t i = 0; i < set.size(); ++i)
+          if (set[i] != 0) mine[i] = -1, result[device].before += oracle::width_of(s);
+      }
+    }
+    for (long rank = 0; rank < c.to.world; ++rank) result[c.to_devices[oracle::index(rank)]].after += oracle::bytes_held(c.m, c.to, rank, s);
+  }
+  for (const printed& t : transfers) {
+    const bool kept = t.piece.src == t.piece.dst;
+    (kept ? result[t.piece.src].retained : result[t.piece.src].send) += t.bytes();
+    if (!kept) result[t.piece.dst].receive += t.bytes(), arrives[t.piece.dst][oracle::index(t.stage)] += t.bytes();
+    std::vector<long>& source = last[t.piece.src].at({t.piece.st, oracle::one_name(c.m, t.piece.tensor)});
+    std::vector<long> elements;
+    REQUIRE(oracle::elements_of_box(t.piece.dims, t.piece.box, oracle::length(source), elements) == "");
+    for (const long element : elements) source[oracle::index(element)] = std::max(source[oracle::index(element)], kept ? stages : t.stage);
+  }
+  for (auto& [device, count] : result) {
+    std::vector<long> live(oracle::index(stages), 0);
+    long arrived = 0;
+    for (long k = 0; k < stages; ++k) live[oracle::index(k)] = arrived += arrives[device][oracle::index(k)];
+    for (const auto& [what, elements] : last[device])
+      for (const long reader : elements)
+        for (long k = 0; k <= std::min(reader, stages - 1); ++k) live[oracle::index(k)] += oracle::width_of(what.first);
+    count.peak = std::max({count.before, count.after, *std::max_element(live.begin(), live.end())});
+  }
+  return result;
+}
+
+void check_summary(const json& summary, const std::map<long, device_count>& devices, const std::vector<printed>& transfers, long node) {
+  long moved = 0, retained = 0, inter_node = 0, max_send = 0, max_receive = 0, peak = 0, floor = 0, excess = 0;
+  std::set<std::tuple<long, long, long>> messages;
+  for (const printed& t : transfers) {
+    if (t.piece.src == t.piece.dst) {
+      retained += t.bytes();
+      continue;
+    }
+    moved += t.bytes();
+    if (node > 0 && t.piece.src / node != t.piece.dst / node) inter_node += t.bytes();
+    messages.insert({t.piece.src, t.piece.dst, t.stage});
+  }
+  for (const auto& [device, d] : devices) {
+    max_send = std::max(max_send, d.send);
+    max_receive = std::max(max_receive, d.receive);
+    peak = std::max(peak, d.peak);
+    floor = std::max({floor, d.before, d.after});
+    excess = std::max(excess, d.peak - std::max(d.before, d.after));
+  }
+  CHECK(summary.at("moved_bytes") == moved);
+  CHECK(summary.at("least_bytes") == moved);
+  CHECK(summary.at("relayed_bytes") == 0);
+  CHECK(summary.at("retained_bytes") == retained);
+  CHECK(summary.at("inter_node_bytes") == inter_node);
+  CHECK(summary.at("messages") == messages.size());
+  CHECK(summary.at("max_send_bytes") == max_send);
+  CHECK(summary.at("max_receive_bytes") == max_receive);
+  CHECK(summary.at("peak_bytes") == peak);
+  CHECK(summary.at("peak_floor_bytes") == floor);
+  CHECK(summary.at("peak_excess_bytes") == excess);
+  CHECK(summary.at("planning_seconds").get<double>() > 0);
+}
+
+void check_devices(const json& listed, const std::map<long, device_count>& devices) {
+  CHECK(listed.size() == devices.size());
+  for (const json& d : listed) {
+    const device_count& count = devices.at(d.at("device"));
+    CHECK(d == json{{"device", d.at("device")}, {"send_bytes", count.send}, {"receive_bytes", count.receive}, {"retained_bytes", count.retained},
+                    {"before_bytes", count.before}, {"after_bytes", count.after}, {"peak_bytes", count.peak}});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random switches: the printed plan is right, and so is every figure") {
+  oracle::generator generator(testing::seed() + 21);
+  dice random(22);
+  constexpr std::pair<const char*, std::vector<oracle::state> (*)()> state_choices[] = {
+      {"all", [] { return std::vector<oracle::state>(std::begin(oracle::all_states), std::end(oracle::all_states)); }},
+      {"param", [] { return std::vector{oracle::state::param}; }},
+      {"exp_avg", [] { return std::vector{oracle::state::exp_avg}; }},
+      {"optimizer", [] { return std::vector{oracle::state::master, oracle::state::exp_avg, oracle::state::exp_avg_sq}; }}};
+  for (int n = 0; n < 60; ++n) {
+    const oracle::switch_case c = generator.next_switch();
+    const std::string description = c.describe();
+    CAPTURE(description);
+    words arguments = arguments_of(c, here().file("model.json", c.config));
+    const long named = 1 + std::max(*std::max_element(c.from_devices.begin(), c.from_devices.end()), *std::max_element(c.to_devices.begin(), c.to_devices.end()));
+    long devices = named, node = 0, stages = 1;
+    if (n % 3 == 1) {
+      node = random.within(1, 5);
+      const long nodes = (named + node - 1) / node + random.below(2);
+      devices = nodes * node;
+      arguments.insert(arguments.end(), {"--cluster", std::to_string(nodes) + "x" + std::to_string(node)});
+    }
+    const auto& [states_named, make_states] = state_choices[n % 4 == 3 ? 1 + random.below(3) : 0];
+    const std::vector<oracle::state> states = make_states();
+    arguments.insert(arguments.end(), {"--state", states_named});
+    if (n % 2 == 1) {
+      long most = 0;  // B
+      for (const auto& [l, world] : {std::pair(&c.from, c.from.world), std::pair(&c.to, c.to.world)})
+        for (long rank = 0; rank < world; ++rank) {
+          long bytes = 0;
+          for (const oracle::state s : states) bytes += oracle::bytes_held(c.m, *l, rank, s);
+          most = std::max(most, bytes);
+        }
+      const long budget = std::max(1L, 4 * most / random.within(1, 9));
+      stages = std::max(1L, (4 * most + budget - 1) / budget);
+      arguments.insert(arguments.end(), {"--budget", std::to_string(budget)});
+    }
+    const json answer = plan_json(arguments);
+    const std::vector<printed> transfers = transfers_of(answer);
+    std::vector<oracle::piece> pieces;
+    for (const printed& t : transfers) {
+      pieces.push_back(t.piece);
+      CHECK(t.stage >= 0);
+      CHECK(t.stage < stages);
+    }
+    oracle::totals sums;
+    for (const std::string& fault : check_plan(c.m, c.from, c.to, c.from_devices, c.to_devices, pieces, sums, states)) FAIL_CHECK(fault);
+    CHECK(sums.moved_bytes == sums.least_bytes);
+    CHECK(answer.at("summary").at("stages") == stages);
+    const std::map<long, device_count> counted = count_devices(c, transfers, stages, devices, states);
+    check_summary(answer.at("summary"), counted, transfers, node);
+    check_devices(answer.at("devices"), counted);
+    std::vector<long> rank_of_device(oracle::index(devices), -1);
+    for (long rank = 0; rank < c.to.world; ++rank) rank_of_device[oracle::index(c.to_devices[oracle::index(rank)])] = rank;
+    CHECK(answer.at("rank_of_device") == rank_of_device);
+
+    // one device's view: the same transfers, but only those from or to it
+    const long device = random.below(devices);
+    CAPTURE(device);
+    arguments.insert(arguments.end(), {"--rank", std::to_string(device)});
+    const json view = plan_json(arguments);
+    std::vector<printed> own = transfers_of(view), expected;
+    for (const printed& t : transfers)
+      if (t.piece.src == device || t.piece.dst == device) expected.push_back(t);
+    const auto by_key = [](const printed& a, const printed& b) { return a.key() < b.key(); };
+    std::sort(own.begin(), own.end(), by_key);
+    std::sort(expected.begin(), expected.end(), by_key);
+    CHECK(std::equal(own.begin(), own.end(), expected.begin(), expected.end(), [](const printed& a, const printed& b) { return a.key() == b.key(); }));
+    check_summary(view.at("summary"), {*counted.find(device)}, expected, node);
+    check_devices(view.at("devices"), {*counted.find(device)});
+    CHECK(view.at("rank_of_device") == rank_of_device);
+  }
+}
+
+TEST_CASE("shortcuts of the report equal the general way") {
+  using namespace reshard;
+  oracle::generator generator(testing::seed() + 23);
+  for (int n = 0; n < 120; ++n) {
+    const oracle::switch_case c = generator.next_switch();
+    const std::string description = c.describe();
+    CAPTURE(description);
+    const model m = parse_config(c.config, "random");
+    const space from(m, parse_degrees(c.from_text)), to(m, parse_degrees(c.to_text));
+    const computed_holding before(from), after(to);
+    for (const state_set states : {all_states, parameter_states, optimizer_states})
+      CHECK(greatest(most_held(before, states), most_held(after, states)) == largest_holding(before, after, states));
+    const placement where{device_map(std::vector<rank_t>(c.from_devices.begin(), c.from_devices.end())),
+                          device_map(std::vector<rank_t>(c.to_devices.begin(), c.to_devices.end()))};
+    for (rank_t device = 0; device < greatest(where.from.devices(), where.to.devices()); ++device) {
+      const plan p = make_plan(before, after, device, where);
+      const rank_t was = where.from.rank_of(device), is = where.to.rank_of(device);
+      const bytes_t had = was < 0 ? 0 : held_bytes(before, was), has = is < 0 ? 0 : held_bytes(after, is);
+      const memory_replay replay = replay_memory(had, has, stage_transfers(p.receives, after, where.to, 1), stage_transfers(p.sends, after, where.to, 1), p.retains, 1);
+      CHECK(detail::one_stage_peak(had, has, p) == replay.peak);
+    }
+  }
+}
