@@ -16,9 +16,9 @@ apt() {  # runs apt-get without questions, and says something only where it fail
   rm -f "$log"
 }
 
-missing() {  # the packages among $@ that are not installed
+missing() {  # the packages among $@ that are not installed, each once
   local package
-  for package; do
+  for package in $(printf '%s\n' "$@" | sort -u); do
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s ' "$package"
   done
 }
