@@ -182,7 +182,7 @@ TEST_CASE("a hundred random layouts: held is the oracle's, element for element; 
 }
 
 TEST_CASE("the same for many, each feature alone and among others") {
-  const long layouts = 1200;
+  const long layouts = 800;
   const oracle::census census = check_layouts(testing::seed() + 1, layouts);
   for (int i = 0; i < static_cast<int>(oracle::feature::devices); ++i) {  // devices belong to switches
     CAPTURE(std::string(oracle::feature_names.at(static_cast<std::size_t>(i))));
