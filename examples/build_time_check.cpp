@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layout that does not divide, does not cover or does not fit stops the build. Everything here is decided by the compiler; the
+// program that is left only shows that the same functions refuse at run time.
+#include <string>
+#include <type_traits>
+
+#include <reshard/reshard.hpp>
+
+using namespace reshard;
+
+constexpr space on_64(models::llama2_70b, config<tp<4>, pp<8>, dp<2>, zero<1>>{});
+constexpr space on_128(models::llama2_70b, config<tp<8>, pp<16>, zero<1>>{});
+static_assert(covers(on_64));                             // every element is held; any two boxes are equal or disjoint
+static_assert(covers(on_128));                            // one question each: clang counts the steps of an assertion
+static_assert(bytes_per_rank(on_128) <= 80'000'000'000);  // bf16 weights, fp32 master weights and Adam's moments fit
+static_assert(moved_bytes(on_64, on_128) <= 960'000'000'000);
+
+// What is legal can be asked too: a configuration that the model does not admit is no constant expression.
+template <typename Config>
+concept admitted = requires { typename std::bool_constant<(require_legal(models::llama2_70b, Config{}), true)>; };
+static_assert(admitted<config<pp<10>>>);
+static_assert(!admitted<config<pp<12>>>);
+static_assert(admitted<config<pp<12>, split<pipeline_split::spread>>>);
+
+// Where it is not asked but used, the line
+//   constexpr space wrong(models::llama2_70b, config<pp<12>>{});
+// does not compile; clang says (g++ says the same, with the values only in `pp<12>`):
+//   error: constexpr variable 'wrong' must be initialized by a constant expression
+//   note: in call to 'require_even_layers(80, 12, 1)'
+//     refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors(layers, 1024), "}");
+// and at run time, where degrees are only known then, the same line throws the sentence.
+int main() {
+  try {
+    const space wrong(models::llama2_70b, config{pp{12}});
+  } catch (const refusal& r) {
+    return std::string(r.what()) == "reshard: 80 layers do not divide by pp=12; give split=spread or pp in {1,2,4,5,8,10,16,20,40,80}" ? 0 : 1;
+  }
+  return 1;
+}
