@@ -16,3 +16,4 @@
 #include <reshard/space/cover.hpp>
 #include <reshard/space/holding.hpp>
 #include <reshard/space/shard_list.hpp>
+#include <reshard/space/static_space.hpp>

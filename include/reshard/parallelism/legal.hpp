@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which configurations a model admits. Every rule is a function of plain integers, so that a compiler's note shows the
-// values where a constant expression breaks it, and the sentence says them at run time.
+// Which configurations a model admits. Every rule is one predicate over plain integers: `require_legal` refuses with a sentence
+// and its values at run time, and static_space (space/static_space.hpp) makes a static_assert of the same predicate.
 // Builds on: model/model.hpp, parallelism/config.hpp.
 #pragma once
 
@@ -8,6 +8,20 @@
 #include <reshard/parallelism/config.hpp>
 
 namespace reshard {
+
+/// The rules, each true of what is legal.
+namespace rules {
+constexpr bool divides(index_t degree, index_t size) { return size % degree == 0; }
+constexpr bool groups_match(index_t groups, index_t tp) { return groups % tp == 0 || tp % groups == 0; }
+constexpr bool vpp_has_stages(index_t vpp, index_t pp) { return vpp == 1 || pp > 1; }
+constexpr bool has_experts(index_t experts, index_t ep, index_t etp) { return experts > 0 || (ep == 1 && etp == 0); }
+constexpr bool zero_is_built(index_t zero) { return zero == 0 || zero == 1; }
+/// Layers, with 2 for embedding and loss where they count, over the chunks; spread has one chunk a stage.
+constexpr bool layers_split(pipeline_split split, index_t layers, index_t pp, index_t vpp) {
+  if (split == pipeline_split::spread) return vpp == 1;
+  return (layers + (split == pipeline_split::account ? 2 : 0)) % (pp * vpp) == 0;
+}
+}  // namespace rules
 
 namespace detail {
 
@@ -24,18 +38,18 @@ inline std::string divisors(index_t n, index_t limit) {
 }
 
 constexpr void require_divides(const char* what, index_t size, const char* key, index_t degree) {
-  if (size % degree != 0)
+  if (!rules::divides(degree, size))
     refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors(size, 1024), "}");
 }
 constexpr void require_groups_match(index_t groups, index_t tp) {
-  if (groups % tp != 0 && tp % groups != 0)
+  if (!rules::groups_match(groups, tp))
     refuse(groups, " query groups and tp=", tp, ": one must divide the other");
 }
 constexpr void require_vpp_has_stages(index_t vpp, index_t pp) {
-  if (vpp > 1 && pp == 1) refuse("vpp=", vpp, " needs pp > 1, and pp=", pp);
+  if (!rules::vpp_has_stages(vpp, pp)) refuse("vpp=", vpp, " needs pp > 1, and pp=", pp);
 }
 constexpr void require_even_layers(index_t layers, index_t pp, index_t vpp) {
-  if (layers % (pp * vpp) != 0) {
+  if (!rules::layers_split(pipeline_split::even, layers, pp, vpp)) {
     if (vpp == 1)
       refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors(layers, 1024), "}");
     refuse(layers, " layers do not divide by pp=", pp, " x vpp=", vpp, " = ", pp * vpp, " chunks; pp x vpp in {",
@@ -43,29 +57,30 @@ constexpr void require_even_layers(index_t layers, index_t pp, index_t vpp) {
   }
 }
 constexpr void require_accounted_layers(index_t layers, index_t pp, index_t vpp) {
-  if ((layers + 2) % (pp * vpp) != 0)
+  if (!rules::layers_split(pipeline_split::account, layers, pp, vpp))
     refuse("split=account: ", layers, " layers and 2 for embedding and loss do not divide by pp=", pp, " x vpp=", vpp,
            "; pp x vpp in {", divisors(layers + 2, 1024), "} would do");
 }
 constexpr void require_spread_is_flat(index_t vpp) {
-  if (vpp != 1) refuse("split=spread needs vpp=1, and vpp=", vpp);
+  if (!rules::layers_split(pipeline_split::spread, 0, 1, vpp)) refuse("split=spread needs vpp=1, and vpp=", vpp);
 }
 constexpr void require_experts(index_t experts, index_t ep, index_t etp) {
-  if (experts == 0 && ep > 1) refuse("ep=", ep, " needs a model with experts; this one has none");
-  if (experts == 0 && etp != 0) refuse("etp=", etp, " needs a model with experts; this one has none");
+  if (rules::has_experts(experts, ep, etp)) return;
+  if (ep > 1) refuse("ep=", ep, " needs a model with experts; this one has none");
+  refuse("etp=", etp, " needs a model with experts; this one has none");
 }
 constexpr void require_expert_world(index_t stage_ranks, index_t etp, index_t ep) {
   const index_t group = checked_multiply(etp, ep);
-  if (stage_ranks % group != 0)
+  if (!rules::divides(group, stage_ranks))
     refuse("tp x cp x dp = ", stage_ranks, " ranks of a stage do not divide by etp=", etp, " x ep=", ep, " = ", group);
 }
 constexpr void require_zero_level(index_t zero) {
-  if (zero != 0 && zero != 1) refuse("zero=", zero, " is not built; zero is 0 or 1");
+  if (!rules::zero_is_built(zero)) refuse("zero=", zero, " is not built; zero is 0 or 1");
 }
 
 }  // namespace detail
 
-/// Refuses every configuration that the model does not admit; returns what it was given. The rules are CONTRACT-like
+/// Refuses every configuration that the model does not admit; returns what it was given. The rules are
 /// facts of the layout (docs/reference/layouts.md lists them), in this order.
 constexpr degrees require_legal(const model& m, const degrees& d) {
   require_degree(axis::tp, d.tp);
