@@ -28,21 +28,6 @@ TEST_CASE("random switches in one stage") {
   }
 }
 
-namespace {
-/// The least budget that does, from the sentence that refuses a smaller one; that one where it does.
-template <typename World>
-bytes_t least_budget(switch_in_memory& s, World& world, bytes_t tried) {
-  const std::string sentence = refused([&] {
-    world.run([&](auto& here) {
-      const auto d = static_cast<std::size_t>(here.device());
-      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here, {.budget = tried});
-    });
-  });
-  const std::size_t at = sentence.find("the least budget that does is ");
-  return at == sentence.npos ? 0 : std::stoll(sentence.substr(at + 30));
-}
-}  // namespace
-
 TEST_CASE("random switches under the least budget that does") {
   oracle::generator cases(testing::seed() + 1);
   int staged = 0;
@@ -51,7 +36,7 @@ TEST_CASE("random switches under the least budget that does") {
     INFO(c.describe());
     switch_in_memory s(c);
     threads world(s.change.devices(), soon);
-    const bytes_t budget = least_budget(s, world, page_bytes);
+    const bytes_t budget = s.least_budget(world, page_bytes);
     if (budget == 0) continue;  // a page is enough
     CHECK(s.untouched());
     threads another(s.change.devices(), soon);

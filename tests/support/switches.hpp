@@ -17,6 +17,7 @@
 
 #include "../oracle/random_layouts.hpp"
 #include "expand.hpp"
+#include "refused.hpp"
 
 namespace testing {
 
@@ -88,6 +89,22 @@ struct switch_in_memory {
     for (std::size_t d = 0; d < devices(); ++d)
       as_filled = as_filled && after[d].resident_bytes() == 0 && reshard::compare(before[d].tensors(), from).wrong == 0;
     return as_filled;
+  }
+
+  /// The least budget that does, from the sentence that refuses a smaller one; 0 where that one does, and has moved everything.
+  template <typename World>
+  reshard::bytes_t least_budget(World& world, reshard::bytes_t tried) {
+    const std::string sentence = refused([&] {
+      world.run([&](auto& here) {
+        const auto d = static_cast<std::size_t>(here.device());
+        switch_state(change, before[d].tensors(), after[d].tensors(), here, {.budget = tried});
+      });
+    });
+    const std::string words = "the least budget that does is ";
+    const std::size_t at = sentence.find(words);
+    if (at != sentence.npos) return std::stoll(sentence.substr(at + words.size()));
+    CHECK(sentence == "accepted");
+    return 0;
   }
 
   /// Moves over a world of at least so many devices, and checks what every switch must satisfy.

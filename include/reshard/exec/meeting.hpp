@@ -4,10 +4,12 @@
 // Builds on: base/refusal.hpp and the threads of C++.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -43,8 +45,9 @@ class meeting {
   rank_t devices() const { return static_cast<rank_t>(here_.size()); }
   patience waits() const { return wait_; }
 
-  /// The largest of the values that all devices call with; nobody returns before all have called.
-  std::int64_t largest(rank_t device, std::int64_t value) {
+  /// The largest of the values that all devices call with; nobody returns before all have called. `where` ends the sentence of a
+  /// device that waits in vain.
+  std::int64_t largest(rank_t device, std::int64_t value, const std::string& where = {}) {
     std::unique_lock lock(mutex_);
     require_whole();
     largest_ = arrived_ == 0 ? value : std::max(largest_, value);
@@ -65,7 +68,7 @@ class meeting {
       for (std::size_t d = 0; d < here_.size(); ++d)
         if (!here_[d]) absent += (absent.empty() ? "" : ", ") + std::to_string(d);
       const std::string sentence = "reshard: device " + std::to_string(device) + " waited " + std::to_string(wait_.count()) +
-                                   " ms in vain for these devices: " + absent;
+                                   " ms in vain for these devices: " + absent + where;
       break_off(sentence);
       throw peer_missing(sentence);
     }

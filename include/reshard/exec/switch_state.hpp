@@ -51,9 +51,6 @@ struct switch_report {
 
 namespace detail {
 
-/// Stages of the search for the least budget that does.
-inline constexpr index_t most_searched_stages = 4096;
-
 template <Holding From, Holding To, typename T>
 class switching {
  public:
@@ -169,24 +166,21 @@ class switching {
     report_.memory = replay_pages(*sources_, *targets_, stages, options_.after_use, staging);
   }
 
-  /// The least budget b of which stage_count(largest, b) = S is one of 1, 2, 4 .. 4096 and whose peak it can pay.
+  /// Says the least budget that does.
   [[noreturn]] void refuse_budget(bytes_t excess) {
     const index_t stages = report_.stages;
-    bytes_t least_budget = std::numeric_limits<bytes_t>::max();
-    for (index_t s = 1; s <= most_searched_stages; s *= 2) {
-      const bytes_t needs = together([&] {
+    const bytes_t least_that_does = least_budget(largest_, [&](index_t s) {
+      return together([&] {
         cut(s);
         return report_.memory.excess();
       });
-      const bytes_t budget = greatest(1, greatest(needs, ceil_divide(4 * largest_, s)));
-      if (stage_count(largest_, budget) == s) least_budget = least(least_budget, budget);
-    }
+    });
     std::string why;
     if (options_.after_use == sources::keep) why = ", the sources being kept";
     else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";
     agreed_ = true;
     refuse("a budget of ", options_.budget, " bytes cannot work: in ", stages, " stages a device needs ", excess, " bytes beyond max(before, after)", why,
-           "; the least budget that does is ", least_budget, " bytes");
+           "; the least budget that does is ", least_that_does, " bytes");
   }
 
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {

@@ -52,9 +52,12 @@ class threads {
         const lane& of = world_->lane_of((device_ + other) % devices());
         if (of.opened.load(std::memory_order_acquire) <= k) continue;
         std::atomic<std::size_t>& next = of.next[static_cast<std::size_t>(k)];
-        for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < of.jobs.end(k);) of.jobs.run(i, *of.into, copy_path::streaming);
+        for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < of.jobs.end(k);) {
+          world_->meeting_.require_unbroken();
+          of.jobs.run(i, *of.into, copy_path::streaming);
+        }
       }
-      largest(0);
+      world_->meeting_.largest(device_, 0, " at the end of stage " + std::to_string(k));
     }
 
    private:

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices of one process, a thread each, that exchange packed messages as processes would: one message per peer, direction
+// and stage, peers in XOR order. A sender packs from its own list, a receiver unpacks by its own; a message is handed over when
+// both are there, and whoever waits too long says for whom. For testing schedules; exec/threads.hpp is faster.
+// Builds on: exec/copy_jobs.hpp, exec/meeting.hpp, exec/transport.hpp, schedule/xor_order.hpp.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include <reshard/exec/copy_jobs.hpp>
+#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/transport.hpp>
+#include <reshard/schedule/xor_order.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// Where two devices hand messages over, in both directions. A message is taken, by a copy, while its sender waits.
+class mailbox {
+ public:
+  /// Hands `out` to the peer and fills `in` with what the peer hands over; neither where it has no bytes. `mine` is 0 for the lower
+  /// device, 1 for the higher. False where the peer does not come in time, or `world` breaks.
+  bool exchange(int mine, memory out, memory in, meeting& world, bytes_t& offered) {
+    std::unique_lock lock(mutex_);
+    const auto wait = [&](auto&& what) { return changed_.wait_for(lock, world.waits(), [&] { return what() || world.broken(); }) && what(); };
+    letter &to = letters_[mine], &from = letters_[1 - mine];
+    offered = in.bytes;
+    const auto retract = [&] { return to.full = false; };  // nobody takes a letter whose sender is gone
+    if (world.broken()) return false;
+    if (out.bytes > 0) {
+      to = {out, true};
+      changed_.notify_all();
+    }
+    if (in.bytes > 0) {
+      if (!wait([&] { return from.full; })) return retract();
+      offered = from.content.bytes;
+      if (offered == in.bytes) std::memcpy(in.data, from.content.data, static_cast<std::size_t>(in.bytes));
+      from.full = false;
+      changed_.notify_all();
+    }
+    return out.bytes == 0 || wait([&] { return !to.full; }) || retract();
+  }
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+
+ private:
+  struct letter {
+    memory content;
+    bool full = false;
+  };
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  letter letters_[2];
+};
+
+}  // namespace detail
+
+class mailboxes {
+ public:
+  explicit mailboxes(rank_t devices, patience wait = default_patience)
+      : meeting_(devices, wait), boxes_(static_cast<std::size_t>(devices * (devices - 1) / 2)) {
+    for (auto& box : boxes_) box = std::make_unique<detail::mailbox>();
+    meeting_.on_break([this] {
+      for (auto& box : boxes_) box->wake();
+    });
+  }
+
+  class endpoint {
+   public:
+    endpoint(mailboxes& world, rank_t device) : world_(&world), device_(device) {}
+    endpoint(const endpoint&) = delete;
+    endpoint& operator=(const endpoint&) = delete;
+    ~endpoint() { world_->meeting_.leave(device_); }
+
+    rank_t device() const { return device_; }
+    rank_t devices() const { return world_->devices(); }
+    void offer(const binding& tensors) { from_ = &tensors; }
+    std::int64_t largest(std::int64_t value) { return world_->meeting_.largest(device_, value); }
+    void fail(const std::string& sentence) { world_->meeting_.leave_together(device_, sentence); }
+
+    /// The longest message to a peer in a stage, and the longest from one.
+    bytes_t staging_bytes(const staged_plan& plan, index_t k) const {
+      return staged(lengths(plan.sends, k, &staged_piece::dst)) + staged(lengths(plan.receives, k, &staged_piece::src));
+    }
+
+    void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+      into_ = &into;
+      const index_t steps = xor_steps(devices());
+      exchanges_.assign(static_cast<std::size_t>(plan.stages), {});
+      pack_ = job_list(plan.stages * (steps + 1));
+      unpack_ = job_list(plan.stages * (steps + 1));
+      out_.reset();
+      in_.reset();
+      bytes_t longest_out = 0, longest_in = 0;
+      for (index_t k = 0; k < plan.stages; ++k) {
+        longest_out = greatest(longest_out, longest(lengths(plan.sends, k, &staged_piece::dst)));
+        longest_in = greatest(longest_in, longest(lengths(plan.receives, k, &staged_piece::src)));
+      }
+      if (longest_out > 0) out_.emplace(longest_out);
+      if (longest_in > 0) in_.emplace(longest_in);
+      for (index_t k = 0; k < plan.stages; ++k) {
+        for (const staged_piece& p : pieces_of_stage(plan.retains, k)) retain(p, k * (steps + 1), into, pages);
+        for (index_t step = 1; step <= steps; ++step) {
+          const rank_t peer = xor_peer(device_, step, devices());
+          if (peer < 0) continue;
+          exchange e{peer, step, k * (steps + 1) + step};
+          for (const staged_piece& p : pieces_of_stage(plan.sends, k))
+            if (p.dst == peer) e.out_bytes += message_part(p, *from_, out_->data() + e.out_bytes, [&](const bound_box& part, const bound_box& message) {
+                                 pack_.add(e.slot, message, part, nullptr);
+                               });
+          for (const staged_piece& p : pieces_of_stage(plan.receives, k))
+            if (p.src == peer) e.in_bytes += message_part(p, into, in_->data() + e.in_bytes, [&](const bound_box& part, const bound_box& message) {
+                                 unpack_.add(e.slot, part, message, &pages);
+                               });
+          if (e.out_bytes + e.in_bytes > 0) exchanges_[static_cast<std::size_t>(k)].push_back(e);
+        }
+      }
+      pack_.seal();
+      unpack_.seal();
+    }
+
+    void move(index_t k) {
+      run(unpack_, k * (xor_steps(devices()) + 1));  // what is retained
+      for (const exchange& e : exchanges_[static_cast<std::size_t>(k)]) {
+        run(pack_, e.slot);
+        bytes_t offered = 0;
+        const memory out{e.out_bytes > 0 ? out_->data() : nullptr, e.out_bytes}, in{e.in_bytes > 0 ? in_->data() : nullptr, e.in_bytes};
+        if (!world_->between(device_, e.peer).exchange(device_ < e.peer ? 0 : 1, out, in, world_->meeting_, offered)) {
+          world_->meeting_.require_unbroken();
+          throw peer_missing("reshard: device " + std::to_string(device_) + " waited " + std::to_string(world_->meeting_.waits().count()) +
+                             " ms in vain for device " + std::to_string(e.peer) + ", in stage " + std::to_string(k) + ", step " +
+                             std::to_string(e.step) + " of " + std::to_string(xor_steps(devices())));
+        }
+        if (offered != e.in_bytes)
+          refuse("device ", device_, " expects ", e.in_bytes, " bytes from device ", e.peer, " in stage ", k, ", which sends ", offered);
+        run(unpack_, e.slot);
+        if (out_) out_->release(0, out_->bytes());
+        if (in_) in_->release(0, in_->bytes());
+      }
+      world_->meeting_.largest(device_, 0, " at the end of stage " + std::to_string(k));
+    }
+
+   private:
+    struct exchange {
+      rank_t peer;
+      index_t step;
+      index_t slot;  // its jobs, as a stage of the job lists
+      bytes_t out_bytes = 0;
+      bytes_t in_bytes = 0;
+    };
+
+    /// Bytes per peer in one stage.
+    std::vector<bytes_t> lengths(const std::vector<staged_piece>& pieces, index_t k, rank_t staged_piece::*peer) const {
+      std::vector<bytes_t> bytes(static_cast<std::size_t>(devices()), 0);
+      for (const staged_piece& p : pieces_of_stage(pieces, k)) bytes[static_cast<std::size_t>(p.*peer)] += p.bytes();
+      return bytes;
+    }
+    static bytes_t longest(const std::vector<bytes_t>& bytes) { return *std::max_element(bytes.begin(), bytes.end()); }
+    static bytes_t staged(const std::vector<bytes_t>& bytes) { return pages_touching(0, longest(bytes)).count() * page_bytes; }
+
+    /// Calls sink(bound box, its place in the message) for a piece, state after state, each in row-major order; its bytes.
+    template <typename Sink>
+    bytes_t message_part(const staged_piece& p, const binding& tensors, std::byte* at, Sink&& sink) const {
+      bytes_t bytes = 0;
+      for (int state = 0; state < state_count; ++state) {
+        if (!p.states.contains(state)) continue;
+        const tensor_box what{state, p.family, p.member, p.expert, p.where};
+        const index_t columns = p.where.dim[2].size();
+        const bound_box message{what, at + bytes, {columns * p.where.dim[1].size(), columns, 1}};
+        tensors.meet(what, [&](const bound_box& part) { sink(part, message.narrowed(part.where)); });
+        bytes += what.bytes();
+      }
+      return bytes;
+    }
+
+    void retain(const staged_piece& p, index_t slot, const binding& into, page_stages& pages) {
+      for (int state = 0; state < state_count; ++state)
+        if (p.states.contains(state))
+          into.meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& target) {
+            from_->meet(target, [&](const bound_box& source) { unpack_.add(slot, target.narrowed(source.where), source, &pages); });
+          });
+    }
+
+    void run(const job_list& jobs, index_t slot) const {
+      for (std::size_t i = jobs.begin(slot); i < jobs.end(slot); ++i) jobs.run(i, *into_, copy_path::cached);
+    }
+
+    mailboxes* world_;
+    rank_t device_;
+    const binding* from_ = nullptr;
+    const binding* into_ = nullptr;
+    std::optional<page_range> out_, in_;
+    std::vector<std::vector<exchange>> exchanges_;  // per stage, in XOR order
+    job_list pack_, unpack_;
+  };
+
+  rank_t devices() const { return meeting_.devices(); }
+  /// The end of one device, for the thread that is this device. Its destruction is that the device leaves.
+  endpoint at(rank_t device) { return endpoint(*this, device); }
+
+  /// Calls body(endpoint) for every device, each on a thread of its own.
+  template <typename Body>
+  void run(Body&& body) {
+    run_devices(*this, static_cast<Body&&>(body));
+  }
+
+ private:
+  detail::mailbox& between(rank_t a, rank_t b) {
+    const rank_t low = a < b ? a : b, high = a < b ? b : a;
+    return *boxes_[static_cast<std::size_t>(high * (high - 1) / 2 + low)];
+  }
+
+  meeting meeting_;
+  std::vector<std::unique_ptr<detail::mailbox>> boxes_;
+};
+
+}  // namespace reshard

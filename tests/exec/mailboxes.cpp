@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Switches by messages in XOR order: the same random layouts as over threads, every size of world up to 64, and what happens
+// where a device does not come.
+#include <doctest/doctest.h>
+
+#include <reshard/exec/mailboxes.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/refused.hpp"
+#include "../support/switches.hpp"
+
+using namespace reshard;
+using testing::refused, testing::switch_in_memory;
+
+namespace {
+constexpr patience soon = std::chrono::seconds(60);
+
+model tiny() {
+  return make_transformer({.name = "tiny", .layers = 8, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 16, .vocabulary = 64});
+}
+}  // namespace
+
+TEST_CASE("random switches in one stage") {
+  oracle::generator cases(testing::seed());
+  for (int i = 0; i < 60; ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    INFO(c.describe());
+    switch_in_memory s(c);
+    mailboxes world(s.change.devices(), soon);
+    s.run(world);
+  }
+}
+
+TEST_CASE("random switches in stages") {
+  oracle::generator cases(testing::seed() + 2);
+  for (int i = 0; i < 30; ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    INFO(c.describe());
+    switch_in_memory s(c);
+    mailboxes world(s.change.devices(), soon);
+    const bytes_t budget = s.least_budget(world, page_bytes);
+    if (budget == 0) continue;  // a page is enough
+    CHECK(s.untouched());
+    mailboxes another(s.change.devices(), soon);
+    s.run(another, {.budget = budget});
+  }
+}
+
+TEST_CASE("every size of world from 1 to 64, from data parallel to fewer and more ranks") {
+  const model m = tiny();
+  for (rank_t n = 1; n <= 64; ++n) {
+    INFO(n, " devices");
+    const std::string from = "zero=1,dp=" + std::to_string(n), to = "zero=1,tp=2,dp=" + std::to_string((n + 3) / 4);
+    switch_in_memory s(m, from, to);
+    mailboxes world(s.change.devices(), soon);
+    s.run(world, {.budget = 1_MiB});
+  }
+}
+
+TEST_CASE("a device that does not come ends in a sentence") {
+  const model m = tiny();
+  switch_in_memory s(m, "dp=6,zero=1", "tp=2,dp=3,zero=1");
+  mailboxes world(6, std::chrono::milliseconds(200));
+  struct sleeper {
+    mailboxes::endpoint& inner;
+    rank_t device() const { return inner.device(); }
+    rank_t devices() const { return inner.devices(); }
+    void offer(const binding& tensors) { inner.offer(tensors); }
+    std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+    bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
+    void prepare(const staged_plan& plan, const binding& into, page_stages& pages) { inner.prepare(plan, into, pages); }
+    void fail(const std::string& sentence) { inner.fail(sentence); }
+    void move(index_t k) {
+      if (device() == 4) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      inner.move(k);
+    }
+  };
+  std::string sentence;
+  try {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      sleeper late{here};
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), late);
+    });
+  } catch (const peer_missing& e) {
+    sentence = e.what();
+  }
+  INFO(sentence);
+  CHECK(sentence.find("waited 200 ms in vain for device 4, in stage 0, step ") != sentence.npos);
+}
