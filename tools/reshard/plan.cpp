@@ -29,15 +29,23 @@ void require_countable(const model& m, rank_t from_ranks, rank_t to_ranks) {
   checked_multiply(checked_multiply(m.parameters(), all_states.bytes_per_element()), greatest(from_ranks, to_ranks));
 }
 
-index_t stages_for(const arguments& given, const computed_holding& from, const computed_holding& to, state_set states) {
-  constexpr index_t most_stages = 65536;
-  const bytes_t budget = parse_bytes("--budget", *given.budget);
-  const bytes_t largest = greatest(most_held(from, states), most_held(to, states));
-  const index_t stages = stage_count(largest, budget);
-  if (stages > most_stages)
-    refuse("--budget: ", budget, " bytes would need ", stages, " stages, and at most ", most_stages, " are planned; give at least ",
-           ceil_divide(4 * largest, most_stages), " bytes");
-  return stages;
+switch_figures figures_of_whole(const switch_question& asked) {
+  figure_collector figures(asked, figure_collector::view::whole_switch);
+  for (rank_t device = 0; device < asked.devices; ++device) figures.add(plan_device(asked, device));
+  return figures.figures();
+}
+
+/// Refuses a budget that the switch exceeds, with the least that does.
+void require_kept(switch_question asked, bytes_t largest, bytes_t budget) {
+  const bytes_t excess = figures_of_whole(asked).peak_excess;
+  if (excess <= budget) return;
+  const index_t agreed = asked.stages;
+  const bytes_t least_that_does = least_budget(largest, [&](index_t stages) {
+    asked.stages = stages;
+    return figures_of_whole(asked).peak_excess;
+  });
+  refuse("--budget: ", budget, " bytes cannot work: in ", agreed, " stages a device needs ", excess,
+         " bytes beyond max(before, after); the least budget that does is ", least_that_does, " bytes");
 }
 
 }  // namespace
@@ -70,10 +78,18 @@ void plan(const arguments& given) {
   seconds += timed([&] {
     before.emplace(*from, states);
     after.emplace(*to, states);
-    if (given.budget) asked.stages = stages_for(given, *before, *after, states);
   });
   asked.from = &*before;
   asked.to = &*after;
+  const bytes_t budget = given.budget ? parse_bytes("--budget", *given.budget) : 0;
+  if (given.budget) {
+    bytes_t largest = 0;
+    seconds += timed([&] {
+      largest = greatest(most_held(*before, states), most_held(*after, states));
+      asked.stages = stage_count(largest, budget);
+    });
+    if (only_device < 0) require_kept(asked, largest, budget);
+  }
 
   const auto view = only_device < 0 ? figure_collector::view::whole_switch : figure_collector::view::one_device;
   figure_collector figures(asked, view);
@@ -86,7 +102,7 @@ void plan(const arguments& given) {
   }
   json_items transfers(out);
   for (rank_t device = only_device < 0 ? 0 : only_device; device < (only_device < 0 ? devices : only_device + 1); ++device) {
-    std::optional<staged_plan> planned;
+    std::optional<device_plan> planned;
     figures.took(timed([&] { planned = plan_device(asked, device); }));
     figures.add(*planned);
     if (given.transfers) write_transfers(transfers, asked, *planned, view);
@@ -96,7 +112,7 @@ void plan(const arguments& given) {
     write_figures(out, asked, figures.figures());
     out << "}\n";
   } else {
-    out << plan_text(asked, figures.figures(), given.budget ? parse_bytes("--budget", *given.budget) : 0, only_device);
+    out << plan_text(asked, figures.figures(), budget, only_device);
   }
   out.flush();
 }

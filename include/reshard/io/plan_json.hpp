@@ -35,7 +35,7 @@ inline void write_list(json_items& items, const switch_question& asked, const st
 }  // namespace detail
 
 /// The transfers that a device's plan adds to the list: those of a whole switch where they arrive, of one device's view all.
-inline void write_transfers(json_items& items, const switch_question& asked, const staged_plan& p, figure_collector::view told) {
+inline void write_transfers(json_items& items, const switch_question& asked, const device_plan& p, figure_collector::view told) {
   const auto write = [&](const auto& sends, const auto& receives, const auto& retains) {
     if (told == figure_collector::view::one_device) detail::write_list(items, asked, sends);
     detail::write_list(items, asked, receives);

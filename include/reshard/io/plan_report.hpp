@@ -23,7 +23,7 @@ struct switch_question {
 };
 
 /// One device's plan, cut into stages where there are several.
-struct staged_plan {
+struct device_plan {
   plan whole;
   std::vector<staged_piece> sends, receives, retains;  // empty with one stage
 };
@@ -66,8 +66,8 @@ inline bytes_t most_held(const computed_holding& holding, state_set states) {
 }
 
 /// Plans one device.
-inline staged_plan plan_device(const switch_question& asked, rank_t device) {
-  staged_plan result{make_plan(*asked.from, *asked.to, device, asked.where), {}, {}, {}};
+inline device_plan plan_device(const switch_question& asked, rank_t device) {
+  device_plan result{make_plan(*asked.from, *asked.to, device, asked.where), {}, {}, {}};
   if (asked.stages == 1) return result;
   const auto cut = [&](const std::vector<transfer>& list) { return stage_transfers(list, *asked.to, asked.where.to, asked.stages); };
   result.sends = cut(result.whole.sends);
@@ -129,7 +129,7 @@ class figure_collector {
 
   figure_collector(const switch_question& asked, view told) : asked_(&asked), view_(told) {}
 
-  void add(const staged_plan& p) {
+  void add(const device_plan& p) {
     const rank_t device = p.whole.device, was = asked_->where.from.rank_of(device), is = asked_->where.to.rank_of(device);
     const state_set states = asked_->where.states;
     device_figures d{.device = device, .send = total_bytes(p.whole.sends), .receive = total_bytes(p.whole.receives),

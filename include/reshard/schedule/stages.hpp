@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include <reshard/algebra/flat.hpp>
@@ -29,10 +30,28 @@ struct staged_piece {
   friend constexpr bool operator==(const staged_piece&, const staged_piece&) = default;
 };
 
-/// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer.
+inline constexpr index_t most_stages = 4096;
+
+/// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer, at most 4096.
 constexpr index_t stage_count(bytes_t largest_holding, bytes_t budget) {
   if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
-  return greatest(1, ceil_divide(checked_multiply(4, largest_holding), budget));
+  const index_t stages = greatest(1, ceil_divide(checked_multiply(4, largest_holding), budget));
+  if (stages > most_stages)
+    refuse("a budget of ", budget, " bytes cuts a switch between holdings of up to ", largest_holding, " bytes into ", stages,
+           " stages; at most ", most_stages, " are made, which takes a budget of ", ceil_divide(4 * largest_holding, most_stages), " bytes");
+  return stages;
+}
+
+/// The least budget that does, over S = 1, 2, 4 .. 4096: at least what S stages exceed max(before, after) by, excess_of(S), and
+/// one of which stage_count makes S. The largest index_t where none does.
+template <typename ExcessOf>
+constexpr bytes_t least_budget(bytes_t largest_holding, ExcessOf&& excess_of) {
+  bytes_t least_that_does = std::numeric_limits<bytes_t>::max();
+  for (index_t stages = 1; stages <= most_stages; stages *= 2) {
+    const bytes_t budget = greatest(greatest(1, excess_of(stages)), ceil_divide(4 * largest_holding, stages));
+    if (stage_count(largest_holding, budget) == stages) least_that_does = least(least_that_does, budget);
+  }
+  return least_that_does;
 }
 
 /// B: the most that any device holds on either side.
