@@ -45,3 +45,209 @@ TEST_CASE("random switches under the least budget that does") {
   }
   CHECK(staged > 10);
 }
+
+namespace {
+model tiny() {
+  return make_transformer({.name = "tiny", .layers = 4, .hidden = 64, .heads = 4, .groups = 4, .head_dim = 16, .ffn = 128, .vocabulary = 256});
+}
+
+/// The sentence that a switch is refused with, all devices calling with `options_of(device)`; nothing is touched.
+template <typename OptionsOf>
+std::string refused_switch(switch_in_memory& s, OptionsOf&& options_of) {
+  threads world(s.change.devices(), soon);
+  const std::string sentence = refused([&] {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here, options_of(here.device()));
+    });
+  });
+  CHECK(s.untouched());
+  return sentence;
+}
+
+/// A copy of a binding without the boxes that `drop` names.
+template <typename Drop>
+binding without(const binding& of, Drop&& drop) {
+  binding result(of.who());
+  for (const bound_box& b : of.boxes())
+    if (!drop(b)) result.add(b, {b.data, b.bytes() + 1000}, b.stride);
+  return result;
+}
+}  // namespace
+
+TEST_CASE("sources that are kept stay as they were, and the peak is before + after") {
+  switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  threads world(4, soon);
+  s.run(world, {.after_use = sources::keep});
+  for (std::size_t d = 0; d < 4; ++d) {
+    CHECK(s.reports[d].memory.peak == s.reports[d].memory.before + s.reports[d].memory.after);
+    CHECK(compare(s.before[d].tensors(), s.from).wrong == 0);
+  }
+  switch_in_memory again(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  const std::string sentence = refused_switch(again, [](rank_t) { return switch_options{.budget = 256_KiB, .after_use = sources::keep}; });
+  CHECK(sentence.find("bytes beyond max(before, after), the sources being kept; the least budget that does is ") != sentence.npos);
+}
+
+TEST_CASE("targets that are committed beforehand count from the first") {
+  const std::string from = "tp=2,pp=2,zero=1", to = "dp=4,zero=1";
+  switch_in_memory s(tiny(), from, to, device_map(4), device_map(4), pages_are::committed);
+  threads world(4, soon);
+  s.run(world);
+  for (const switch_report& r : s.reports) CHECK(r.memory.peak == r.memory.before + r.memory.after);
+}
+
+TEST_CASE("memory of the caller's: given back by the caller's function, or not at all") {
+  const model m = tiny();
+  switch_in_memory s(m, "tp=2,zero=1", "dp=2,zero=1");
+  // the same state in plain arrays
+  std::vector<std::vector<std::byte>> arrays;
+  std::vector<binding> plain;
+  for (rank_t r = 0; r < 2; ++r) {
+    plain.push_back(bind_rank(s.from, r, "rank " + std::to_string(r), [&](const rank_array& a) {
+      arrays.emplace_back(static_cast<std::size_t>(a.bytes()));
+      return memory{arrays.back().data(), a.bytes()};
+    }));
+    fill(plain.back(), s.from);
+  }
+  const auto run = [&](const switch_options& options) {
+    threads world(2, soon);
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      s.reports[d] = switch_state(s.change, plain[d], s.after[d].tensors(), here, options);
+    });
+  };
+  const std::string sentence = refused([&] { run({.budget = 100_KiB}); });
+  INFO(sentence);
+  CHECK(sentence.find("memory of the sources that nobody may give back included; the least budget that does is ") != sentence.npos);
+
+  std::mutex mutex;
+  bytes_t given = 0;
+  bool inside = true;
+  std::size_t array = 0;
+  for (binding& b : plain)
+    for (const std::size_t end = array + arrays.size() / 2; array < end; ++array) {
+      const memory whole{arrays[array].data(), static_cast<bytes_t>(arrays[array].size())};
+      b.own(whole, pages_are::committed, [&, whole](std::byte* at, bytes_t bytes) {
+        const std::lock_guard lock(mutex);
+        given += bytes;
+        inside = inside && at >= whole.data && at + bytes <= whole.data + whole.bytes;
+      });
+    }
+  run({});
+  CHECK(inside);
+  bytes_t pages = 0;
+  for (const binding& b : plain)
+    for (const page_block& block : b.blocks()) pages += block.pages * page_bytes;
+  CHECK(given <= pages);
+  CHECK(given > pages / 2);  // all but pages of padding
+  for (std::size_t d = 0; d < 2; ++d) CHECK(compare(s.after[d].tensors(), s.to).wrong == 0);
+}
+
+TEST_CASE("refusals come before anything is touched, and say who lacks what") {
+  const model m = tiny();
+  {
+    switch_in_memory s(m, "tp=2,pp=2,zero=1", "dp=4,zero=1");
+    CHECK(refused_switch(s, [](rank_t d) { return switch_options{.budget = d == 2 ? 300_KiB : 600_KiB}; })
+              .find("bytes, which is ") != std::string::npos);
+    CHECK(refused_switch(s, [](rank_t) { return switch_options{.budget = 0}; }) == "reshard: a budget of 0 bytes; it must be at least 1");
+    const std::string sentence = refused_switch(s, [](rank_t) { return switch_options{.budget = 4_KiB}; });
+    CHECK(sentence.starts_with("reshard: a budget of 4096 bytes cannot work: in "));
+  }
+  switch_in_memory s(m, "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  const auto refused_with = [&](bool of_sources, rank_t device, auto&& drop, rank_t devices = 4) {
+    threads world(devices, soon);
+    const std::string sentence = refused([&] {
+      world.run([&](auto& here) {
+        const auto d = static_cast<std::size_t>(here.device());
+        if (here.device() != device) {
+          switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+          return;
+        }
+        binding lacking = without(of_sources ? s.before[d].tensors() : s.after[d].tensors(), drop);
+        switch_state(s.change, of_sources ? lacking : s.before[d].tensors(), of_sources ? s.after[d].tensors() : lacking, here);
+      });
+    });
+    CHECK(s.untouched());
+    return sentence;
+  };
+  const auto norm = [](const bound_box& b) { return b.state == 0 && b.where.dim[1].size() == 1 && b.member == 3 && b.where.dim[2].size() == 64; };
+  CHECK(refused_with(true, 3, norm) ==
+        "reshard: device 3, rank 3 of FROM: 32 of 32 elements that the plan needs of param of "
+        "decoder.layers.3.self_attention.linear_qkv.layer_norm_weight are not bound, on the side of FROM");
+  CHECK(refused_with(false, 1, [](const bound_box& b) { return b.state == 2; })
+            .starts_with("reshard: device 1, rank 1 of TO: "));
+  CHECK(refused_with(false, 9, norm, 3) == "reshard: the switch names 4 devices, and the transport has 3");
+}
+
+TEST_CASE("a refusal leaves the world usable") {
+  switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  threads world(4, soon);
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    binding &from = s.before[d].tensors(), &to = s.after[d].tensors();
+    CHECK(refused([&] { switch_state(s.change, from, to, here, {.budget = 4_KiB}); }).find("cannot work") != std::string::npos);
+    switch_state(s.change, from, to, here, {.budget = 4_MiB});
+  });
+  for (std::size_t d = 0; d < 4; ++d) CHECK(compare(s.after[d].tensors(), s.to).wrong == 0);
+}
+
+TEST_CASE("what one device throws reaches the caller, whenever it does") {
+  struct fault : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  enum class when { before_the_switch, in_prepare, in_a_stage };
+  for (const when at : {when::before_the_switch, when::in_prepare, when::in_a_stage}) {
+    switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+    struct faulty {
+      threads::endpoint& inner;
+      when at;
+      rank_t device() const { return inner.device(); }
+      rank_t devices() const { return inner.devices(); }
+      void offer(const binding& tensors) { inner.offer(tensors); }
+      std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+      bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
+      void fail(const std::string& sentence) { inner.fail(sentence); }
+      void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+        if (device() == 2 && at == when::in_prepare) throw fault("prepare");
+        inner.prepare(plan, into, pages);
+      }
+      void move(index_t k) {
+        if (device() == 2 && at == when::in_a_stage && k == 3) throw fault("stage 3");
+        inner.move(k);
+      }
+    };
+    threads world(4, soon);
+    CHECK_THROWS_AS(world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      faulty endpoint{here, at};
+      if (here.device() == 2 && at == when::before_the_switch) throw fault("before");
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), endpoint, {.budget = 1_MiB});
+    }),
+                    fault);
+    if (at != when::in_a_stage) CHECK(s.untouched());
+  }
+}
+
+TEST_CASE("a device that never comes is named") {
+  switch_in_memory s(tiny(), "dp=3,zero=1", "dp=2,zero=1");
+  threads world(3, std::chrono::milliseconds(100));
+  std::string sentence;
+  try {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      if (d == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+    });
+  } catch (const peer_missing& e) {
+    sentence = e.what();
+  }
+  CHECK(sentence.find(" waited 100 ms in vain for these devices: 1") != sentence.npos);
+  CHECK(s.untouched());
+
+  threads another(3, soon);  // and one that leaves is not waited for
+  CHECK_THROWS_AS(another.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    if (d != 1) switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+  }),
+                  peer_failed);
+}

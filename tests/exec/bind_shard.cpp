@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shards of a framework's own list, bound by name: a switch from them to a computed layout and back to another list.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <reshard/exec/bind_shard.hpp>
+#include <reshard/exec/fill.hpp>
+#include <reshard/exec/storage.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/exec/threads.hpp>
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse.hpp>
+
+#include "../support/refused.hpp"
+
+using namespace reshard;
+using testing::refused;
+
+namespace {
+
+model tiny() {
+  return make_transformer({.name = "tiny", .layers = 2, .hidden = 12, .heads = 2, .groups = 2, .head_dim = 6, .ffn = 10, .vocabulary = 16});
+}
+
+/// A tensor's stored shape, as the framework has it.
+extents stored(const family& f) {
+  if (f.vector()) return {f.extent[4]};
+  return {f.extent[2] * f.extent[3], f.extent[4]};
+}
+
+/// All tensors of the model, rows (of vectors: elements) in `ranks` uneven parts, every state.
+std::vector<shard> by_rows(const model& m, rank_t ranks) {
+  std::vector<shard> list;
+  for (int f = 0; f < m.families; ++f)
+    for (index_t member = 0; member < m[f].extent[0]; ++member)
+      for (const state& s : adam_states)
+        for (rank_t rank = 0; rank < ranks; ++rank) {
+          const extents whole = stored(m[f]);
+          const interval rows = even_part({0, whole.at[0]}, rank, ranks);
+          shard one{rank, m.tensor(f, member, 0), s.type, whole, whole, whole, std::string(s.name)};
+          for (int i = 0; i < whole.ndim; ++i) one.offset.at[i] = 0;
+          one.offset.at[0] = rows.begin;
+          one.shape.at[0] = rows.size();
+          list.push_back(one);
+        }
+  return list;
+}
+
+/// Memory for one rank's shards, a row of each `pad` elements longer than it need be.
+struct shard_memory {
+  std::vector<std::vector<std::byte>> arrays;
+  binding bound;
+  shard_memory(const tensor_table& table, const std::vector<shard>& list, rank_t rank, index_t pad)
+      : bound("rank " + std::to_string(rank) + " of a list", names_of(table)) {
+    for (const shard& s : list) {
+      if (s.rank != rank) continue;
+      extents stride = s.shape;
+      stride.at[s.shape.ndim - 1] = 1;
+      if (s.shape.ndim == 2) stride.at[0] = s.shape.at[1] + pad;
+      const index_t elements = s.shape.ndim == 2 ? s.shape.at[0] * stride.at[0] : s.shape.at[0];
+      arrays.emplace_back(static_cast<std::size_t>(elements * width(s.type)));
+      bind_shard(bound, table, s, {arrays.back().data(), static_cast<bytes_t>(arrays.back().size())}, stride);
+    }
+    bound.seal();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("from a list to a computed layout, and on to another list, by name") {
+  const model m = tiny();
+  const tensor_table table(m);
+  const std::vector<shard> three = by_rows(m, 3), five = by_rows(m, 5);
+  const listed_holding first(table, three, 3), last(table, five, 5);
+  const space s(m, parse_degrees("tp=2,pp=2,zero=1"));
+  const computed_holding middle(s);
+  std::vector<shard_memory> before, after;
+  std::vector<rank_storage> between;
+  for (rank_t r = 0; r < 3; ++r) fill(before.emplace_back(table, three, r, 3).bound, table);
+  for (rank_t r = 0; r < 5; ++r) after.emplace_back(table, five, r, 0);
+  for (rank_t r = 0; r < 4; ++r) between.emplace_back(middle, r, "rank " + std::to_string(r));
+  between.emplace_back();
+  binding none("no rank");
+
+  const layout_switch there(first, middle);
+  threads four(4);
+  four.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    switch_state(there, d < 3 ? before[d].bound : none, between[d].tensors(), here);
+  });
+  for (rank_t r = 0; r < 4; ++r) CHECK(compare(between[static_cast<std::size_t>(r)].tensors(), middle).wrong == 0);
+
+  const layout_switch back(middle, last);
+  threads world(5);
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    const switch_report report = switch_state(back, between[d].tensors(), after[d].bound, here);
+    CHECK(report.memory.after == held_bytes(last, here.device()));  // memory outside pages counts by the byte
+  });
+  index_t elements = 0;
+  for (const shard_memory& mine : after) {
+    const comparison found = compare(mine.bound, table);
+    CHECK(found.wrong == 0);
+    elements += found.elements;
+  }
+  CHECK(elements == 4 * m.parameters());
+}
+
+TEST_CASE("what is no shard of ours is refused with its name") {
+  const model m = tiny();
+  const tensor_table table(m);
+  std::vector<std::byte> bytes(64);
+  const memory at{bytes.data(), 64};
+  binding b("rank 7", names_of(m));
+  const shard norm{7, "decoder.final_layernorm.weight", bf16, {12}, {0}, {12}};
+  const auto changed = [&](auto&& change) {
+    shard s = norm;
+    change(s);
+    return refused([&] { bind_shard(b, table, s, at); });
+  };
+  CHECK(changed([](shard&) {}) == "accepted");
+  CHECK(changed([](shard& s) { s.tensor = "bias"; }) == "reshard: rank 7: there is no state 'param' of a tensor 'bias'");
+  CHECK(changed([](shard& s) { s.state = "momentum"; }) ==
+        "reshard: rank 7: there is no state 'momentum' of a tensor 'decoder.final_layernorm.weight'");
+  CHECK(changed([](shard& s) { s.type = fp32; }) ==
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' is fp32, and this library keeps it as bf16");
+  CHECK(changed([](shard& s) { s.offset = {0, 0}; }).find("has 1 dimensions, its shard an offset of 2, a shape of 1 and strides of 1") !=
+        std::string::npos);
+  CHECK(changed([](shard& s) { s.tensor = "decoder.layers.1.mlp.linear_fc1.weight", s.offset = {5, 0}, s.shape = {12, 12}; }) ==
+        "reshard: rank 7: param of decoder.layers.1.mlp.linear_fc1.weight has 64 bytes of memory, and needs 120");
+}
