@@ -8,8 +8,8 @@
 
 using namespace reshard;
 
-constexpr space on_64(models::llama2_70b, config<tp<4>, pp<8>, dp<2>, zero<1>>{});
-constexpr space on_128(models::llama2_70b, config<tp<8>, pp<16>, zero<1>>{});
+constexpr auto& on_64 = space_of<models::llama2_70b, config<tp<4>, pp<8>, dp<2>, zero<1>>>;
+constexpr auto& on_128 = space_of<models::llama2_70b, config<tp<8>, pp<16>, zero<1>>>;
 static_assert(covers(on_64));                             // every element is held; any two boxes are equal or disjoint
 static_assert(covers(on_128));                            // one question each: clang counts the steps of an assertion
 static_assert(bytes_per_rank(on_128) <= 80'000'000'000);  // bf16 weights, fp32 master weights and Adam's moments fit
@@ -23,12 +23,11 @@ static_assert(!admitted<config<pp<12>>>);
 static_assert(admitted<config<pp<12>, split<pipeline_split::spread>>>);
 
 // Where it is not asked but used, the line
-//   constexpr space wrong(models::llama2_70b, config<pp<12>>{});
-// does not compile; clang says (g++ says the same, with the values only in `pp<12>`):
-//   error: constexpr variable 'wrong' must be initialized by a constant expression
-//   note: in call to 'require_even_layers(80, 12, 1)'
-//     refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors(layers, 1024), "}");
-// and at run time, where degrees are only known then, the same line throws the sentence.
+//   constexpr auto& wrong = space_of<models::llama2_70b, config<pp<12>>>;
+// does not compile, and the compiler says which rule is broken and by which numbers; g++ 12, shortened:
+//   error: static assertion failed: reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more
+//   note: the expression 'layers_split(...) [with Vpp = 1; Pp = 12; Layers = 80; Split = pipeline_split::even]' evaluated to 'false'
+// Where degrees are known at run time only, the same rule throws a sentence.
 int main() {
   try {
     const space wrong(models::llama2_70b, config{pp{12}});

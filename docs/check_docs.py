@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""check_docs.py SOURCE HEADER...: the documentation says what is there.
+
+Every header of the list has its line in docs/reference/headers.md, and no other; every relative link resolves, anchors too; every
+```cpp block occurs in a program of examples/, whitespace aside; every row of the README's figures is one that tools/figures
+measures; every page is reached from docs/README.md and says its licence."""
+import ast
+import pathlib
+import re
+import sys
+
+source, headers = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+docs = source / "docs"
+pages = [source / "README.md", *sorted(docs.rglob("*.md"))]
+faults, seen = [], 0
+
+
+def fault(page, text):
+    faults.append(f"{page.relative_to(source)}: {text}")
+
+
+def squeezed(text):
+    return " ".join(text.split())
+
+
+def prose(text):
+    """A page without its fenced blocks and code spans."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+
+
+def anchors(page):
+    """What GitHub calls the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    return {re.sub(r"[^\w\- ]", "", h.strip().lower()).replace(" ", "-") for h in re.findall(r"^#+ (.+)$", text, flags=re.M)}
+
+
+def figure_names():
+    """Patterns of the names in tools/figures: first arguments of row(...), and keys of the table `goals`."""
+    names = []
+    for node in ast.walk(ast.parse((source / "tools" / "figures").read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "row":
+            first = node.args[0]
+            if isinstance(first, ast.Constant):
+                names.append(re.escape(first.value))
+            elif isinstance(first, ast.JoinedStr):
+                names.append("".join(re.escape(v.value) if isinstance(v, ast.Constant) else ".+" for v in first.values))
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "goals":
+            names += [re.escape(key.value) for key in node.value.keys]
+    return names
+
+
+# Headers
+listed = re.findall(r"^\| `(reshard/[\w/]+\.hpp)` \|", (docs / "reference" / "headers.md").read_text(), flags=re.M)
+for header in headers:
+    seen += 1
+    if header not in listed:
+        fault(docs / "reference" / "headers.md", f"{header} has no line")
+for header in listed:
+    if header not in headers:
+        fault(docs / "reference" / "headers.md", f"{header} is no header of include/meson.build")
+
+# Links, licences, and that nothing is out of reach
+reached = set()
+for page in pages:
+    text = page.read_text()
+    if not text.startswith("<!-- SPDX-License-Identifier: Apache-2.0 -->\n"):
+        fault(page, "does not begin with its SPDX line")
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(text)):
+        seen += 1
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists():
+            fault(page, f"the link {target} leads nowhere")
+        elif anchor and anchor not in anchors(there):
+            fault(page, f"the link {target} leads to no heading")
+        if page.parent == docs:
+            reached.add(there)
+for page in pages[1:]:
+    if page not in reached and page != docs / "README.md":
+        fault(page, "is not linked from docs/README.md")
+
+# Code that is shown is code that is compiled
+programs = {p.name: squeezed(p.read_text()) for p in sorted((source / "examples").glob("*.cpp"))}
+for page in pages:
+    for block in re.findall(r"^```cpp\n(.*?)^```", page.read_text(), flags=re.S | re.M):
+        seen += 1
+        if not any(squeezed(block) in text for text in programs.values()):
+            fault(page, f"this block occurs in no program of examples/:\n{block}")
+
+# Figures
+readme = (source / "README.md").read_text()
+marked = re.search(r"<!-- figures -->\n(.*?)<!-- /figures -->", readme, flags=re.S)
+if not marked:
+    fault(source / "README.md", "has no block between <!-- figures --> and <!-- /figures -->")
+names = figure_names()
+for row in re.findall(r"^\| *(.*?) *\|", marked[1] if marked else "", flags=re.M)[2:]:
+    seen += 1
+    if not any(re.fullmatch(name, row) for name in names):
+        fault(source / "README.md", f"tools/figures measures nothing called '{row}'")
+
+for text in faults:
+    print(text)
+print(f"{seen} things looked at")
+print(f"{max(len(pages) - len(faults), 0)} passed, {len(faults)} failed")
+sys.exit(bool(faults))
