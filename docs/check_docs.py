@@ -1,16 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_docs.py SOURCE HEADER...: the documentation says what is there.
+"""check_docs.py SOURCE HEADER... [--tool RESHARD]: the documentation says what is there.
 
 Every header of the list has its line in docs/reference/headers.md, and no other; every relative link resolves, anchors too; every
 ```cpp block occurs in a program of examples/, whitespace aside; every row of the README's figures is one that tools/figures
-measures; every page is reached from docs/README.md and says its licence."""
+measures; every page is reached from docs/README.md and says its licence. With the tool: what it is shown to print, it prints, and
+the README's picture is what it draws."""
 import ast
 import pathlib
 import re
+import shlex
+import subprocess
 import sys
+import tempfile
 
 source, headers = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+tool = None
+if "--tool" in headers:
+    tool = pathlib.Path(headers[headers.index("--tool") + 1]).resolve()
+    headers = headers[:headers.index("--tool")]
 docs = source / "docs"
 pages = [source / "README.md", *sorted(docs.rglob("*.md"))]
 faults, seen = [], 0
@@ -100,6 +108,30 @@ for row in re.findall(r"^\| *(.*?) *\|", marked[1] if marked else "", flags=re.M
     seen += 1
     if not any(re.fullmatch(name, row) for name in names):
         fault(source / "README.md", f"tools/figures measures nothing called '{row}'")
+
+# What the tool is shown to print
+COMMAND = "build/tools/reshard "
+SPDX = "<!-- SPDX-License-Identifier: Apache-2.0 -->\n"
+
+
+def run_tool(command, *more):
+    done = subprocess.run([tool, *shlex.split(command.removeprefix(COMMAND)), *more], cwd=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.stdout
+
+
+for page in pages if tool else []:
+    for command, shown in re.findall(r"^```sh\n(" + COMMAND + r"[^\n]*)\n```\n```text\n(.*?)^```", page.read_text(), flags=re.S | re.M):
+        seen += 1
+        if shown.rstrip() not in run_tool(command):
+            fault(page, f"`{command}` does not print what is shown")
+if tool:
+    seen += 1
+    command = re.search(r"`(" + COMMAND + r"regions [^`]*) --svg docs/images/regions.svg`", readme)[1]
+    with tempfile.TemporaryDirectory() as room:
+        drawn = pathlib.Path(room, "regions.svg")
+        run_tool(command, "--svg", str(drawn))
+        if SPDX + drawn.read_text() != (docs / "images" / "regions.svg").read_text():
+            fault(docs / "images" / "regions.svg", f"is not what `{command}` draws, after its SPDX line; draw it again")
 
 for text in faults:
     print(text)
