@@ -318,6 +318,14 @@ private:
         for (long i = length(list) - 1; i > 0; --i) std::swap(list[index(i)], list[index(below(i + 1))]);
     }
 
+    // Stable; std::stable_sort warns of a deprecated function with some compilers and this library.
+    template <class T, class Before>
+    static void sort_in_place(std::vector<T>& list, Before before)
+    {
+        for (std::size_t i = 1; i < list.size(); ++i)
+            for (std::size_t j = i; j > 0 && before(list[j], list[j - 1]); --j) std::swap(list[j], list[j - 1]);
+    }
+
     // ---- which features the next case shall have
 
     static std::vector<feature> known(bool devices)
@@ -362,12 +370,12 @@ private:
         shuffle(list); // ties fall differently each time
         feature_set on;
         if (so_far.total() % 16 < length(list)) {
-            std::stable_sort(list.begin(), list.end(), [&](feature a, feature b) { return so_far.of(a).alone < so_far.of(b).alone; });
+            sort_in_place(list, [&](feature a, feature b) { return so_far.of(a).alone < so_far.of(b).alone; });
             on.insert(list.front());
             complete(on, everything);
             return on;
         }
-        std::stable_sort(list.begin(), list.end(), [&](feature a, feature b) { return so_far.of(a).with_two < so_far.of(b).with_two; });
+        sort_in_place(list, [&](feature a, feature b) { return so_far.of(a).with_two < so_far.of(b).with_two; });
         on = {list[0], list[1], list[2]};
         for (long more = below(6); more > 0; --more) on.insert(one_of(list));
         if (!devices && conflict(on)) { // one of them must go

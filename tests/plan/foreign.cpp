@@ -99,3 +99,12 @@ TEST_CASE("what no tensor admits is refused with its values") {
   const space target(tiny, config<tp<2>>{});
   CHECK_REFUSED(make_plan(shard_list{incomplete}, target, 0), "needs 16 elements of output_layer.weight, and no rank of FROM holds 16 of them");
 }
+
+TEST_CASE("two lists in one call are planned like their holdings") {
+  const std::vector<shard> rows = {{0, "wte", bf16, {6, 4}, {0, 0}, {3, 4}}, {1, "wte", bf16, {6, 4}, {3, 0}, {3, 4}}};
+  const std::vector<shard> columns = {{0, "wte", bf16, {6, 4}, {0, 0}, {6, 2}}, {1, "wte", bf16, {6, 4}, {0, 2}, {6, 2}}};
+  const plan p = make_plan(shard_list{rows}, shard_list{columns}, 1);
+  REQUIRE(p.receives.size() == 1);
+  CHECK(p.receives[0].where == family_box{{{0, 1}, {0, 1}, {0, 1}, {0, 3}, {2, 4}}});
+  CHECK(total_bytes(p.receives) == total_bytes(make_plan(shard_list{rows}, shard_list{columns}, 0).sends));
+}

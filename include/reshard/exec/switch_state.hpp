@@ -15,9 +15,9 @@
 namespace reshard {
 
 inline namespace literals {
-consteval bytes_t operator""_KiB(unsigned long long n) { return static_cast<bytes_t>(n << 10); }
-consteval bytes_t operator""_MiB(unsigned long long n) { return static_cast<bytes_t>(n << 20); }
-consteval bytes_t operator""_GiB(unsigned long long n) { return static_cast<bytes_t>(n << 30); }
+constexpr bytes_t operator""_KiB(unsigned long long n) { return static_cast<bytes_t>(n << 10); }
+constexpr bytes_t operator""_MiB(unsigned long long n) { return static_cast<bytes_t>(n << 20); }
+constexpr bytes_t operator""_GiB(unsigned long long n) { return static_cast<bytes_t>(n << 30); }
 }  // namespace literals
 
 /// Of what is to move: from one holding, to another, the ranks of each placed on devices.
@@ -216,6 +216,14 @@ switch_report switch_state(const layout_switch<From, To>& change, binding& old_t
     if (!here.refused_together()) transport.fail(e.what());
     throw;
   }
+}
+
+/// The same between two spaces, rank r on device r. Each device makes the holdings for itself.
+template <Transport T>
+switch_report switch_state(const space& from, const space& to, binding& old_tensors, binding& new_tensors, T& transport,
+                           const switch_options& options = {}) {
+  const computed_holding have(from), want(to);
+  return switch_state(layout_switch(have, want), old_tensors, new_tensors, transport, options);
 }
 
 }  // namespace reshard

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans between a framework's own shard list and a computed layout, in one call. Two lists: make a tensor_table of both and a
-// listed_holding of each (space/shard_list.hpp), and plan those.
+// Plans between a framework's own shard list and a computed layout, or between two lists, in one call.
 // Builds on: plan/make_plan.hpp, space/shard_list.hpp.
 #pragma once
 
@@ -24,15 +23,23 @@ struct shard_list {
 /// Plans the states that the list has; family numbers are those of the space's model.
 inline plan make_plan(const shard_list& from, const space& to, rank_t device) {
   const tensor_table table(to.which_model());
-  const listed_holding before(table, *from.shards, from.ranks());
-  const state_set states = before.states_listed();
-  return make_plan(before, computed_holding(to, states), device, placement{device_map(before.ranks()), device_map(to.ranks()), 0, states});
+  const listed_holding have(table, *from.shards, from.ranks());
+  const state_set states = have.states_listed();
+  return make_plan(have, computed_holding(to, states), device, placement{device_map(have.ranks()), device_map(to.ranks()), 0, states});
 }
 inline plan make_plan(const space& from, const shard_list& to, rank_t device) {
   const tensor_table table(from.which_model());
-  const listed_holding after(table, *to.shards, to.ranks());
-  const state_set states = after.states_listed();
-  return make_plan(computed_holding(from, states), after, device, placement{device_map(from.ranks()), device_map(after.ranks()), 0, states});
+  const listed_holding want(table, *to.shards, to.ranks());
+  const state_set states = want.states_listed();
+  return make_plan(computed_holding(from, states), want, device, placement{device_map(from.ranks()), device_map(want.ranks()), 0, states});
+}
+
+/// Between two lists; family numbers are those of tensor_table{&from, &to}, and states those that both have.
+inline plan make_plan(const shard_list& from, const shard_list& to, rank_t device) {
+  const tensor_table table{from.shards, to.shards};
+  const listed_holding have(table, *from.shards, from.ranks()), want(table, *to.shards, to.ranks());
+  const state_set states = have.states_listed() & want.states_listed();
+  return make_plan(have, want, device, placement{device_map(have.ranks()), device_map(want.ranks()), 0, states});
 }
 
 }  // namespace reshard

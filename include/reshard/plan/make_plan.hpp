@@ -33,8 +33,8 @@ class node_holders {
   constexpr index_t count() const { return count_; }
   constexpr rank_t operator[](index_t i) const {
     for (const interval& r : ranks_) {
-      const index_t before = all_->count_below(r.begin), here = all_->count_below(r.end) - before;
-      if (i < here) return (*all_)[before + i];
+      const index_t first = all_->count_below(r.begin), here = all_->count_below(r.end) - first;
+      if (i < here) return (*all_)[first + i];
       i -= here;
     }
     return -1;
@@ -42,9 +42,9 @@ class node_holders {
   constexpr index_t index_of(rank_t rank) const {
     index_t index = 0;
     for (const interval& r : ranks_) {
-      const index_t before = all_->count_below(r.begin);
-      if (r.contains(rank)) return index + all_->count_below(rank) - before;
-      index += all_->count_below(r.end) - before;
+      const index_t first = all_->count_below(r.begin);
+      if (r.contains(rank)) return index + all_->count_below(rank) - first;
+      index += all_->count_below(r.end) - first;
     }
     return -1;
   }
@@ -101,7 +101,7 @@ class router {
         const index_t of = destinations.count();
         const auto send = [&](const piece_cut& cut, index_t k, index_t q) {
           const rank_t device = where_->to.device_of(destinations[k]);
-          if (const rank_t before = where_->from.rank_of(device); before >= 0 && holders.contains(before)) return;
+          if (const rank_t was = where_->from.rank_of(device); was >= 0 && holders.contains(was)) return;
           out.sends.push_back({device_, device, states, f, cut.part(piece, q)});
         };
         const piece_cut far = cut_piece(piece, vector, holders.count(), of);

@@ -25,12 +25,12 @@ constexpr switch_volume volume_of_switch(const From& from, const To& to, const p
     if (width == 0) continue;
     index_t needed = 0, kept = 0;  // elements
     for (rank_t rank = 0; rank < to.ranks(); ++rank) {
-      const rank_t before = where.from.rank_of(where.to.device_of(rank));
+      const rank_t was = where.from.rank_of(where.to.device_of(rank));
       for (int f = 0; f < to.families(); ++f) {
         to.held(f, rank, r, [&](int, const family_box& target) {
           needed = checked_add(needed, target.volume());
-          if (before < 0) return;
-          from.held(f, before, r, [&](int, const family_box& source) {
+          if (was < 0) return;
+          from.held(f, was, r, [&](int, const family_box& source) {
             if (intersects(source, target)) kept += intersect(source, target).volume();
           });
         });

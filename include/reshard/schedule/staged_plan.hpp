@@ -35,9 +35,13 @@ constexpr stage_range pieces_of_stage(const std::vector<staged_piece>& pieces, i
 template <Holding To>
 constexpr staged_plan stage_plan(const plan& whole, const To& to, const device_map& to_devices, index_t stages) {
   const auto staged = [&](const std::vector<transfer>& transfers) {
-    std::vector<staged_piece> pieces = stage_transfers(transfers, to, to_devices, stages);
-    std::stable_sort(pieces.begin(), pieces.end(), [](const staged_piece& a, const staged_piece& b) { return a.stage < b.stage; });
-    return pieces;
+    const std::vector<staged_piece> pieces = stage_transfers(transfers, to, to_devices, stages);
+    std::vector<std::size_t> at(static_cast<std::size_t>(stages) + 1, 0);  // where each stage's pieces go, in the order they have
+    for (const staged_piece& p : pieces) ++at[static_cast<std::size_t>(p.stage) + 1];
+    for (std::size_t k = 1; k < at.size(); ++k) at[k] += at[k - 1];
+    std::vector<staged_piece> by_stage(pieces.size());
+    for (const staged_piece& p : pieces) by_stage[at[static_cast<std::size_t>(p.stage)]++] = p;
+    return by_stage;
   };
   return {whole.device, stages, staged(whole.sends), staged(whole.receives), staged(whole.retains)};
 }

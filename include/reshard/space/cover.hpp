@@ -114,10 +114,11 @@ constexpr bool covers(const H& h, state_set wanted = all_states) {
 }
 constexpr bool covers(const space& s, state_set wanted = all_states) { return covers(computed_holding(s, wanted), wanted); }
 
-/// sum over what the rank holds of elements x width
+/// sum over what the rank holds of elements x width; 0 where there is no rank (-1)
 template <Holding H>
 constexpr bytes_t held_bytes(const H& h, rank_t rank, state_set wanted = all_states) {
   bytes_t bytes = 0;
+  if (rank < 0) return bytes;
   for (const role r : roles) {
     const bytes_t per_element = (states_of(r) & wanted).bytes_per_element();
     if (per_element == 0) continue;
