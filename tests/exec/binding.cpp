@@ -170,8 +170,9 @@ TEST_CASE("an optimizer buffer lies in memory as the oracle packs it") {
       places at_box;
       note(box, at_box);
       const index_t(&extent)[5] = s.family_at(box.family).extent;
-      for (const auto& [x, address] : at_box) {
+      for (const auto& [x, where] : at_box) {
         index_t array = 0;
+        const std::byte* const address = where;
         const auto inside = [&](const std::vector<std::byte>& m) { return address >= m.data() && address < m.data() + m.size(); };
         while (!inside(memories[static_cast<std::size_t>(array)])) ++array;
         const element of{s.which_model().tensor(box.family, box.member, box.expert, s.holds_tied_copy(box.family, rank)),

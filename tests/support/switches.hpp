@@ -91,20 +91,22 @@ struct switch_in_memory {
     return as_filled;
   }
 
-  /// The least budget that does, from the sentence that refuses a smaller one; 0 where that one does, and has moved everything.
+  /// Moves under a small budget, or the least one that does where the small one is refused; the stages it took.
   template <typename World>
-  reshard::bytes_t least_budget(World& world, reshard::bytes_t tried) {
-    const std::string sentence = refused([&] {
-      world.run([&](auto& here) {
-        const auto d = static_cast<std::size_t>(here.device());
-        switch_state(change, before[d].tensors(), after[d].tensors(), here, {.budget = tried});
-      });
-    });
-    const std::string words = "the least budget that does is ";
-    const std::size_t at = sentence.find(words);
-    if (at != sentence.npos) return std::stoll(sentence.substr(at + words.size()));
-    CHECK(sentence == "accepted");
-    return 0;
+  reshard::index_t run_in_stages(reshard::bytes_t budget) {
+    const reshard::patience soon = std::chrono::seconds(60);
+    World world(change.devices(), soon);
+    const std::string sentence = refused([&] { run(world, {.budget = budget}); });
+    if (sentence != "accepted") {
+      CHECK(untouched());
+      const std::string words = "the least budget that does is ";
+      const std::size_t at = sentence.find(words);
+      INFO(sentence);
+      REQUIRE(at != sentence.npos);
+      World another(change.devices(), soon);
+      run(another, {.budget = std::stoll(sentence.substr(at + words.size()))});
+    }
+    return reports[0].stages;
   }
 
   /// Moves over a world of at least so many devices, and checks what every switch must satisfy.

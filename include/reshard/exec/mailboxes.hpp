@@ -203,6 +203,9 @@ class mailboxes {
   /// The end of one device, for the thread that is this device. Its destruction is that the device leaves.
   endpoint at(rank_t device) { return endpoint(*this, device); }
 
+  /// A device that never came to be.
+  void leave(rank_t device, const std::string& sentence) { meeting_.leave(device, sentence); }
+
   /// Calls body(endpoint) for every device, each on a thread of its own.
   template <typename Body>
   void run(Body&& body) {

@@ -125,43 +125,41 @@ class meeting {
   std::function<void()> wake_;
 };
 
-/// Runs body(endpoint) on a thread per device of an in-process world and waits for all of them. Throws what the first device
-/// that failed by itself threw.
+/// Runs body(endpoint) on a thread per device of an in-process world and waits for all of them. Throws what the first device that
+/// failed by itself threw.
 template <typename World, typename Body>
 void run_devices(World& world, Body&& body) {
-  const rank_t devices = world.devices();
-  std::vector<std::exception_ptr> failed(static_cast<std::size_t>(devices));
+  std::mutex mutex;
+  std::exception_ptr first, secondary;
   const auto of_device = [&](rank_t d) {
     auto here = world.at(d);
+    const auto failed = [&](std::exception_ptr& which, const char* sentence) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!which) which = std::current_exception();
+      }
+      here.fail(sentence);
+    };
     try {
       body(here);
+    } catch (const peer_failed& e) {
+      failed(secondary, e.what());
     } catch (const std::exception& e) {
-      failed[static_cast<std::size_t>(d)] = std::current_exception();
-      here.fail(e.what());
+      failed(first, e.what());
     } catch (...) {
-      failed[static_cast<std::size_t>(d)] = std::current_exception();
-      here.fail("reshard: an exception of another kind");
+      failed(first, "reshard: an exception of no standard kind");
     }
   };
   std::vector<std::thread> running;
-  running.reserve(static_cast<std::size_t>(devices));
   try {
-    for (rank_t d = 0; d < devices; ++d) running.emplace_back(of_device, d);
-  } catch (const std::exception& e) {
-    for (rank_t d = static_cast<rank_t>(running.size()); d < devices; ++d) world.at(d).fail(e.what());
+    for (rank_t d = 0; d < world.devices(); ++d) running.emplace_back(of_device, d);
+  } catch (const std::exception& e) {  // no more threads: those that run are told
+    for (rank_t d = static_cast<rank_t>(running.size()); d < world.devices(); ++d) world.leave(d, e.what());
     for (std::thread& t : running) t.join();
     throw;
   }
   for (std::thread& t : running) t.join();
-  std::exception_ptr secondary;
-  for (const std::exception_ptr& e : failed) {
-    if (!e) continue;
-    try {
-      std::rethrow_exception(e);
-    } catch (const peer_failed&) {
-      if (!secondary) secondary = e;
-    }
-  }
+  if (first) std::rethrow_exception(first);
   if (secondary) std::rethrow_exception(secondary);
 }
 
