@@ -245,3 +245,52 @@ TEST_CASE("a device that never comes is named") {
   }),
                   peer_failed);
 }
+
+TEST_CASE("a switch of some states leaves the others where they are") {
+  const model m = tiny();
+  const space a(m, parse_degrees("tp=2,pp=2")), b(m, parse_degrees("dp=4"));
+  const computed_holding from(a), to(b);
+  for (const state_set states : {parameter_states, only(2), only(1) | only(3)}) {
+    const layout_switch change(from, to, placement{device_map(4), device_map(4), 0, states});
+    std::vector<rank_storage> before, after;
+    for (rank_t r = 0; r < 4; ++r) {
+      fill(before.emplace_back(from, r, "before").tensors(), from);
+      after.emplace_back(to, r, "after", pages_are::reserved, states);
+    }
+    threads world(4, soon);
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      switch_state(change, before[d].tensors(), after[d].tensors(), here, {.budget = 1_MiB});
+    });
+    for (rank_t r = 0; r < 4; ++r) {
+      const auto d = static_cast<std::size_t>(r);
+      CHECK(compare(after[d].tensors(), to).wrong == 0);
+      binding others("others");
+      for (const bound_box& box : before[d].tensors().boxes())
+        if (!states.contains(box.state)) others.add(box, {box.data, box.bytes()});
+      others.seal();
+      CHECK(compare(others, from).elements > 0);
+      CHECK(compare(others, from).wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("a target in the memory of a source is refused") {
+  switch_in_memory s(tiny(), "tp=2", "dp=2");
+  threads world(2, soon);
+  CHECK(refused([&] {
+          world.run([&](auto& here) {
+            const auto d = static_cast<std::size_t>(here.device());
+            switch_state(s.change, s.before[d].tensors(), here.device() == 1 ? s.before[d].tensors() : s.after[d].tensors(), here);
+          });
+        }).find("are not bound, on the side of TO") != std::string::npos);
+  switch_in_memory same(tiny(), "tp=2", "tp=2");
+  threads another(2, soon);
+  CHECK(refused([&] {
+          another.run([&](auto& here) {
+            const auto d = static_cast<std::size_t>(here.device());
+            switch_state(same.change, same.before[d].tensors(), same.before[d].tensors(), here);
+          });
+        }).find("; a switch wants memory of its own for what it makes") != std::string::npos);
+  CHECK(same.untouched());
+}

@@ -55,18 +55,23 @@ enum class binding_side { source, target };
 
 class page_stages {
  public:
-  /// No stage yet. The binding is sealed, and outlives this. Pages of a target that are committed beforehand have no first
-  /// writer: they count as memory outside.
-  page_stages(const binding& of, binding_side which) : of_(&of) {
+  /// No stage yet. The binding is sealed, and outlives this. Pages that hold other states than those that move stay, and pages of a
+  /// target that are committed beforehand are there already: both count as memory outside.
+  page_stages(const binding& of, binding_side which, state_set moving = all_states) : of_(&of) {
     for (const page_block& block : of.blocks()) {
       first_.push_back(mark_.size());
       mark_.resize(mark_.size() + static_cast<std::size_t>(block.pages), unbound);
     }
     first_.push_back(mark_.size());
-    for (const bound_box& b : of.boxes()) outside_ += each_page(b, [](mark& page) { page = greatest_mark(page, untouched); });
+    for (const bound_box& b : of.boxes())
+      if (moving.contains(b.state)) outside_ += each_page(b, [](mark& page) { page = untouched; });
+    const auto stays = [this](mark& page) {
+      if (page != unbound) page = unbound, outside_ += page_bytes;
+    };
+    for (const bound_box& b : of.boxes())
+      if (!moving.contains(b.state)) each_page(b, stays);
     for (std::size_t block = 0; which == binding_side::target && block < of.blocks().size(); ++block)
-      for (std::size_t p = first_[block]; of.blocks()[block].at_first == pages_are::committed && p < first_[block + 1]; ++p)
-        if (mark_[p] != unbound) mark_[p] = unbound, outside_ += page_bytes;
+      for (std::size_t p = first_[block]; of.blocks()[block].at_first == pages_are::committed && p < first_[block + 1]; ++p) stays(mark_[p]);
   }
 
   /// A box is written in a stage: its pages keep the first.

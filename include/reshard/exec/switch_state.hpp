@@ -126,6 +126,7 @@ class switching {
     report_.stages = stage_count(largest_, options_.budget);
     for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains}) require_bound(*list, old_, "FROM");
     for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains}) require_bound(*list, new_, "TO");
+    require_apart();
   }
 
   /// Every element of the transfers is bound.
@@ -145,11 +146,39 @@ class switching {
       }
   }
 
+  /// No target lies in memory that a source lies in.
+  void require_apart() const {
+    struct stretch {
+      const std::byte* begin;
+      const std::byte* end;
+      const bound_box* of;
+    };
+    const auto stretches = [this](const binding& in) {
+      std::vector<stretch> result;
+      for (const bound_box& b : in.boxes()) {
+        if (!change_.where.states.contains(b.state)) continue;
+        bytes_t bytes = b.element_bytes();
+        for (int i = 0; i < 3; ++i) bytes += (b.where.dim[i].size() - 1) * b.stride[i] * b.element_bytes();
+        result.push_back({b.data, b.data + bytes, &b});
+      }
+      std::sort(result.begin(), result.end(), [](const stretch& x, const stretch& y) { return std::less<>()(x.begin, y.begin); });
+      return result;
+    };
+    const std::vector<stretch> sources = stretches(old_), targets = stretches(new_);
+    auto s = sources.begin();
+    for (const stretch& t : targets) {
+      while (s != sources.end() && std::less_equal<>()(s->end, t.begin)) ++s;
+      if (s != sources.end() && std::less<>()(s->begin, t.end))
+        refuse(me(), ", ", new_.who(), ": ", new_.name(*t.of), " lies in the memory of ", old_.name(*s->of), " of ", old_.who(),
+               "; a switch wants memory of its own for what it makes");
+    }
+  }
+
   /// Cuts the plan into stages and replays the memory.
   void cut(index_t stages) {
     staged_ = stage_plan(plan_, change_.to, change_.where.to, stages);
-    sources_.emplace(old_, binding_side::source);
-    targets_.emplace(new_, binding_side::target);
+    sources_.emplace(old_, binding_side::source, change_.where.states);
+    targets_.emplace(new_, binding_side::target, change_.where.states);
     const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in, auto&& visit) {
       for (const staged_piece& p : pieces)
         for (int state = 0; state < state_count; ++state)
