@@ -4,6 +4,8 @@
 // Every measurement is a child process of its own (demo_measure.cpp); this one starts them, and prints what they found.
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,7 +36,7 @@ constexpr const char* self = "/proc/self/exe";
 
 struct request_list {
   std::vector<switch_request> switches;
-  int rounds = 3;
+  index_t rounds = 0;  // 0: as many as time allows
   enum class format { text, json } as = format::text;
 };
 
@@ -51,6 +53,14 @@ std::string short_name(std::string path) {
   return path.substr(0, path.find('.'));
 }
 
+index_t parse_rounds(const std::string& text) {
+  index_t rounds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rounds);
+  if (error != std::errc{} || end != text.data() + text.size() || rounds < 1 || rounds > 99)
+    refuse("--rounds ", reshard::one_line(text), ": the rounds are 1 to 99");
+  return rounds;
+}
+
 request_list parse_arguments(const std::vector<std::string>& arguments) {
   request_list result;
   std::vector<std::string> words;
@@ -63,7 +73,7 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
       return arguments[++i];
     };
     if (word == "--json") result.as = request_list::format::json;
-    else if (word == "--rounds") result.rounds = static_cast<int>(std::clamp<bytes_t>(reshard::parse_bytes("--rounds", value()), 1, 100));
+    else if (word == "--rounds") result.rounds = parse_rounds(value());
     else if (word == "--budget") options.budget = reshard::parse_bytes("--budget", value()), special = true;
     else if (word == "--from-devices") options.from_devices = value(), special = true;
     else if (word == "--to-devices") options.to_devices = value(), special = true;
@@ -189,8 +199,11 @@ struct outcome {
   double gigabytes() const { return (at("moved_bytes") + at("retained_bytes")) / 1e9; }
 };
 
-/// Rounds of the staged switch and its memcpy, of which the one with the median ratio counts; and the warm pair.
-outcome measure_all(const switch_request& r, int rounds, const progress& bar) {
+/// Rounds of the staged switch and its memcpy, of which the one with the median ratio counts; and the warm pair. Without a number of
+/// rounds, there are up to 3, as long as they began within 20 seconds.
+outcome measure_all(const switch_request& r, index_t asked_rounds, const progress& bar) {
+  const auto begin = std::chrono::steady_clock::now();
+  const index_t rounds = asked_rounds > 0 ? asked_rounds : 3;
   outcome result;
   result.of = r;
   result.plan = run_child(r, measurement::plan, [](double) {});
@@ -204,7 +217,7 @@ outcome measure_all(const switch_request& r, int rounds, const progress& bar) {
   };
   std::vector<round> all;
   bytes_t wrong = 0;
-  const double steps = 2 * rounds + 2;
+  const auto steps = static_cast<double>(2 * rounds + 2);
   double step = 0;
   const auto run = [&](measurement kind, const std::string& what) {
     bar.show(text_of(r.name, ": ", what), step / steps);
@@ -212,7 +225,8 @@ outcome measure_all(const switch_request& r, int rounds, const progress& bar) {
     ++step;
     return told;
   };
-  for (int i = 0; i < rounds; ++i) {
+  for (index_t i = 0; i < rounds; ++i) {
+    if (i > 0 && asked_rounds == 0 && std::chrono::steady_clock::now() - begin > std::chrono::seconds(20)) break;
     const std::string of = text_of(", round ", i + 1, " of ", rounds);
     const numbers staged = run(measurement::staged, "switching within the budget" + of);
     wrong += static_cast<bytes_t>(staged.at("wrong"));
@@ -226,6 +240,7 @@ outcome measure_all(const switch_request& r, int rounds, const progress& bar) {
   for (const round& one : all)  // the worst of what must hold always
     for (const char* key : {"peak_excess_bytes", "peak_bytes", "vmhwm_bytes"})
       result.staged[key] = std::max(result.staged[key], one.staged.at(key));
+  step = steps - 2;
   result.warm = run(measurement::warm, "switching without a budget, all memory there");
   result.warm_copy_seconds = run(measurement::warm_copy, "memcpy, all memory there").at("seconds");
   result.staged["wrong"] = static_cast<double>(wrong) + result.warm.at("wrong");
