@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of a plan
 // are looked up in it by binary search. It also says which of the memory may be given back page by page, and by whom.
-// Builds on: algebra/flat.hpp, model/state.hpp, exec/pages.hpp.
+// Builds on: algebra/flat.hpp, model/state.hpp, exec/page_block.hpp.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <reshard/algebra/flat.hpp>
-#include <reshard/exec/pages.hpp>
+#include <reshard/exec/page_block.hpp>
 #include <reshard/model/state.hpp>
 
 namespace reshard {
@@ -50,33 +50,6 @@ struct bound_box : tensor_box {
     result.where = intersect(where, within);
     for (int i = 0; i < 3; ++i) result.data += (result.where.dim[i].begin - where.dim[i].begin) * stride[i] * element_bytes();
     return result;
-  }
-};
-
-/// Some bytes of the caller's.
-struct memory {
-  std::byte* data = nullptr;
-  bytes_t bytes = 0;
-};
-
-/// Whether pages take memory from the first, or only once they are written.
-enum class pages_are { reserved, committed };
-
-/// Whole pages of a binding that may be given back: a page_range of the library's kind, or memory of an owner who releases it.
-struct page_block {
-  std::byte* begin = nullptr;
-  std::int64_t pages = 0;
-  pages_are at_first = pages_are::reserved;
-  page_range* range = nullptr;
-  std::function<void(std::byte*, bytes_t)> give_back;
-
-  const std::byte* end() const { return begin + pages * page_bytes; }
-  void release(page_span span) const {
-    if (range != nullptr) range->release(span);
-    else give_back(begin + span.first * page_bytes, span.count() * page_bytes);
-  }
-  void commit(page_span span) const {
-    if (range != nullptr && at_first == pages_are::reserved) range->commit(span.first * page_bytes, span.last * page_bytes);
   }
 };
 

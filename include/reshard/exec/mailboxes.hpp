@@ -2,69 +2,25 @@
 // The devices of one process, a thread each, that exchange packed messages as processes would: one message per peer, direction
 // and stage, peers in XOR order. A sender packs from its own list, a receiver unpacks by its own; a message is handed over when
 // both are there, and whoever waits too long says for whom. For testing schedules; exec/threads.hpp is faster.
-// Builds on: exec/copy_jobs.hpp, exec/meeting.hpp, exec/transport.hpp, schedule/xor_order.hpp.
+// Builds on: exec/copy_jobs.hpp, exec/mailbox.hpp, exec/transport.hpp, schedule/xor_order.hpp.
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <optional>
 
 #include <reshard/exec/copy_jobs.hpp>
+#include <reshard/exec/mailbox.hpp>
 #include <reshard/exec/meeting.hpp>
 #include <reshard/exec/transport.hpp>
 #include <reshard/schedule/xor_order.hpp>
 
 namespace reshard {
 
-namespace detail {
-
-/// Where two devices hand messages over, in both directions. A message is taken, by a copy, while its sender waits.
-class mailbox {
- public:
-  /// Hands `out` to the peer and fills `in` with what the peer hands over; neither where it has no bytes. `mine` is 0 for the lower
-  /// device, 1 for the higher. False where the peer does not come in time, or `world` breaks.
-  bool exchange(int mine, memory out, memory in, meeting& world, bytes_t& offered) {
-    std::unique_lock lock(mutex_);
-    const auto wait = [&](auto&& what) { return changed_.wait_for(lock, world.waits(), [&] { return what() || world.broken(); }) && what(); };
-    letter &to = letters_[mine], &from = letters_[1 - mine];
-    offered = in.bytes;
-    const auto retract = [&] { return to.full = false; };  // nobody takes a letter whose sender is gone
-    if (world.broken()) return false;
-    if (out.bytes > 0) {
-      to = {out, true};
-      changed_.notify_all();
-    }
-    if (in.bytes > 0) {
-      if (!wait([&] { return from.full; })) return retract();
-      offered = from.content.bytes;
-      if (offered == in.bytes) std::memcpy(in.data, from.content.data, static_cast<std::size_t>(in.bytes));
-      from.full = false;
-      changed_.notify_all();
-    }
-    return out.bytes == 0 || wait([&] { return !to.full; }) || retract();
-  }
-  void wake() {
-    const std::lock_guard lock(mutex_);
-    changed_.notify_all();
-  }
-
- private:
-  struct letter {
-    memory content;
-    bool full = false;
-  };
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  letter letters_[2];
-};
-
-}  // namespace detail
-
 class mailboxes {
  public:
   explicit mailboxes(rank_t devices, patience wait = default_patience)
       : meeting_(devices, wait), boxes_(static_cast<std::size_t>(devices * (devices - 1) / 2)) {
-    for (auto& box : boxes_) box = std::make_unique<detail::mailbox>();
+    for (auto& box : boxes_) box = std::make_unique<mailbox>();
     meeting_.on_break([this] {
       for (auto& box : boxes_) box->wake();
     });
@@ -213,13 +169,13 @@ class mailboxes {
   }
 
  private:
-  detail::mailbox& between(rank_t a, rank_t b) {
+  mailbox& between(rank_t a, rank_t b) {
     const rank_t low = a < b ? a : b, high = a < b ? b : a;
     return *boxes_[static_cast<std::size_t>(high * (high - 1) / 2 + low)];
   }
 
   meeting meeting_;
-  std::vector<std::unique_ptr<detail::mailbox>> boxes_;
+  std::vector<std::unique_ptr<mailbox>> boxes_;
 };
 
 }  // namespace reshard

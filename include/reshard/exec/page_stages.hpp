@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Per page of a binding, the one stage that matters: the first that writes it, or the last that reads it. From that alone
 // follow the pages committed at any time, their peak, and which go when.
-// Builds on: exec/binding.hpp, schedule/memory.hpp (what a replay tells).
+// Builds on: exec/binding.hpp.
 #pragma once
 
 #include <vector>
 
 #include <reshard/exec/binding.hpp>
-#include <reshard/schedule/memory.hpp>
 
 namespace reshard {
 
@@ -171,29 +170,5 @@ class page_stages {
   std::vector<mark> mark_;
   bytes_t outside_ = 0;
 };
-
-/// Whether a switch gives memory back as it drains, or leaves the sources whole until the caller drops them.
-enum class sources { release, keep };
-
-/// The committed memory of one device over the stages: pages of the sources go after their last reader, pages of the targets
-/// come with their first writer, and `staging[k]` bytes more are there in stage k. What is bound outside blocks, or committed
-/// beforehand, is there all the time.
-inline memory_replay replay_pages(const page_stages& source, const page_stages& target, index_t stages, sources after_use,
-                                  const std::vector<bytes_t>& staging) {
-  const std::vector<std::int64_t> goes = source.pages_by_stage(stages), comes = target.pages_by_stage(stages);
-  bytes_t live = source.outside_bytes() + target.outside_bytes();
-  for (const std::int64_t pages : goes) live += pages * page_bytes;
-  memory_replay result{live - target.outside_bytes(), target.outside_bytes(), live};
-  for (std::size_t k = 0; k <= static_cast<std::size_t>(stages); ++k) {
-    if (k > 0) {
-      live += comes[k] * page_bytes;
-      result.after += comes[k] * page_bytes;
-      result.peak = greatest(result.peak, live + (k <= staging.size() ? staging[k - 1] : 0));
-    }
-    if (after_use == sources::release) live -= goes[k] * page_bytes;
-  }
-  result.peak = greatest(result.peak, result.after);
-  return result;
-}
 
 }  // namespace reshard

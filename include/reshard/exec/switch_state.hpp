@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The switch: every device calls switch_state with its tensors before and after, and the state moves from one holding to the
 // other in memory-bounded stages. Whatever can be refused is refused, on all devices, before the first page is touched.
-// Builds on: plan/make_plan.hpp, exec/transport.hpp.
+// Builds on: exec/switch_checks.hpp, exec/replay_pages.hpp, exec/transport.hpp, exec/meeting.hpp.
 #pragma once
 
 #include <exception>
@@ -10,44 +10,12 @@
 
 #include <reshard/exec/meeting.hpp>
 #include <reshard/exec/rank_arrays.hpp>
+#include <reshard/exec/replay_pages.hpp>
+#include <reshard/exec/switch_checks.hpp>
+#include <reshard/exec/switch_options.hpp>
 #include <reshard/exec/transport.hpp>
 
 namespace reshard {
-
-inline namespace literals {
-constexpr bytes_t operator""_KiB(unsigned long long n) { return static_cast<bytes_t>(n << 10); }
-constexpr bytes_t operator""_MiB(unsigned long long n) { return static_cast<bytes_t>(n << 20); }
-constexpr bytes_t operator""_GiB(unsigned long long n) { return static_cast<bytes_t>(n << 30); }
-}  // namespace literals
-
-/// Of what is to move: from one holding, to another, the ranks of each placed on devices.
-template <Holding From, Holding To>
-struct layout_switch {
-  const From& from;
-  const To& to;
-  placement where;
-
-  layout_switch(const From& f, const To& t) : from(f), to(t), where{device_map(f.ranks()), device_map(t.ranks())} {}
-  layout_switch(const From& f, const To& t, placement w) : from(f), to(t), where(std::move(w)) {}
-
-  rank_t devices() const { return greatest(where.from.devices(), where.to.devices()); }
-};
-
-inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
-
-struct switch_options {
-  bytes_t budget = no_budget;            // beyond max(before, after), per device; the same on all devices
-  sources after_use = sources::release;  // keep: peak is before + after
-};
-
-/// What a switch did, or is about to do, on one device.
-struct switch_report {
-  index_t stages = 1;
-  bytes_t sent = 0;
-  bytes_t received = 0;
-  bytes_t retained = 0;
-  memory_replay memory;  // committed pages and staging, in bytes
-};
 
 namespace detail {
 
@@ -124,54 +92,10 @@ class switching {
     transport_.offer(old_);
     largest_ = largest_holding(change_.from, change_.to, change_.where.states);
     report_.stages = stage_count(largest_, options_.budget);
-    for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains}) require_bound(*list, old_, "FROM");
-    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains}) require_bound(*list, new_, "TO");
-    require_apart();
-  }
-
-  /// Every element of the transfers is bound.
-  void require_bound(const std::vector<transfer>& transfers, const binding& in, const char* which) const {
-    for (const transfer& t : transfers)
-      for (int state = 0; state < state_count; ++state) {
-        if (!t.states.contains(state)) continue;
-        for (index_t member = t.where.dim[0].begin; member < t.where.dim[0].end; ++member)
-          for (index_t expert = t.where.dim[1].begin; expert < t.where.dim[1].end; ++expert) {
-            const tensor_box wanted{state, t.family, member, expert, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}}};
-            index_t missing = wanted.where.volume();
-            in.meet(wanted, [&](const bound_box& b) { missing -= b.where.volume(); });
-            if (missing != 0)
-              refuse(me(), ", ", in.who(), ": ", missing, " of ", wanted.where.volume(), " elements that the plan needs of ",
-                     adam_states[state].name, " of ", tensor_name(change_.to, t.family, member, expert), " are not bound, on the side of ", which);
-          }
-      }
-  }
-
-  /// No target lies in memory that a source lies in.
-  void require_apart() const {
-    struct stretch {
-      const std::byte* begin;
-      const std::byte* end;
-      const bound_box* of;
-    };
-    const auto stretches = [this](const binding& in) {
-      std::vector<stretch> result;
-      for (const bound_box& b : in.boxes()) {
-        if (!change_.where.states.contains(b.state)) continue;
-        bytes_t bytes = b.element_bytes();
-        for (int i = 0; i < 3; ++i) bytes += (b.where.dim[i].size() - 1) * b.stride[i] * b.element_bytes();
-        result.push_back({b.data, b.data + bytes, &b});
-      }
-      std::sort(result.begin(), result.end(), [](const stretch& x, const stretch& y) { return std::less<>()(x.begin, y.begin); });
-      return result;
-    };
-    const std::vector<stretch> sources = stretches(old_), targets = stretches(new_);
-    auto s = sources.begin();
-    for (const stretch& t : targets) {
-      while (s != sources.end() && std::less_equal<>()(s->end, t.begin)) ++s;
-      if (s != sources.end() && std::less<>()(s->begin, t.end))
-        refuse(me(), ", ", new_.who(), ": ", new_.name(*t.of), " lies in the memory of ", old_.name(*s->of), " of ", old_.who(),
-               "; a switch wants memory of its own for what it makes");
-    }
+    const auto name = [this](int f, index_t member, index_t expert) { return tensor_name(change_.to, f, member, expert); };
+    for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains}) require_bound(me(), *list, old_, "FROM", name);
+    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains}) require_bound(me(), *list, new_, "TO", name);
+    require_apart(me(), old_, new_, change_.where.states);
   }
 
   /// Cuts the plan into stages and replays the memory.
