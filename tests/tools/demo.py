@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""demo.py DEMO: the demo's JSON on switches of a tiny model is what CONTRACT.md says, and its refusals are one sentence."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+demo = sys.argv[1]
+CONFIG = {"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "hidden_size": 128, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "head_dim": 32, "moe_intermediate_size": 64, "num_experts": 8, "vocab_size": 1024,
+          "tie_word_embeddings": True}
+KEYS = ["switch", "from", "to", "ranks", "transport", "elements", "wrong", "moved_bytes", "least_bytes", "retained_bytes", "stages", "budget_bytes",
+        "peak_excess_bytes", "seconds", "copy_seconds", "ratio", "warm_ratio", "vmhwm_bytes", "vmhwm_bound_bytes"]
+
+
+def run(*arguments):
+    return subprocess.run([demo, "--json", "--rounds", "1", *arguments], capture_output=True, text=True, timeout=100)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    model = pathlib.Path(folder) / "tiny.config.json"
+    model.write_text(json.dumps(CONFIG))
+    for before, after, options, ranks in [("tp=2,pp=2,dp=2,ep=2,zero=1", "dp=4,ep=4,zero=1", ["--budget", "1MiB"], 8),
+                                          ("dp=4,zero=1", "tp=2,pp=2,dp=2", ["--to-devices", "2-9"], 10),
+                                          ("tp=2", "tp=2", [], 2)]:
+        result = run(str(model), before, after, *options)
+        assert result.returncode == 0 and result.stderr == "", result
+        (line,) = result.stdout.splitlines()
+        told = json.loads(line)
+        assert list(told) == KEYS, told
+        assert (told["switch"], told["from"], told["to"], told["ranks"], told["transport"]) == ("tiny", before, after, ranks, "threads"), told
+        assert told["wrong"] == 0 and told["elements"] > 0, told
+        assert told["moved_bytes"] == told["least_bytes"], told
+        assert told["peak_excess_bytes"] <= told["budget_bytes"], told
+        assert told["vmhwm_bytes"] <= told["vmhwm_bound_bytes"], told
+        assert abs(told["ratio"] - told["copy_seconds"] / told["seconds"]) < 0.01 + 0.01 * told["ratio"], told
+        # seconds is rounded to a microsecond
+
+    for arguments, words in [((str(model), "tp=3", "dp=2"), "legal are tp in"), (("/no/such/config.json", "", ""), "cannot be read"),
+                             ((str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"), "the least budget that does is"),
+                             (("--nothing",), "no option"), ((str(model), "dp=2"), "a MODEL and two layouts are wanted"),
+                             (("--rounds", "x"), "--rounds")]:
+        result = run(*arguments)
+        assert result.returncode == 1 and result.stdout == "", result
+        assert result.stderr.startswith("reshard: ") and words in result.stderr and result.stderr.count("\n") == 1, result
