@@ -235,8 +235,8 @@ outcome measure_all(const switch_request& r, index_t asked_rounds, const progres
   std::sort(all.begin(), all.end(), [](const round& a, const round& b) {
     return a.copy_seconds / a.staged.at("seconds") < b.copy_seconds / b.staged.at("seconds");
   });
-  result.staged = all[all.size() / 2].staged;
-  result.copy_seconds = all[all.size() / 2].copy_seconds;
+  result.staged = all[(all.size() - 1) / 2].staged;
+  result.copy_seconds = all[(all.size() - 1) / 2].copy_seconds;
   for (const round& one : all)  // the worst of what must hold always
     for (const char* key : {"peak_excess_bytes", "peak_bytes", "vmhwm_bytes"})
       result.staged[key] = std::max(result.staged[key], one.staged.at(key));

@@ -17,3 +17,4 @@
 #include <reshard/space/holding.hpp>
 #include <reshard/space/shard_list.hpp>
 #include <reshard/space/static_space.hpp>
+#include <reshard/space/sub_space.hpp>

@@ -2,7 +2,7 @@
 # Sourced by tools/check, tools/demo and .ci/run: Debian packages, installed where they are missing.
 
 # What a build needs, and what tests need beside it.
-build_packages="g++ meson ninja-build pkgconf nlohmann-json3-dev libcli11-dev libfmt-dev librange-v3-dev"
+build_packages="g++ meson ninja-build pkgconf nlohmann-json3-dev libcli11-dev"
 test_packages="doctest-dev libbenchmark-dev cmake"
 
 apt() {  # runs apt-get without questions, and says something only where it fails

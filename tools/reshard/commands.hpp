@@ -8,6 +8,8 @@
 
 #include <reshard/model/state.hpp>
 
+#include <reshard/io/regions.hpp>
+
 namespace reshard::tool {
 
 struct arguments {
@@ -32,5 +34,10 @@ void plan(const arguments& given);
 
 /// --state: one of the four, `optimizer`, or `all` (the default).
 state_set states_asked_for(const arguments& given);
+
+/// Refuses a world too large to be gone through rank by rank, before anything is made for it.
+inline void require_listable(const char* side, rank_t ranks) {
+  if (ranks > max_listed_ranks) refuse(side, " has ", ranks, " ranks; at most ", max_listed_ranks, " are gone through one by one");
+}
 
 }  // namespace reshard::tool

@@ -19,6 +19,7 @@ state_set states_asked_for(const arguments& given) { return given.state ? parse_
 
 void check(const arguments& given) {
   const space where(load_model(given.model), parse_degrees(given.layout));
+  require_listable("the layout", where.ranks());
   const computed_holding holding(where);
   text_output out(stdout);
   if (given.json) write_check_json(out, holding);
@@ -28,6 +29,7 @@ void check(const arguments& given) {
 
 void regions(const arguments& given) {
   const space where(load_model(given.model), parse_degrees(given.layout));
+  require_listable("the layout", where.ranks());
   const state_set states = states_asked_for(given);
   const computed_holding holding(where, states);
   rank_t rank = -1;

@@ -20,31 +20,32 @@ device_map devices_of(const char* what, const std::optional<std::string>& list, 
   return list ? device_map(parse_device_list(what, *list, ranks)) : device_map(ranks);
 }
 
-void require_listable(const char* side, rank_t ranks) {
-  if (ranks > max_listed_ranks) refuse(side, " has ", ranks, " ranks; plans are made for at most ", max_listed_ranks);
-}
-
 /// Refuses what could overflow later: all bytes of all devices, on both sides, and every one of them moved.
 void require_countable(const model& m, rank_t from_ranks, rank_t to_ranks) {
   checked_multiply(checked_multiply(m.parameters(), all_states.bytes_per_element()), greatest(from_ranks, to_ranks));
 }
 
-switch_figures figures_of_whole(const switch_question& asked) {
-  figure_collector figures(asked, figure_collector::view::whole_switch);
-  for (rank_t device = 0; device < asked.devices; ++device) figures.add(plan_device(asked, device));
-  return figures.figures();
-}
-
-/// Refuses a budget that the switch exceeds, with the least that does.
-void require_kept(switch_question asked, bytes_t largest, bytes_t budget) {
-  const bytes_t excess = figures_of_whole(asked).peak_excess;
-  if (excess <= budget) return;
-  const index_t agreed = asked.stages;
-  const bytes_t least_that_does = least_budget(largest, [&](index_t stages) {
+/// Refuses a budget that the switch, or the one device that is asked about, exceeds, with the least that does.
+void require_kept(switch_question asked, bytes_t largest, bytes_t budget, rank_t only_device) {
+  constexpr rank_t most_searched_devices = 256;  // the search plans every device 13 times
+  const auto excess_of = [&](index_t stages) {
     asked.stages = stages;
-    return figures_of_whole(asked).peak_excess;
-  });
-  refuse("--budget: ", budget, " bytes cannot work: in ", agreed, " stages a device needs ", excess,
+    figure_collector figures(asked, figure_collector::view::whole_switch);
+    for (rank_t device = only_device < 0 ? 0 : only_device; device < (only_device < 0 ? asked.devices : only_device + 1); ++device)
+      figures.add(plan_device(asked, device));
+    return figures.figures().peak_excess;
+  };
+  const index_t stages = asked.stages;
+  const bytes_t excess = stages <= most_stages ? excess_of(stages) : 0;
+  if (stages <= most_stages && excess <= budget) return;
+  if (asked.devices > most_searched_devices && only_device < 0)
+    refuse("--budget: ", budget, " bytes cannot work in ", stages, " stages; at least ", ceil_divide(4 * largest, most_stages),
+           " bytes are needed, for at most ", most_stages, " stages");
+  const bytes_t least_that_does = least_budget(largest, excess_of);
+  if (stages > most_stages)
+    refuse("--budget: ", budget, " bytes would take ", stages, " stages, and at most ", most_stages, " are made; the least budget that does is ",
+           least_that_does, " bytes");
+  refuse("--budget: ", budget, " bytes cannot work: in ", stages, " stages a device needs ", excess,
          " bytes beyond max(before, after); the least budget that does is ", least_that_does, " bytes");
 }
 
@@ -85,10 +86,10 @@ void plan(const arguments& given) {
   if (given.budget) {
     bytes_t largest = 0;
     seconds += timed([&] {
-      largest = greatest(most_held(*before, states), most_held(*after, states));
+      largest = largest_holding(*before, *after, states);
       asked.stages = stage_count(largest, budget);
     });
-    if (only_device < 0) require_kept(asked, largest, budget);
+    require_kept(asked, largest, budget, only_device);
   }
 
   const auto view = only_device < 0 ? figure_collector::view::whole_switch : figure_collector::view::one_device;

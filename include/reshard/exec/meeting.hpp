@@ -38,9 +38,7 @@ class peer_missing : public std::runtime_error {
 
 class meeting {
  public:
-  meeting(rank_t devices, patience wait) : wait_(wait), here_(static_cast<std::size_t>(devices), false), gone_(here_) {
-    if (devices < 1) refuse("a world of ", devices, " devices");
-  }
+  meeting(rank_t devices, patience wait) : wait_(wait), here_(counted(devices), false), gone_(here_) {}
 
   rank_t devices() const { return static_cast<rank_t>(here_.size()); }
   patience waits() const { return wait_; }
@@ -81,7 +79,7 @@ class meeting {
     const std::lock_guard lock(mutex_);
     if (gone_[static_cast<std::size_t>(device)]) return;
     gone_[static_cast<std::size_t>(device)] = true;
-    break_off(sentence.empty() ? "reshard: device " + std::to_string(device) + " has left" : sentence);
+    break_off(sentence.empty() ? "reshard: device " + std::to_string(device) + " has left; a world serves one run" : sentence);
   }
   /// After a failure: returns once every device has failed or left, so that nobody still reads this one's memory.
   void leave_together(rank_t device, const std::string& sentence) {
@@ -97,10 +95,15 @@ class meeting {
     const std::lock_guard lock(mutex_);
     require_whole();
   }
-  /// Called, under no lock, when the world breaks: wakes those who wait elsewhere.
+  /// Called when the world breaks, and must not call back: wakes those who wait elsewhere.
   void on_break(std::function<void()> wake) { wake_ = std::move(wake); }
 
  private:
+  static std::size_t counted(rank_t devices) {
+    constexpr rank_t most = 1 << 16;  // each is a thread
+    if (devices < 1 || devices > most) refuse("a world of ", devices, " devices in one process; 1 to ", most, " are legal");
+    return static_cast<std::size_t>(devices);
+  }
   void require_whole() const {
     if (broken_) throw peer_failed(why_);
   }

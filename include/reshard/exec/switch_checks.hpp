@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <reshard/exec/binding.hpp>
+#include <reshard/exec/switch_options.hpp>
 #include <reshard/plan/transfer.hpp>
 
 namespace reshard {
@@ -31,8 +32,9 @@ inline void require_bound(const std::string& device, const std::vector<transfer>
     }
 }
 
-/// Refuses where what a switch makes would lie in memory that it reads.
-inline void require_apart(const std::string& device, const binding& from, const binding& into, state_set moving) {
+/// Refuses where what a switch makes would lie in memory that it reads, in pages that it gives back, or twice at one address.
+/// Boxes are compared by the stretch from their first byte to their last, so arrays that interleave are refused too.
+inline void require_apart(const std::string& device, const binding& from, const binding& into, state_set moving, sources after_use) {
   struct stretch {
     const std::byte* begin;
     const std::byte* end;
@@ -49,11 +51,17 @@ inline void require_apart(const std::string& device, const binding& from, const 
     std::sort(result.begin(), result.end(), [](const stretch& x, const stretch& y) { return std::less<>()(x.begin, y.begin); });
     return result;
   };
-  const std::vector<stretch> sources = stretches(from), targets = stretches(into);
-  auto s = sources.begin();
+  const std::vector<stretch> read = stretches(from), targets = stretches(into);
+  auto s = read.begin();
+  const bound_box* last = nullptr;
   for (const stretch& t : targets) {
-    while (s != sources.end() && std::less_equal<>()(s->end, t.begin)) ++s;
-    if (s != sources.end() && std::less<>()(s->begin, t.end))
+    if (last != nullptr && last->data == t.begin)
+      refuse(device, ", ", into.who(), ": ", into.name(*last), " and ", into.name(*t.of), " begin at the same address");
+    last = t.of;
+    if (after_use == sources::release && (from.block_of(t.begin) >= 0 || from.block_of(t.end - 1) >= 0))
+      refuse(device, ", ", into.who(), ": ", into.name(*t.of), " lies in pages that ", from.who(), " gives back");
+    while (s != read.end() && std::less_equal<>()(s->end, t.begin)) ++s;
+    if (s != read.end() && std::less<>()(s->begin, t.end))
       refuse(device, ", ", into.who(), ": ", into.name(*t.of), " lies in the memory of ", from.name(*s->of), " of ", from.who(),
              "; a switch wants memory of its own for what it makes");
   }

@@ -27,11 +27,14 @@ class switching {
 
   switch_report run() {
     together(0, [&] { derive(); });
-    const index_t agreed = transport_.largest(report_.stages);
-    bytes_t excess = together([&] {
-      if (report_.stages != agreed)
-        refuse(me(), " was given a budget of ", options_.budget, " bytes, which is ", report_.stages, " stages, and another device one of ", agreed, " stages");
-      cut(agreed);
+    const bytes_t most = transport_.largest(options_.budget), smallest = -transport_.largest(-options_.budget);
+    if (most != smallest) {  // all devices see the same two numbers
+      agreed_ = true;
+      refuse("the devices were given budgets from ", smallest, " to ", most, " bytes; a switch has one budget");
+    }
+    if (report_.stages > most_stages) refuse_budget(0);
+    const bytes_t excess = together([&] {
+      cut(report_.stages);
       return report_.memory.excess();
     });
     if (excess > options_.budget) refuse_budget(excess);
@@ -90,12 +93,14 @@ class switching {
     old_.seal();
     new_.seal();
     transport_.offer(old_);
-    largest_ = largest_holding(change_.from, change_.to, change_.where.states);
-    report_.stages = stage_count(largest_, options_.budget);
+    if (options_.budget != no_budget) {
+      largest_ = largest_holding(change_.from, change_.to, change_.where.states);
+      report_.stages = stage_count(largest_, options_.budget);
+    }
     const auto name = [this](int f, index_t member, index_t expert) { return tensor_name(change_.to, f, member, expert); };
     for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains}) require_bound(me(), *list, old_, "FROM", name);
     for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains}) require_bound(me(), *list, new_, "TO", name);
-    require_apart(me(), old_, new_, change_.where.states);
+    require_apart(me(), old_, new_, change_.where.states, options_.after_use);
   }
 
   /// Cuts the plan into stages and replays the memory.
@@ -132,6 +137,9 @@ class switching {
     if (options_.after_use == sources::keep) why = ", the sources being kept";
     else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";
     agreed_ = true;
+    if (stages > most_stages)
+      refuse("a budget of ", options_.budget, " bytes would take ", stages, " stages, and at most ", most_stages, " are made", why,
+             "; the least budget that does is ", least_that_does, " bytes");
     refuse("a budget of ", options_.budget, " bytes cannot work: in ", stages, " stages a device needs ", excess, " bytes beyond max(before, after)", why,
            "; the least budget that does is ", least_that_does, " bytes");
   }
@@ -167,6 +175,9 @@ switch_report switch_state(const layout_switch<From, To>& change, binding& old_t
     return here.run();
   } catch (const std::exception& e) {
     if (!here.refused_together()) transport.fail(e.what());
+    throw;
+  } catch (...) {  // from an owner's give_back
+    transport.fail("reshard: an exception of no standard kind");
     throw;
   }
 }

@@ -51,20 +51,6 @@ struct switch_figures {
   std::vector<link_figures> busiest;  // descending
 };
 
-/// largest_holding of computed layouts: bytes depend on the pipeline stage and on the indices into the sharding groups, so of
-/// ranks that share those only the first is asked.
-inline bytes_t most_held(const computed_holding& holding, state_set states) {
-  const degrees& d = holding.where().which_degrees();
-  const index_t expert_group = checked_multiply(d.expert_tp(), d.ep);
-  bytes_t most = 0;
-  for (rank_t rank = 0; rank < holding.ranks(); ++rank) {
-    const index_t inside = rank % d.stage_ranks();
-    const bool alike = holding.sharded(role::optimizer) ? inside % d.tp != 0 && inside % expert_group != 0 : inside != 0;
-    if (!alike) most = greatest(most, held_bytes(holding, rank, states));
-  }
-  return most;
-}
-
 /// Plans one device.
 inline device_plan plan_device(const switch_question& asked, rank_t device) {
   device_plan result{make_plan(*asked.from, *asked.to, device, asked.where), {}, {}, {}};

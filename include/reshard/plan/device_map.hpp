@@ -21,6 +21,7 @@ class device_map {
     for (rank_t r = 0; r < ranks_; ++r) {
       const rank_t device = devices[static_cast<std::size_t>(r)];
       if (device < 0) refuse("device map: rank ", r, " is on device ", device, ", but devices count from 0");
+      checked_add(device, 1);
       if (!by_rank_.empty() && device == by_rank_.back().device + by_rank_.back().count) ++by_rank_.back().count;
       else by_rank_.push_back({r, device, 1});
     }

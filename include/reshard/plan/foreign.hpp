@@ -34,11 +34,11 @@ inline plan make_plan(const space& from, const shard_list& to, rank_t device) {
   return make_plan(computed_holding(from, states), want, device, placement{device_map(from.ranks()), device_map(want.ranks()), 0, states});
 }
 
-/// Between two lists; family numbers are those of tensor_table{&from, &to}, and states those that both have.
+/// Between two lists; family numbers are those of tensor_table{&from, &to}. States that TO lists and FROM does not are refused.
 inline plan make_plan(const shard_list& from, const shard_list& to, rank_t device) {
   const tensor_table table{from.shards, to.shards};
   const listed_holding have(table, *from.shards, from.ranks()), want(table, *to.shards, to.ranks());
-  const state_set states = have.states_listed() & want.states_listed();
+  const state_set states = want.states_listed();
   return make_plan(have, want, device, placement{device_map(have.ranks()), device_map(want.ranks()), 0, states});
 }
 

@@ -32,14 +32,11 @@ struct staged_piece {
 
 inline constexpr index_t most_stages = 4096;
 
-/// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer, at most 4096.
+/// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer. Switches are made in at
+/// most 4096 stages; a budget that wants more cannot work.
 constexpr index_t stage_count(bytes_t largest_holding, bytes_t budget) {
   if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
-  const index_t stages = greatest(1, ceil_divide(checked_multiply(4, largest_holding), budget));
-  if (stages > most_stages)
-    refuse("a budget of ", budget, " bytes cuts a switch between holdings of up to ", largest_holding, " bytes into ", stages,
-           " stages; at most ", most_stages, " are made, which takes a budget of ", ceil_divide(4 * largest_holding, most_stages), " bytes");
-  return stages;
+  return greatest(1, ceil_divide(checked_multiply(4, largest_holding), budget));
 }
 
 /// The least budget that does, over S = 1, 2, 4 .. 4096: at least what S stages exceed max(before, after) by, excess_of(S), and

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <reshard/algebra/overlap.hpp>
 #include <reshard/space/holding.hpp>
 
 namespace reshard {
@@ -75,7 +76,7 @@ class grid_of_boxes {
   std::vector<std::uint64_t> keys_;
 };
 
-/// Boxes of any shape: the distinct ones, sorted, are compared with those that begin before they end along the first axis.
+/// Boxes of any shape: the distinct ones are pairwise disjoint, lie in the family, and their volumes add up to its.
 constexpr bool covers_by_sweep(std::vector<family_box> boxes, const family& which) {
   std::sort(boxes.begin(), boxes.end(), [](const family_box& a, const family_box& b) { return precedes(a, b); });
   boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());
@@ -86,10 +87,8 @@ constexpr bool covers_by_sweep(std::vector<family_box> boxes, const family& whic
     elements = checked_add(elements, b.volume());
   }
   if (elements != whole.volume()) return false;
-  for (std::size_t i = 0; i < boxes.size(); ++i)
-    for (std::size_t j = i + 1; j < boxes.size() && boxes[j].dim[0].begin < boxes[i].dim[0].end; ++j)
-      if (intersects(boxes[i], boxes[j])) return false;
-  return true;
+  const box_pair found = find_overlap(boxes);
+  return found.first == found.second;
 }
 
 }  // namespace detail
@@ -133,7 +132,11 @@ constexpr bytes_t held_bytes(const H& h, rank_t rank, state_set wanted = all_sta
 template <Holding H>
 constexpr bytes_t bytes_per_rank(const H& h, state_set wanted = all_states) {
   bytes_t most = 0;
-  for (rank_t rank = 0; rank < h.ranks(); ++rank) most = greatest(most, held_bytes(h, rank, wanted));
+  for (rank_t rank = 0; rank < h.ranks(); ++rank) {
+    if constexpr (requires { h.as_much_as_a_lower_rank(rank); })
+      if (h.as_much_as_a_lower_rank(rank)) continue;
+    most = greatest(most, held_bytes(h, rank, wanted));
+  }
   return most;
 }
 constexpr bytes_t bytes_per_rank(const space& s, state_set wanted = all_states) {

@@ -4,6 +4,7 @@
 // Builds on: space/optimizer_buffers.hpp.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 
 #include <reshard/algebra/flat.hpp>
@@ -150,7 +151,20 @@ class computed_holding {
     return c[mesh_axis::middle] + m.extent[mesh_axis::middle] * c[mesh_axis::data];
   }
 
-  constexpr bool sharded(role r) const { return sharded_ && r == role::optimizer; }
+  /// Whether optimizer buffers say where a role lies. Refuses a role that needs them where they were not tabulated.
+  constexpr bool sharded(role r) const {
+    if (r != role::optimizer || space_->which_degrees().zero == 0) return false;
+    if (!sharded_) refuse("this holding was made without optimizer states, and is asked for them; name them where it is made");
+    return true;
+  }
+
+  /// Whether a lower rank holds as many bytes: what a rank holds depends on its stage and its indices into the sharding groups.
+  constexpr bool as_much_as_a_lower_rank(rank_t rank) const {
+    const index_t inside = rank % space_->stage_ranks();
+    if (!sharded_) return inside != 0;
+    const degrees& d = space_->which_degrees();
+    return inside % d.tp != 0 && inside % (d.expert_tp() * d.ep) != 0;
+  }
 
   /// Calls sink(box) with the family's boxes that a stretch of a buffer holds of one entry, in buffer order, in the
   /// coordinates of `shard`, the box whose local arrays the buffer packs.
@@ -216,7 +230,18 @@ class computed_holding {
     box<3> part;
     for (int i = 0; i < 3; ++i) part.dim[i] = translate(within.dim[2 + i], -shard.dim[2 + i].begin);
     const interval hull = flat_hull(local, part);
-    for (const buffer_entry& entry : buffers_.entries(k, kind, f)) {
+    // entries descend by member, then by expert: skip those above `within`, stop below it
+    const interval in_members = within.dim[0], in_experts = translate(within.dim[1], -shard.dim[1].begin);
+    const auto all = buffers_.entries(k, kind, f);
+    const buffer_entry* first = std::partition_point(all.begin(), all.end(), [&](const buffer_entry& above) {
+      const index_t lowest = above.member_last - above.outer.count + 1;
+      if (lowest != in_members.end - 1 || above.outer.count > 1) return lowest >= in_members.end;
+      return above.expert_last - above.experts + 1 >= in_experts.end;
+    });
+    for (const buffer_entry* at_entry = first; at_entry != all.end(); ++at_entry) {
+      const buffer_entry& entry = *at_entry;
+      if (entry.member_last < in_members.begin) break;
+      if (entry.outer.count == 1 && entry.member_last == in_members.begin && entry.expert_last < in_experts.begin) break;
       // items of the entry that lie in `within`, counted from the entry's first (descending members and experts)
       const interval members = intersect(interval{entry.member_last - within.dim[0].end + 1, entry.member_last - within.dim[0].begin + 1},
                                          interval{0, entry.outer.count});

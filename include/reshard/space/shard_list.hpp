@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <reshard/algebra/flat.hpp>
+#include <reshard/algebra/overlap.hpp>
 #include <reshard/model/model.hpp>
 #include <reshard/space/holding.hpp>
 
@@ -76,6 +77,11 @@ class tensor_table {
   };
   /// The tensor of a name, tied names included.
   std::optional<tensor> find(std::string_view name) const {
+    if (!names_.empty()) {  // made of lists: names as they are, sorted
+      const auto at = std::lower_bound(names_.begin(), names_.end(), name);
+      if (at == names_.end() || *at != name) return std::nullopt;
+      return tensor{static_cast<int>(at - names_.begin()), 0, 0};
+    }
     for (int f = 0; f < families(); ++f) {
       const family& which = family_at(f);
       if (!name.empty() && name == which.tied_name) return tensor{f, 0, 0};
@@ -300,16 +306,18 @@ class listed_holding {
     require_disjoint(out);
   }
 
-  /// Any two distinct boxes are disjoint: each is compared with those that begin before it ends along the first axis.
+  /// Any two distinct boxes of a family are disjoint.
   void require_disjoint(const per_role& of) const {
-    for (std::size_t i = 0; i < of.distinct.size(); ++i)
-      for (std::size_t j = i + 1; j < of.distinct.size(); ++j) {
-        const listed_box &a = of.distinct[i], &b = of.distinct[j];
-        if (b.family != a.family || b.where.dim[0].begin >= a.where.dim[0].end) break;
-        if (intersects(a.where, b.where))
-          refuse("shards of '", family_at(a.family).name, "' on ranks ", a.ranks[0], " and ", b.ranks[0],
-                 " overlap without being equal; cut them so that any two are equal or disjoint");
-      }
+    for (int f = 0; f < families(); ++f) {
+      std::vector<family_box> boxes;
+      const auto first = static_cast<std::size_t>(of.first[static_cast<std::size_t>(f)]);
+      const auto past = static_cast<std::size_t>(of.first[static_cast<std::size_t>(f) + 1]);
+      for (std::size_t i = first; i < past; ++i) boxes.push_back(of.distinct[i].where);
+      const box_pair found = find_overlap(boxes);
+      if (found.first == found.second) continue;
+      refuse("shards of '", family_at(f).name, "' on ranks ", of.distinct[first + found.first].ranks[0], " and ",
+             of.distinct[first + found.second].ranks[0], " overlap without being equal; cut them so that any two are equal or disjoint");
+    }
   }
 
   const tensor_table* table_;
