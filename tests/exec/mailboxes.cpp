@@ -13,7 +13,10 @@ using namespace reshard;
 using testing::refused, testing::switch_in_memory;
 
 namespace {
-constexpr patience soon = std::chrono::seconds(60);
+#ifndef RESHARD_PATIENCE_SECONDS
+#define RESHARD_PATIENCE_SECONDS 60
+#endif
+constexpr patience soon = std::chrono::seconds(RESHARD_PATIENCE_SECONDS);
 
 model tiny() {
   return make_transformer({.name = "tiny", .layers = 8, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 16, .vocabulary = 64});
@@ -56,8 +59,8 @@ TEST_CASE("every size of world from 1 to 64, from data parallel to fewer and mor
 
 TEST_CASE("a device that does not come ends in a sentence") {
   const model m = tiny();
-  switch_in_memory s(m, "dp=6,zero=1", "tp=2,dp=3,zero=1");
-  mailboxes world(6, std::chrono::milliseconds(200));
+  switch_in_memory s(m, "dp=2,zero=1", "tp=2");
+  mailboxes world(2, std::chrono::milliseconds(200));
   struct sleeper {
     mailboxes::endpoint& inner;
     rank_t device() const { return inner.device(); }
@@ -68,7 +71,7 @@ TEST_CASE("a device that does not come ends in a sentence") {
     void prepare(const staged_plan& plan, const binding& into, page_stages& pages) { inner.prepare(plan, into, pages); }
     void fail(const std::string& sentence) { inner.fail(sentence); }
     void move(index_t k) {
-      if (device() == 4) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      if (device() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
       inner.move(k);
     }
   };
@@ -83,8 +86,5 @@ TEST_CASE("a device that does not come ends in a sentence") {
     sentence = e.what();
   }
   INFO(sentence);
-  // a peer of 4 says at which step it waited, one without messages to it which of them have not come
-  CHECK(sentence.find(" waited 200 ms in vain for ") != sentence.npos);
-  CHECK(sentence.find(" 4") != sentence.npos);
-  CHECK(sentence.find(" stage 0") != sentence.npos);
+  CHECK(sentence == "reshard: device 0 waited 200 ms in vain for device 1, in stage 0, step 1 of 1");
 }
