@@ -100,7 +100,7 @@ class meeting {
 
  private:
   static std::size_t counted(rank_t devices) {
-    constexpr rank_t most = 1 << 16;  // each is a thread
+    constexpr rank_t most = 1 << 12;  // each is a thread
     if (devices < 1 || devices > most) refuse("a world of ", devices, " devices in one process; 1 to ", most, " are legal");
     return static_cast<std::size_t>(devices);
   }
