@@ -189,11 +189,11 @@ bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<sta
 }  // namespace
 
 namespace {
-/// Checks `switches` random switches, and the memory of every `replayed`-th.
-void check_random_switches(oracle::generator& generator, int switches, int replayed) {
+/// Checks `count` random switches, and the memory of every `replayed`-th.
+void check_random_switches(oracle::generator& generator, int count, int replayed) {
   dice random(7);
   constexpr index_t nodes[] = {0, 0, 1, 2, 3, 4, 8};
-  for (int n = 0; n < switches; ++n) {
+  for (int n = 0; n < count; ++n) {
     const oracle::switch_case c = generator.next_switch();
     const std::string description = c.describe();
     CAPTURE(description);
