@@ -242,11 +242,12 @@ TEST_CASE("shortcuts of the report equal the general way") {
     const model m = parse_config(c.config, "random");
     const space from(m, parse_degrees(c.from_text)), to(m, parse_degrees(c.to_text));
     const computed_holding before(from), after(to);
-    for (const state_set states : {all_states, parameter_states, optimizer_states})
+    for (const state_set states : {all_states, parameter_states, optimizer_states}) {
       bytes_t most = 0;  // rank by rank
       for (const computed_holding* h : {&before, &after})
         for (rank_t r = 0; r < h->ranks(); ++r) most = greatest(most, held_bytes(*h, r, states));
       CHECK(most == largest_holding(before, after, states));
+    }
     const placement where{device_map(std::vector<rank_t>(c.from_devices.begin(), c.from_devices.end())),
                           device_map(std::vector<rank_t>(c.to_devices.begin(), c.to_devices.end()))};
     for (rank_t device = 0; device < greatest(where.from.devices(), where.to.devices()); ++device) {
