@@ -141,7 +141,7 @@ TEST_CASE("switches that cannot be planned") {
   refused({"--from-devices", "0-2,4194304"}, "--from-devices: device 4194304 is too large");
   refused({"--from-devices", ""}, "--from-devices");
   refused({"--budget", "0"}, "--budget: it must be at least 1 byte");
-  refused({"--budget", "1"}, "stages; at most 4096 are made, which takes a budget of");
+  refused({"--budget", "1"}, "stages, and at most 4096 are made; the least budget that does is ");
   refused({"--budget", "64Mib"}, "--budget: '64Mib' is not a number");
   refused({"--budget", "-5"}, "--budget: '-5' is not a number");
   check_refused({"plan", "llama2-7b", "tp=3", "tp=8"}, "do not divide by tp=3");

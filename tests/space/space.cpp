@@ -104,7 +104,6 @@ TEST_CASE("a holding keeps its space by address, and tabulates buffers only wher
   const space s(tied_dense(), config<dp<2>, zero<1>>{}), unsharded(tied_dense(), config<dp<2>>{});
   CHECK(computed_holding(s).sharded(role::optimizer));
   CHECK_FALSE(computed_holding(s).sharded(role::parameter));
-  CHECK_FALSE(computed_holding(s, parameter_states).sharded(role::optimizer));
   CHECK_FALSE(computed_holding(unsharded).sharded(role::optimizer));
   CHECK(&computed_holding(s).where() == &s);
 }

@@ -58,12 +58,12 @@ inline void require_apart(const std::string& device, const binding& from, const 
     if (last != nullptr && last->data == t.begin)
       refuse(device, ", ", into.who(), ": ", into.name(*last), " and ", into.name(*t.of), " begin at the same address");
     last = t.of;
-    if (after_use == sources::release && (from.block_of(t.begin) >= 0 || from.block_of(t.end - 1) >= 0))
-      refuse(device, ", ", into.who(), ": ", into.name(*t.of), " lies in pages that ", from.who(), " gives back");
     while (s != read.end() && std::less_equal<>()(s->end, t.begin)) ++s;
     if (s != read.end() && std::less<>()(s->begin, t.end))
       refuse(device, ", ", into.who(), ": ", into.name(*t.of), " lies in the memory of ", from.name(*s->of), " of ", from.who(),
              "; a switch wants memory of its own for what it makes");
+    if (after_use == sources::release && (from.block_of(t.begin) >= 0 || from.block_of(t.end - 1) >= 0))
+      refuse(device, ", ", into.who(), ": ", into.name(*t.of), " lies in pages that ", from.who(), " gives back");
   }
 }
 
