@@ -38,9 +38,9 @@ class peer_missing : public std::runtime_error {
 
 class meeting {
  public:
-  meeting(rank_t devices, patience wait) : wait_(wait), here_(counted(devices), false), gone_(here_) {}
+  meeting(rank_t devices, patience wait) : devices_(devices), wait_(wait), here_(counted(devices), false), gone_(here_) {}
 
-  rank_t devices() const { return static_cast<rank_t>(here_.size()); }
+  rank_t devices() const { return devices_; }
   patience waits() const { return wait_; }
 
   /// The largest of the values that all devices call with; nobody returns before all have called. `where` ends the sentence of a
@@ -52,7 +52,7 @@ class meeting {
     here_[static_cast<std::size_t>(device)] = true;
     if (++arrived_ == devices()) {
       arrived_ = 0;
-      here_.assign(here_.size(), false);
+      std::fill(here_.begin(), here_.end(), false);
       result_ = largest_;
       ++generation_;
       changed_.notify_all();
@@ -114,6 +114,7 @@ class meeting {
     if (wake_) wake_();
   }
 
+  const rank_t devices_;
   const patience wait_;
   std::mutex mutex_;
   std::condition_variable changed_;

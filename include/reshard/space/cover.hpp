@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <vector>
 
-#include <reshard/algebra/overlap.hpp>
 #include <reshard/space/holding.hpp>
 
 namespace reshard {
@@ -87,8 +86,10 @@ constexpr bool covers_by_sweep(std::vector<family_box> boxes, const family& whic
     elements = checked_add(elements, b.volume());
   }
   if (elements != whole.volume()) return false;
-  const box_pair found = find_overlap(boxes);
-  return found.first == found.second;
+  for (std::size_t i = 0; i < boxes.size(); ++i)  // sorted: fewer steps of constant evaluation than find_overlap, which looks for an axis
+    for (std::size_t j = i + 1; j < boxes.size() && boxes[j].dim[0].begin < boxes[i].dim[0].end; ++j)
+      if (intersects(boxes[i], boxes[j])) return false;
+  return true;
 }
 
 }  // namespace detail
