@@ -25,7 +25,7 @@ namespace {
 
 using seconds = std::chrono::duration<double>;
 using instant = std::chrono::steady_clock::time_point;
-constexpr int warm_repetitions = 5;
+constexpr int warm_repetitions = 9;
 
 void tell(const char* key, std::int64_t value) { std::printf("%s %lld\n", key, static_cast<long long>(value)); }
 void tell_seconds(double value) { std::printf("seconds %.9f\n", value); }

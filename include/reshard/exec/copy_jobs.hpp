@@ -55,14 +55,15 @@ class job_list {
   std::size_t end(index_t stage) const { return begin_[static_cast<std::size_t>(stage) + 1]; }
   std::size_t size() const { return jobs_.size(); }
 
-  /// Commits the job's pages in the destination's blocks, and copies.
-  void run(std::size_t i, const binding& into, copy_path path) const {
+  /// Commits the job's pages in the destination's blocks, and copies: through the caches where these hold the new pages already, as
+  /// the kernel has just cleared them, else past them.
+  void run(std::size_t i, const binding& into) const {
     const copy_job& job = jobs_[i];
     for (std::size_t s = job.first_span; s < job.first_span + job.spans; ++s) into.blocks()[spans_[s].block].commit(spans_[s].pages);
     copy_shape shape{.ndim = job.ndim, .run_bytes = job.run_bytes};
     for (int d = 0; d < job.ndim; ++d)
       shape.extent[d] = job.extent[d], shape.src_stride[d] = job.src_stride[d], shape.dst_stride[d] = job.dst_stride[d];
-    copy(job.dst, job.src, shape, path);
+    copy(job.dst, job.src, shape, job.spans > 0 ? copy_path::cached : copy_path::streaming);
   }
 
  private:

@@ -143,7 +143,7 @@ class mailboxes {
     }
 
     void run(const job_list& jobs, index_t slot) const {
-      for (std::size_t i = jobs.begin(slot); i < jobs.end(slot); ++i) jobs.run(i, *into_, copy_path::cached);
+      for (std::size_t i = jobs.begin(slot); i < jobs.end(slot); ++i) jobs.run(i, *into_);
     }
 
     mailboxes* world_;

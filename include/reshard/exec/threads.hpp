@@ -54,7 +54,7 @@ class threads {
         std::atomic<std::size_t>& next = of.next[static_cast<std::size_t>(k)];
         for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < of.jobs.end(k);) {
           world_->meeting_.require_unbroken();
-          of.jobs.run(i, *of.into, copy_path::streaming);
+          of.jobs.run(i, *of.into);
         }
       }
       world_->meeting_.largest(device_, 0, " at the end of stage " + std::to_string(k));
