@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""demo.py DEMO: the demo's JSON on switches of a tiny model is what CONTRACT.md says, and its refusals are one sentence."""
+"""demo.py DEMO SANITIZERS: the demo's JSON on switches of a tiny model holds what it promises, and its refusals are one sentence.
+SANITIZERS is Meson's b_sanitize: a sanitizer's shadow memory counts in VmHWM, so only a build with none is held to its bound."""
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-demo = sys.argv[1]
+demo, sanitizers = sys.argv[1:]
 CONFIG = {"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "hidden_size": 128, "num_attention_heads": 4,
           "num_key_value_heads": 2, "head_dim": 32, "moe_intermediate_size": 64, "num_experts": 8, "vocab_size": 1024,
           "tie_word_embeddings": True}
@@ -34,7 +35,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert told["wrong"] == 0 and told["elements"] > 0, told
         assert told["moved_bytes"] == told["least_bytes"], told
         assert told["peak_excess_bytes"] <= told["budget_bytes"], told
-        assert told["vmhwm_bytes"] <= told["vmhwm_bound_bytes"], told
+        assert sanitizers != "none" or told["vmhwm_bytes"] <= told["vmhwm_bound_bytes"], told
         assert abs(told["ratio"] - told["copy_seconds"] / told["seconds"]) < 0.01 + 0.01 * told["ratio"], told
         # seconds is rounded to a microsecond
 
