@@ -15,6 +15,6 @@
 #include <reshard/schedule/xor_order.hpp>
 #include <reshard/space/cover.hpp>
 #include <reshard/space/holding.hpp>
-#include <reshard/space/shard_list.hpp>
+#include <reshard/space/listed_holding.hpp>
 #include <reshard/space/static_space.hpp>
 #include <reshard/space/sub_space.hpp>

@@ -12,6 +12,7 @@
 #include <reshard/exec/threads.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse.hpp>
+#include <reshard/space/listed_holding.hpp>
 
 #include "../support/refused.hpp"
 
@@ -121,13 +122,19 @@ TEST_CASE("what is no shard of ours is refused with its name") {
     return refused([&] { bind_shard(b, table, s, at); });
   };
   CHECK(changed([](shard&) {}) == "accepted");
-  CHECK(changed([](shard& s) { s.tensor = "bias"; }) == "reshard: rank 7: there is no state 'param' of a tensor 'bias'");
+  CHECK(changed([](shard& s) { s.tensor = "bias"; }) == "reshard: rank 7: no tensor is called 'bias'");
   CHECK(changed([](shard& s) { s.state = "momentum"; }) ==
-        "reshard: rank 7: there is no state 'momentum' of a tensor 'decoder.final_layernorm.weight'");
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': no state is called 'momentum'; states are param, master, exp_avg and exp_avg_sq");
   CHECK(changed([](shard& s) { s.type = fp32; }) ==
         "reshard: rank 7: param of 'decoder.final_layernorm.weight' is fp32, and this library keeps it as bf16");
-  CHECK(changed([](shard& s) { s.offset = {0, 0}; }).find("has 1 dimensions, its shard an offset of 2, a shape of 1 and strides of 1") !=
-        std::string::npos);
-  CHECK(changed([](shard& s) { s.tensor = "decoder.layers.1.mlp.linear_fc1.weight", s.offset = {5, 0}, s.shape = {12, 12}; }) ==
+  CHECK(changed([](shard& s) { s.offset = {0, 0}; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': an offset of 2 and a shape of 1 dimensions in a tensor of 1");
+  CHECK(changed([](shard& s) { s.offset = {1}; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight' on rank 7: [1, 1 + 12) reaches outside the extent 12 of dimension 0");
+  CHECK(changed([](shard& s) { s.whole = {13}; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': dimension 0 is said to have extent 13; the tensor's is 12");
+  CHECK(refused([&] { bind_shard(b, table, norm, at, {12, 1}); }) ==
+        "reshard: rank 7: 'decoder.final_layernorm.weight' has 1 dimensions, and strides for 2 were given");
+  CHECK(changed([](shard& s) { s.tensor = "decoder.layers.1.mlp.linear_fc1.weight", s.whole = {20, 12}, s.offset = {5, 0}, s.shape = {12, 12}; }) ==
         "reshard: rank 7: param of decoder.layers.1.mlp.linear_fc1.weight has 64 bytes of memory, and needs 120");
 }

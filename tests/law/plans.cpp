@@ -14,7 +14,7 @@
 #include <reshard/parallelism/parse.hpp>
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/memory.hpp>
-#include <reshard/space/shard_list.hpp>
+#include <reshard/space/listed_holding.hpp>
 
 #include "../oracle/plan_check.hpp"
 #include "../oracle/random_layouts.hpp"

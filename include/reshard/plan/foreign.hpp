@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans between a framework's own shard list and a computed layout, or between two lists, in one call.
-// Builds on: plan/make_plan.hpp, space/shard_list.hpp.
+// Builds on: plan/make_plan.hpp, space/listed_holding.hpp.
 #pragma once
 
 #include <reshard/plan/make_plan.hpp>
-#include <reshard/space/shard_list.hpp>
+#include <reshard/space/listed_holding.hpp>
 
 namespace reshard {
 

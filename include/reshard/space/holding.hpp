@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who holds what: the boxes of a rank, and the owners of a box, both by arithmetic. This is the one question that the
-// planner asks, so any type that answers it can be planned from and to: a computed layout here, a list in shard_list.hpp.
+// planner asks, so any type that answers it can be planned from and to: a computed layout here, a list in listed_holding.hpp.
 // Builds on: space/optimizer_buffers.hpp.
 #pragma once
 

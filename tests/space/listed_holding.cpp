@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <reshard/parallelism/parse.hpp>
-#include <reshard/space/shard_list.hpp>
+#include <reshard/space/listed_holding.hpp>
 
 #include "../oracle/random_layouts.hpp"
 #include "../support/dice.hpp"

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a shard lies in its tensor's family: a rectangle of the stored tensor as boxes of (layer, expert, part, row, column).
+// Builds on: space/tensor_table.hpp, algebra/flat.hpp.
+#pragma once
+
+#include <string_view>
+
+#include <reshard/algebra/flat.hpp>
+#include <reshard/model/state.hpp>
+#include <reshard/space/tensor_table.hpp>
+
+namespace reshard {
+
+/// A shard's state, an index into adam_states, and its tensor.
+struct shard_place {
+  int state = 0;
+  tensor_table::tensor tensor;
+};
+
+/// Whether a family is stored as a matrix whose rows are those of several parts, one part after the other: [parts x rows, columns].
+constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1 && f.shape_ndim == 2; }
+
+/// The shard's place in the table. Refuses what no table admits: an unknown name or state, a shape that is not the tensor's, a shard
+/// that reaches outside of it. `who` begins the sentence: nothing, or an owner and ": ".
+inline shard_place locate(const tensor_table& table, const shard& s, std::string_view who = "") {
+  int state = 0;
+  while (state < state_count && adam_states[state].name != s.state) ++state;
+  if (state == state_count)
+    refuse(who, "shard of '", s.tensor, "': no state is called '", s.state, "'; states are param, master, exp_avg and exp_avg_sq");
+  const auto found = table.find(s.tensor);
+  if (!found) refuse(who, "no tensor is called '", s.tensor, "'");
+  if (s.offset.ndim != s.whole.ndim || s.shape.ndim != s.whole.ndim)
+    refuse(who, "shard of '", s.tensor, "': an offset of ", s.offset.ndim, " and a shape of ", s.shape.ndim, " dimensions in a tensor of ",
+           s.whole.ndim);
+  for (int i = 0; i < s.whole.ndim; ++i)
+    if (s.offset.at[i] < 0 || s.shape.at[i] < 0 || s.shape.at[i] > s.whole.at[i] || s.offset.at[i] > s.whole.at[i] - s.shape.at[i])
+      refuse(who, "shard of '", s.tensor, "' on rank ", s.rank, ": [", s.offset.at[i], ", ", s.offset.at[i], " + ", s.shape.at[i],
+             ") reaches outside the extent ", s.whole.at[i], " of dimension ", i);
+  const family& which = table.family_at(found->family);
+  if (s.whole.ndim != which.shape_ndim) refuse(who, "shard of '", s.tensor, "': ", s.whole.ndim, " dimensions; the tensor has ", which.shape_ndim);
+  for (int i = 0; i < s.whole.ndim; ++i) {
+    const int axis = family_ndim - which.shape_ndim + i;
+    const index_t extent = which.extent[axis] * (folds_parts(which) && i == 0 ? which.extent[axis_of::part] : 1);
+    if (s.whole.at[i] != extent)
+      refuse(who, "shard of '", s.tensor, "': dimension ", i, " is said to have extent ", s.whole.at[i], "; the tensor's is ", extent);
+  }
+  return {state, *found};
+}
+
+/// Calls sink(box, rows) with the boxes that make up the shard, none of them empty: one, or up to three where parts are folded
+/// into rows. `rows` is how far into the shard, along its first stored dimension, the box begins.
+template <typename Sink>
+void shard_boxes(const tensor_table& table, const shard& s, const shard_place& at, Sink&& sink) {
+  const family& which = table.family_at(at.tensor.family);
+  family_box where = which.whole();
+  where.dim[axis_of::layer] = {at.tensor.member, at.tensor.member + 1};
+  where.dim[axis_of::expert] = {at.tensor.expert, at.tensor.expert + 1};
+  const auto along = [&](int dim) { return interval{s.offset.at[dim], s.offset.at[dim] + s.shape.at[dim]}; };
+  for (int i = folds_parts(which) ? 1 : 0; i < which.shape_ndim; ++i) where.dim[family_ndim - which.shape_ndim + i] = along(i);
+  if (!folds_parts(which)) {
+    if (!where.empty()) sink(where, index_t{0});
+    return;
+  }
+  const index_t rows[2] = {which.extent[axis_of::part], which.extent[axis_of::row]};
+  invert_flat(rows, along(0), [&](const box<2>& part) {
+    where.dim[axis_of::part] = part.dim[0];
+    where.dim[axis_of::row] = part.dim[1];
+    if (!where.empty()) sink(where, flat_hull(rows, part).begin - along(0).begin);
+  });
+}
+
+}  // namespace reshard
