@@ -30,6 +30,7 @@ struct watched {
   reshard::bytes_t seen = 0;  // the most that it saw, staging included
   reshard::index_t stages = 0;
   std::vector<reshard::bytes_t> staging = {};
+  bool staging_kept = true;  // the transport never held more than it said
 
   reshard::rank_t device() const { return inner.device(); }
   reshard::rank_t devices() const { return inner.devices(); }
@@ -44,6 +45,8 @@ struct watched {
   void fail(const std::string& sentence) { inner.fail(sentence); }
   void move(reshard::index_t k) {
     inner.move(k);
+    if constexpr (requires { inner.staging_seen(); })
+      staging_kept = staging_kept && inner.staging_seen() <= staging.at(static_cast<std::size_t>(k));
     seen = std::max(seen, before.resident_bytes() + after.resident_bytes() + staging.at(static_cast<std::size_t>(k)));
     ++stages;
   }
@@ -127,7 +130,7 @@ struct switch_in_memory {
       const std::lock_guard lock(mutex);
       if (d < devices()) reports[d] = report;
       if (held != report.memory.before || new_state.resident_bytes() != report.memory.after ||
-          old_state.resident_bytes() != (kept ? held : 0) || looking.stages != report.stages || most != report.memory.peak)
+          old_state.resident_bytes() != (kept ? held : 0) || looking.stages != report.stages || !looking.staging_kept || most != report.memory.peak)
         kernel_agrees = false;
     });
     CHECK(kernel_agrees);

@@ -16,6 +16,9 @@ inline tensor_names names_of(const tensor_table& table) {
   return [&table](int f, index_t, index_t) { return std::string(table.family_at(f).name); };
 }
 
+tensor_names names_of(const model&&) = delete;
+tensor_names names_of(const tensor_table&&) = delete;
+
 /// Binds a shard whose element x (0 <= x < shape) lies at data + width (sum over i of x[i] stride[i]); the element type is the
 /// state's. What listed_holding refuses of a shard it refuses too; here also what has no memory.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at, const extents& stride) {

@@ -158,6 +158,11 @@ class binding {
     if (after == blocks_.begin() || !std::less<>()(address, (after - 1)->end())) return -1;
     return after - blocks_.begin() - 1;
   }
+  /// Whether a byte of [begin, end) lies in a block. Sealed before.
+  bool meets_block(const std::byte* begin, const std::byte* end) const {
+    const auto at = std::partition_point(blocks_.begin(), blocks_.end(), [&](const page_block& b) { return !std::less<>()(begin, b.end()); });
+    return at != blocks_.end() && std::less<>()(static_cast<const std::byte*>(at->begin), end);
+  }
 
  private:
   void require_bytes(const tensor_box& what, bytes_t needed, memory at) const {

@@ -15,12 +15,15 @@ namespace reshard {
 /// Where two devices hand messages over, in both directions. A message is taken, by a copy, while its sender waits.
 class mailbox {
  public:
-  /// Hands `out` to the peer and fills `in` with what the peer hands over; neither where it has no bytes. `mine` is 0 for the lower
-  /// device, 1 for the higher. False where the peer does not come in time, or `world` breaks.
-  bool exchange(int mine, memory out, memory in, meeting& world, bytes_t& offered) {
+  /// Which device of the pair calls.
+  enum class side { lower, higher };
+
+  /// Hands `out` to the peer and fills `in` with what the peer hands over; neither where it has no bytes. False where the peer does
+  /// not come in time, or `world` breaks. `offered` becomes the length of the peer's message.
+  bool exchange(side mine, memory out, memory in, meeting& world, bytes_t& offered) {
     std::unique_lock lock(mutex_);
     const auto wait = [&](auto&& what) { return changed_.wait_for(lock, world.waits(), [&] { return what() || world.broken(); }) && what(); };
-    letter &to = letters_[mine], &from = letters_[1 - mine];
+    letter &to = letters_[mine == side::higher], &from = letters_[mine == side::lower];
     offered = in.bytes;
     const auto retract = [&] { return to.full = false; };  // nobody takes a letter whose sender is gone
     if (world.broken()) return false;

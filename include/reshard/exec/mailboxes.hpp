@@ -80,13 +80,17 @@ class mailboxes {
       unpack_.seal();
     }
 
+    /// The most that the kernel held for messages in the stage that was moved last; at most its staging_bytes.
+    bytes_t staging_seen() const { return staging_seen_; }
+
     void move(index_t k) {
+      staging_seen_ = 0;
       run(unpack_, k * (xor_steps(devices()) + 1));  // what is retained
       for (const exchange& e : exchanges_[static_cast<std::size_t>(k)]) {
         run(pack_, e.slot);
         bytes_t offered = 0;
         const memory out{e.out_bytes > 0 ? out_->data() : nullptr, e.out_bytes}, in{e.in_bytes > 0 ? in_->data() : nullptr, e.in_bytes};
-        if (!world_->between(device_, e.peer).exchange(device_ < e.peer ? 0 : 1, out, in, world_->meeting_, offered)) {
+        if (!world_->between(device_, e.peer).exchange(device_ < e.peer ? mailbox::side::lower : mailbox::side::higher, out, in, world_->meeting_, offered)) {
           world_->meeting_.require_unbroken();
           throw peer_missing("reshard: device " + std::to_string(device_) + " waited " + std::to_string(world_->meeting_.waits().count()) +
                              " ms in vain for device " + std::to_string(e.peer) + ", in stage " + std::to_string(k) + ", step " +
@@ -95,6 +99,7 @@ class mailboxes {
         if (offered != e.in_bytes)
           refuse("device ", device_, " expects ", e.in_bytes, " bytes from device ", e.peer, " in stage ", k, ", which sends ", offered);
         run(unpack_, e.slot);
+        staging_seen_ = greatest(staging_seen_, (out_ ? out_->resident_bytes() : 0) + (in_ ? in_->resident_bytes() : 0));
         if (out_) out_->release(0, out_->bytes());
         if (in_) in_->release(0, in_->bytes());
       }
@@ -151,6 +156,7 @@ class mailboxes {
     const binding* from_ = nullptr;
     const binding* into_ = nullptr;
     std::optional<page_range> out_, in_;
+    bytes_t staging_seen_ = 0;
     std::vector<std::vector<exchange>> exchanges_;  // per stage, in XOR order
     job_list pack_, unpack_;
   };

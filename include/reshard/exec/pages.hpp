@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is reserved whole, committed by 4 KiB pages as it fills and given back by pages as it
-// drains (`page_range`), and the arithmetic of which pages those are (`page_ledger`, which never
-// asks the kernel). Builds on: base/refusal.hpp and Linux's mmap, madvise, mincore.
+// Memory that is reserved whole, committed by 4 KiB pages as it fills and given back by pages as it drains.
+// Builds on: base/refusal.hpp and Linux's mmap, madvise, mincore.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +11,11 @@
 #include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "reshard/base/refusal.hpp"
+#include <reshard/base/refusal.hpp>
 
 namespace reshard {
 
@@ -108,7 +106,7 @@ class page_range {
     release(span);
     return span;
   }
-  /// Gives back exactly these pages, such as page_ledger::settle hands out.
+  /// Gives back exactly these pages.
   void release(page_span span) {
     detail::check_interval("page_range::release, pages", span.first, span.last, bytes_ / page_bytes);
     if (span.count() > 0 && advise(span, MADV_DONTNEED) != 0)
@@ -151,108 +149,6 @@ class page_range {
 
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0;
-};
-
-/// Which pages of a range are committed, from the live byte intervals alone:
-///   live(p)   = |{b in page p : b was filled and not drained since}|
-///   committed = pages filled and not settled since; settle() frees exactly those with live(p) = 0.
-/// Whoever calls fill before writing and settle with page_range::release sees
-/// resident_bytes() = 4096 * committed_pages(). It costs two bytes a page. A refusal is a fault of the
-/// caller's plan: what the ledger counts after one is unspecified.
-class page_ledger {
-  static constexpr std::uint16_t committed_bit = 0x8000;  // the 15 bits below hold live(p) <= 4096
-
-  static constexpr std::int64_t live(std::uint16_t page) noexcept { return page & (committed_bit - 1); }
-  static constexpr std::int64_t checked(std::int64_t bytes) {
-    detail::check_interval("page_ledger", 0, bytes, max_range_bytes);
-    return bytes;
-  }
-  template <class Act>
-  constexpr void each_page(const char* what, std::int64_t begin, std::int64_t end, Act&& act) {
-    detail::check_interval(what, begin, end, bytes_);
-    while (begin < end) {
-      const std::int64_t p = begin / page_bytes;
-      const std::int64_t stop = std::min(end, (p + 1) * page_bytes);
-      act(pages_[static_cast<std::size_t>(p)], stop - begin);
-      begin = stop;
-    }
-  }
-
- public:
-  constexpr explicit page_ledger(std::int64_t bytes)
-      : bytes_(bytes), pages_(static_cast<std::size_t>(pages_touching(0, checked(bytes)).count()), std::uint16_t{0}) {}
-
-  /// The bytes [begin, end), none of them live, become live. (An overlap is refused where it
-  /// would give a page more live bytes than it has; a lesser one is not seen.)
-  constexpr void fill(std::int64_t begin_byte, std::int64_t end_byte) {
-    each_page("page_ledger::fill", begin_byte, end_byte, [&](std::uint16_t& page, std::int64_t here) {
-      if (live(page) + here > page_bytes)
-        refuse("page_ledger::fill: ", here, " bytes in a page that has ", live(page), " live");
-      if ((page & committed_bit) == 0) ++committed_;
-      page = static_cast<std::uint16_t>((page | committed_bit) + here);
-    });
-    live_bytes_ += end_byte - begin_byte;
-    peak_ = std::max(peak_, committed_);
-  }
-
-  /// The bytes [begin, end), all of them live, die. Returns the pages that hold a byte of it and
-  /// now live(p) = 0: always one span, because the pages between the two at the edges die whole.
-  constexpr page_span drain(std::int64_t begin_byte, std::int64_t end_byte) {
-    each_page("page_ledger::drain", begin_byte, end_byte, [&](std::uint16_t& page, std::int64_t here) {
-      if (live(page) < here) refuse("page_ledger::drain: ", here, " bytes in a page that has ", live(page), " live");
-      page = static_cast<std::uint16_t>(page - here);
-    });
-    live_bytes_ -= end_byte - begin_byte;
-    page_span freed = pages_touching(begin_byte, end_byte);
-    if (freed.count() > 0 && live_bytes_in(freed.last - 1) > 0) --freed.last;
-    if (freed.count() > 0 && live_bytes_in(freed.first) > 0) ++freed.first;
-    if (freed.count() == 0) return {};
-    if (!pending_.empty() && pending_.back().last == freed.first)
-      pending_.back().last = freed.last;
-    else
-      pending_.push_back(freed);
-    return freed;
-  }
-
-  /// Frees every committed page with live(p) = 0 and calls visit(page_span) on them, ascending, in
-  /// the fewest spans (a page drained, then filled again, is not among them). Returns their number.
-  template <class Visit>
-  constexpr std::int64_t settle(Visit&& visit) {
-    const std::int64_t before = committed_;
-    std::sort(pending_.begin(), pending_.end(), [](page_span a, page_span b) { return a.first < b.first; });
-    page_span run;
-    for (const page_span span : pending_)
-      for (std::int64_t p = std::max(span.first, run.last); p < span.last; ++p) {
-        std::uint16_t& page = pages_[static_cast<std::size_t>(p)];
-        if (page != committed_bit) continue;
-        page = 0;
-        --committed_;
-        if (run.last != p) {
-          if (run.count() > 0) visit(run);
-          run.first = p;
-        }
-        run.last = p + 1;
-      }
-    if (run.count() > 0) visit(run);
-    pending_.clear();
-    return before - committed_;
-  }
-
-  [[nodiscard]] constexpr std::int64_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] constexpr std::int64_t live_bytes() const noexcept { return live_bytes_; }
-  [[nodiscard]] constexpr std::int64_t live_bytes_in(std::int64_t page) const {
-    return live(pages_.at(static_cast<std::size_t>(page)));
-  }
-  [[nodiscard]] constexpr std::int64_t committed_pages() const noexcept { return committed_; }
-  [[nodiscard]] constexpr std::int64_t peak_pages() const noexcept { return peak_; }
-
- private:
-  std::int64_t bytes_;
-  std::int64_t live_bytes_ = 0;
-  std::int64_t committed_ = 0;
-  std::int64_t peak_ = 0;
-  std::vector<std::uint16_t> pages_;
-  std::vector<page_span> pending_;  // freed by drain since the last settle; may overlap
 };
 
 }  // namespace reshard

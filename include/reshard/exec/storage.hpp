@@ -29,6 +29,9 @@ class rank_storage {
     bound_.seal();
   }
 
+  template <Holding H>
+  rank_storage(const H&&, rank_t, std::string, pages_are = pages_are::reserved, state_set = all_states) = delete;
+
   binding& tensors() { return bound_; }
   const binding& tensors() const { return bound_; }
 

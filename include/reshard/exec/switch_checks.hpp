@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device checks of its own bindings before a switch: every element that its plan needs is bound, and no target lies in
-// memory that a source lies in.
+// What a device checks of its own bindings before a switch: every element that its plan needs is bound, and every byte that it
+// makes is a byte of its own.
 // Builds on: plan/transfer.hpp, exec/binding.hpp.
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,38 +33,100 @@ inline void require_bound(const std::string& device, const std::vector<transfer>
     }
 }
 
-/// Refuses where what a switch makes would lie in memory that it reads, in pages that it gives back, or twice at one address.
-/// Boxes are compared by the stretch from their first byte to their last, so arrays that interleave are refused too.
+namespace detail {
+
+/// Bytes in memory of a bound box: all of it, or a run of it.
+struct stretch {
+  const std::byte* begin;
+  const std::byte* end;
+  const bound_box* of;
+  bool target;
+
+  friend bool operator<(const stretch& a, const stretch& b) { return std::less<>()(a.begin, b.begin); }
+};
+
+/// From the first byte of a box to its last; between them may lie bytes that are not its own.
+inline stretch hull(const bound_box& b, bool target) {
+  bytes_t bytes = b.element_bytes();
+  for (int i = 0; i < 3; ++i) bytes += (b.where.dim[i].size() - 1) * b.stride[i] * b.element_bytes();
+  return {b.data, b.data + bytes, &b, target};
+}
+
+/// Whether each dimension steps over all that the ones with smaller strides reach, so that no two elements share an address.
+inline bool nested(const bound_box& b) {
+  int order[] = {0, 1, 2};
+  std::sort(order, order + 3, [&](int i, int j) { return b.stride[i] < b.stride[j]; });
+  index_t reach = 1;
+  for (const int i : order) {
+    if (b.where.dim[i].size() > 1 && b.stride[i] < reach) return false;
+    reach += (b.where.dim[i].size() - 1) * b.stride[i];
+  }
+  return true;
+}
+
+/// Calls sink(stretch) for every run of contiguous bytes of a box.
+template <typename Sink>
+void each_run(const bound_box& b, bool target, Sink&& sink) {
+  const bool dense = b.stride[2] == 1;
+  const index_t columns = b.where.dim[2].size(), steps = dense ? 1 : columns;
+  const bytes_t run = (dense ? columns : 1) * b.element_bytes();
+  for (index_t i = 0; i < b.where.dim[0].size(); ++i)
+    for (index_t j = 0; j < b.where.dim[1].size(); ++j)
+      for (index_t k = 0; k < steps; ++k) {
+        const std::byte* at = b.data + (i * b.stride[0] + j * b.stride[1] + k * b.stride[2]) * b.element_bytes();
+        sink(stretch{at, at + run, &b, target});
+      }
+}
+
+}  // namespace detail
+
+/// Refuses where a byte of what a switch makes is a byte of something else that it makes or reads, or lies in a page that it gives
+/// back. Arrays may interleave: boxes whose stretches cross are compared run by run, the others are only sorted.
 inline void require_apart(const std::string& device, const binding& from, const binding& into, state_set moving, sources after_use) {
-  struct stretch {
-    const std::byte* begin;
-    const std::byte* end;
-    const bound_box* of;
+  using detail::stretch;
+  std::vector<stretch> all, runs;
+  for (const bool target : {false, true})
+    for (const bound_box& b : (target ? into : from).boxes())
+      if (moving.contains(b.state)) all.push_back(detail::hull(b, target));
+  std::sort(all.begin(), all.end());
+
+  const auto refuse_pair = [&](const stretch& a, const stretch& b) {  // one at least is a target
+    const stretch &made = a.target ? a : b, &other = a.target ? b : a;
+    if (other.target) refuse(device, ", ", into.who(), ": ", into.name(*a.of), " and ", into.name(*b.of), " lie in the same memory");
+    refuse(device, ", ", into.who(), ": ", into.name(*made.of), " lies in the memory of ", from.name(*other.of), " of ", from.who(),
+           "; a switch wants memory of its own for what it makes");
   };
-  const auto stretches = [moving](const binding& in) {
-    std::vector<stretch> result;
-    for (const bound_box& b : in.boxes()) {
-      if (!moving.contains(b.state)) continue;
-      bytes_t bytes = b.element_bytes();
-      for (int i = 0; i < 3; ++i) bytes += (b.where.dim[i].size() - 1) * b.stride[i] * b.element_bytes();
-      result.push_back({b.data, b.data + bytes, &b});
+  const auto require_distinct = [&](auto first, auto last) {
+    runs.clear();
+    for (auto s = first; s != last; ++s) detail::each_run(*s->of, s->target, [&](const stretch& run) { runs.push_back(run); });
+    std::sort(runs.begin(), runs.end());
+    const stretch* furthest[2] = {};  // of the sources, of the targets: the run that ends last so far
+    for (const stretch& run : runs) {
+      for (const bool target : {false, true})
+        if ((run.target || target) && furthest[target] && std::less<>()(run.begin, furthest[target]->end)) refuse_pair(*furthest[target], run);
+      const stretch*& mine = furthest[run.target];
+      if (mine == nullptr || std::less<>()(mine->end, run.end)) mine = &run;
     }
-    std::sort(result.begin(), result.end(), [](const stretch& x, const stretch& y) { return std::less<>()(x.begin, y.begin); });
-    return result;
   };
-  const std::vector<stretch> read = stretches(from), targets = stretches(into);
-  auto s = read.begin();
-  const bound_box* last = nullptr;
-  for (const stretch& t : targets) {
-    if (last != nullptr && last->data == t.begin)
-      refuse(device, ", ", into.who(), ": ", into.name(*last), " and ", into.name(*t.of), " begin at the same address");
-    last = t.of;
-    while (s != read.end() && std::less_equal<>()(s->end, t.begin)) ++s;
-    if (s != read.end() && std::less<>()(s->begin, t.end))
-      refuse(device, ", ", into.who(), ": ", into.name(*t.of), " lies in the memory of ", from.name(*s->of), " of ", from.who(),
-             "; a switch wants memory of its own for what it makes");
-    if (after_use == sources::release && (from.block_of(t.begin) >= 0 || from.block_of(t.end - 1) >= 0))
-      refuse(device, ", ", into.who(), ": ", into.name(*t.of), " lies in pages that ", from.who(), " gives back");
+  for (auto first = all.begin(); first != all.end();) {  // stretches that touch one another, directly or through others
+    auto last = first;
+    bool any_target = false, crossing = false;
+    for (const std::byte* end = first->end; last != all.end() && (last == first || std::less<>()(last->begin, end)); ++last) {
+      any_target = any_target || last->target;
+      crossing = crossing || last != first || !detail::nested(*last->of);
+      if (std::less<>()(end, last->end)) end = last->end;
+    }
+    if (any_target && crossing) require_distinct(first, last);
+    first = last;
+  }
+
+  if (after_use == sources::keep) return;
+  for (const stretch& s : all) {
+    if (!s.target || !from.meets_block(s.begin, s.end)) continue;
+    detail::each_run(*s.of, true, [&](const stretch& run) {
+      if (from.meets_block(run.begin, run.end))
+        refuse(device, ", ", into.who(), ": ", into.name(*s.of), " lies in pages that ", from.who(), " gives back");
+    });
   }
 }
 

@@ -26,6 +26,12 @@ struct layout_switch {
 
   layout_switch(const From& f, const To& t) : from(f), to(t), where{device_map(f.ranks()), device_map(t.ranks())} {}
   layout_switch(const From& f, const To& t, placement w) : from(f), to(t), where(std::move(w)) {}
+  layout_switch(const From&&, const To&) = delete;  // both holdings must outlive the switch
+  layout_switch(const From&, const To&&) = delete;
+  layout_switch(const From&&, const To&&) = delete;
+  layout_switch(const From&&, const To&, placement) = delete;
+  layout_switch(const From&, const To&&, placement) = delete;
+  layout_switch(const From&&, const To&&, placement) = delete;
 
   rank_t devices() const { return greatest(where.from.devices(), where.to.devices()); }
 };

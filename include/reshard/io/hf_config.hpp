@@ -23,7 +23,7 @@ inline constexpr bytes_t max_config_bytes = bytes_t{16} << 20;
 
 namespace detail {
 
-inline constexpr index_t max_config_layers = 1'000'000;
+inline constexpr index_t max_config_layers = 1'000'000;  // times the experts of each
 
 /// The name in architectures[0].
 inline const std::string& architecture(const config_values& file) {
@@ -72,6 +72,8 @@ inline model make_model(const config_values& file, std::string_view name) {
     return make_transformer(t);
   }
   t.experts = file.number("num_experts");
+  if (t.experts > max_config_layers / t.layers)
+    file.refuse_file(t.layers, " layers of ", t.experts, " experts, but layers x experts may be at most ", max_config_layers);
   t.expert_ffn = file.number("moe_intermediate_size");
   const index_t step = file["decoder_sparse_step"].is == config_value::kind::absent ? 1 : file.number("decoder_sparse_step");
   const std::vector<index_t> dense = dense_only_layers(file);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -64,19 +65,40 @@ inline device_plan plan_device(const switch_question& asked, rank_t device) {
 
 namespace detail {
 
-/// Bytes that a device sends and does not retain, each once however many read them.
+/// How many coordinates lie in one of the boxes, which it reorders. They are parted along every dimension in which none reaches
+/// across, so that only boxes which overlap or interlock are subtracted from each other.
+template <int N>
+index_t union_volume(std::span<box<N>> boxes, int dim = 0) {
+  if (boxes.size() == 1) return boxes[0].volume();
+  if (dim == N) {
+    region<N> all;
+    for (const box<N>& b : boxes) all.add(b);
+    return all.volume();
+  }
+  std::sort(boxes.begin(), boxes.end(), [dim](const box<N>& a, const box<N>& b) { return a.dim[dim].begin < b.dim[dim].begin; });
+  index_t elements = 0;
+  for (std::size_t first = 0, past = 0; first < boxes.size(); first = past) {
+    index_t end = boxes[first].dim[dim].end;
+    for (past = first + 1; past < boxes.size() && boxes[past].dim[dim].begin < end; ++past) end = greatest(end, boxes[past].dim[dim].end);
+    elements = checked_add(elements, union_volume(boxes.subspan(first, past - first), dim + 1));
+  }
+  return elements;
+}
+
+/// Bytes that a device sends and does not retain, each once however many read them: retained boxes are disjoint, so they count
+/// |sent or retained| - |retained|.
 inline bytes_t leaving_bytes(const plan& p) {
-  std::vector<const transfer*> sends;
-  for (const transfer& t : p.sends) sends.push_back(&t);
   const auto key = [](const transfer* t) { return std::pair(t->states.bits, t->family); };
-  std::sort(sends.begin(), sends.end(), [&](const transfer* a, const transfer* b) { return key(a) < key(b); });
-  bytes_t bytes = 0;
-  for (std::size_t first = 0, past = 0; first < sends.size(); first = past) {
-    region<family_ndim> read;
-    for (past = first; past < sends.size() && key(sends[past]) == key(sends[first]); ++past) read.add(sends[past]->where);
-    for (const transfer& kept : p.retains)
-      if (key(&kept) == key(sends[first])) read.remove(kept.where);
-    bytes += read.volume() * sends[first]->states.bytes_per_element();
+  std::vector<const transfer*> all;
+  for (const std::vector<transfer>* list : {&p.sends, &p.retains})
+    for (const transfer& t : *list) all.push_back(&t);
+  std::sort(all.begin(), all.end(), [&](const transfer* a, const transfer* b) { return key(a) < key(b); });
+  bytes_t bytes = -total_bytes(p.retains);
+  std::vector<box<family_ndim>> boxes;
+  for (std::size_t first = 0, past = 0; first < all.size(); first = past) {
+    boxes.clear();
+    for (past = first; past < all.size() && key(all[past]) == key(all[first]); ++past) boxes.push_back(all[past]->where);
+    bytes += union_volume(std::span(boxes)) * all[first]->states.bytes_per_element();
   }
   return bytes;
 }

@@ -15,6 +15,7 @@ namespace reshard {
 
 inline constexpr index_t parameter_alignment = 64;  // elements
 inline constexpr index_t bucket_alignment = 128;    // elements, times what the group's size adds
+inline constexpr index_t most_buckets = index_t{1} << 20;  // of one buffer: a list of them is kept
 
 /// Equal parameters of one family: member `member_last - i`, expert `expert_last - j` begins at
 /// outer.item(i).begin + j inner_pitch, i < outer.count, j < experts; descending, as the buffer is in reverse order.
@@ -100,6 +101,8 @@ class buffer_writer {
     cursor_ = checked_add(begin, span);
   }
   constexpr void close(index_t end) {
+    if (static_cast<index_t>(buckets_->size()) - first_bucket_ == most_buckets)
+      refuse("bucket=", limit_, " cuts an optimizer buffer into more than ", most_buckets, " buckets; give a larger one");
     const index_t padded = round_up(end, padding_);
     buckets_->push_back({open_, padded});
     open_ = cursor_ = padded;

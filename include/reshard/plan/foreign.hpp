@@ -13,6 +13,7 @@ struct shard_list {
   const std::vector<shard>* shards;
 
   explicit shard_list(const std::vector<shard>& list) : shards(&list) {}
+  explicit shard_list(const std::vector<shard>&&) = delete;  // the list must outlive its name
   rank_t ranks() const {
     rank_t highest = -1;
     for (const shard& s : *shards) highest = greatest(highest, s.rank);
