@@ -175,7 +175,7 @@ TEST_CASE("an optimizer buffer lies in memory as the oracle packs it") {
         const std::byte* const address = where;
         const auto inside = [&](const std::vector<std::byte>& m) { return address >= m.data() && address < m.data() + m.size(); };
         while (!inside(memories[static_cast<std::size_t>(array)])) ++array;
-        const element of{s.which_model().tensor(box.family, box.member, box.expert, s.holds_tied_copy(box.family, rank)),
+        const element of{s.tensor_on(box.family, box.member, box.expert, rank),
                          (x[0] * extent[3] + x[1]) * extent[4] + x[2]};
         found[of] = {array, (address - memories[static_cast<std::size_t>(array)].data()) / 4};
       }

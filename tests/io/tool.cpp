@@ -64,7 +64,6 @@ TEST_CASE("usage errors are sentences too") {
   check_refused({"check", "check", "tp=2"}, "no model is called 'check'");
   check_refused({"simulate"}, "simulate is not built yet");
   check_refused({"simulate", "llama2-7b", "tp=2", "tp=4", "--cluster", "h100"}, "simulate is not built yet");
-  check_refused({"relay", "--x"}, "relay is not built yet");
   check_refused({"plan", "llama2-7b", "tp=2"}, "TO is required");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "--relabel"}, "--relabel is not built yet");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "extra"}, "not expected: extra");

@@ -44,7 +44,7 @@ struct world {
   rank_t devices;
 
   std::string tensor(int f, index_t member, index_t expert, rank_t dst) const {
-    return from.which_model().tensor(f, member, expert, to.holds_tied_copy(f, where.to.rank_of(dst)));
+    return to.tensor_on(f, member, expert, where.to.rank_of(dst));
   }
 };
 
@@ -130,7 +130,7 @@ std::vector<shard> listed(const space& s, const computed_holding& h) {
         for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
           for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
             for (index_t part = b.dim[2].begin; part < b.dim[2].end; ++part) {
-              shard one{.rank = rank, .tensor = s.which_model().tensor(f, member, expert, s.holds_tied_copy(f, rank)), .type = adam_states[i].type,
+              shard one{.rank = rank, .tensor = s.tensor_on(f, member, expert, rank), .type = adam_states[i].type,
                         .whole = {}, .offset = {}, .shape = {}, .state = std::string(adam_states[i].name)};
               const index_t rows = which.extent[3], columns = which.extent[4];
               if (which.vector()) {

@@ -66,7 +66,7 @@ void check_addresses(const oracle::layout_case& c, const computed_holding& h, ro
       for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
         for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
           tensors.emplace_back(h.address(f, rank, r, member, expert),
-                               place.at(h.where().which_model().tensor(f, member, expert, h.where().holds_tied_copy(f, rank))));
+                               place.at(h.where().tensor_on(f, member, expert, rank)));
     });
     std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return precedes(a.first, b.first); });
     if (h.sharded(r)) std::reverse(tensors.begin(), tensors.end());
@@ -112,6 +112,7 @@ void check_buffers(const oracle::layout_case& c, const computed_holding& h) {
   for (index_t k = 0; k < s.pipeline().chunks(); ++k)
     for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
       const index_t stage = k % c.parsed.pp, chunk = k / c.parsed.pp;
+      const rank_t first_rank = stage * s.which_degrees().stage_ranks();
       const oracle::optimizer_buffer wanted =
           kind == mesh_kind::dense ? dense_buffer(c.m, c.parsed, stage, chunk) : expert_buffer(c.m, c.parsed, stage, chunk, 0);
       const index_t buckets = h.buffers().bucket_count(k, kind);
@@ -130,8 +131,7 @@ void check_buffers(const oracle::layout_case& c, const computed_holding& h) {
           for (index_t i = 0; i < e.outer.count; ++i)
             for (index_t j = 0; j < e.experts; ++j) {
               const interval at = e.inner(i).item(j);
-              const bool copy = s.family_at(f).place == home::both_ends && c.parsed.pp > 1 && k > 0;
-              ours[s.which_model().tensor(f, e.member_last - i, e.expert_last - j, copy)] = {e.bucket, {at.begin, at.end}};
+              ours[s.tensor_on(f, e.member_last - i, e.expert_last - j, first_rank)] = {e.bucket, {at.begin, at.end}};
             }
       CHECK(ours == index_map);
     }

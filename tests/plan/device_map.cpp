@@ -66,7 +66,7 @@ TEST_CASE("the parts of a piece tile it; m = min(b ceil(min(n, 4) / b), E)") {
     family_box piece;
     for (interval& i : piece.dim) i.begin = random.below(5), i.end = i.begin + random.within(1, random.coin() ? 3 : 40);
     const index_t holders = random.within(1, 9), destinations = random.within(1, 9);
-    const piece_cut cut = cut_piece(piece, random.coin(), holders, destinations);
+    const piece_cut cut = cut_piece(piece, family{.name = {}, .shape_ndim = random.coin() ? 1 : 2}, holders, destinations);
     const index_t b = holders / gcd(holders, destinations);
     CHECK(cut.parts == least(b * ceil_divide(least(holders, 4), b), piece.dim[cut.along].size()));
     index_t at = piece.dim[cut.along].begin;
@@ -79,6 +79,7 @@ TEST_CASE("the parts of a piece tile it; m = min(b ceil(min(n, 4) / b), E)") {
     CHECK(at == piece.dim[cut.along].end);
   }
   constexpr family_box layers{{{0, 16}, {0, 1}, {0, 1}, {0, 8}, {0, 64}}}, rows{{{0, 15}, {0, 1}, {0, 1}, {0, 32}, {0, 64}}};
-  static_assert(cut_piece(layers, false, 4, 1).along == axis_of::layer && cut_piece(rows, false, 4, 1).along == axis_of::row);
-  static_assert(cut_piece(rows, true, 4, 1).along == axis_of::column);
+  constexpr family matrix{.name = "matrix", .shape_ndim = 2}, vector{.name = "vector", .shape_ndim = 1};
+  static_assert(cut_piece(layers, matrix, 4, 1).along == axis_of::layer && cut_piece(rows, matrix, 4, 1).along == axis_of::row);
+  static_assert(cut_piece(rows, vector, 4, 1).along == axis_of::column);
 }

@@ -30,7 +30,7 @@ void list_shards(const computed_holding& h, rank_t rank, std::vector<shard>& sha
           for (index_t part = b.dim[2].begin; part < b.dim[2].end; ++part) {
             const index_t rows = which.extent[3], columns = which.extent[4];
             shard one{.rank = rank,
-                      .tensor = h.where().which_model().tensor(f, layer, expert, h.where().holds_tied_copy(f, rank)),
+                      .tensor = h.where().tensor_on(f, layer, expert, rank),
                       .type = s.type,
                       .whole = {which.extent[2] * rows, columns},
                       .offset = {part * rows + b.dim[3].begin, b.dim[4].begin},

@@ -28,7 +28,7 @@ void each_interval(const reshard::space& s, reshard::rank_t rank, int f, const r
   const reshard::index_t tensor[] = {which.extent[2], which.extent[3], which.extent[4]};
   for (reshard::index_t layer = b.dim[0].begin; layer < b.dim[0].end; ++layer)
     for (reshard::index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert) {
-      const std::string name = s.which_model().tensor(f, layer, expert, s.holds_tied_copy(f, rank));
+      const std::string name = s.tensor_on(f, layer, expert, rank);
       reshard::flat_intervals(tensor, reshard::box<3>{{b.dim[2], b.dim[3], b.dim[4]}}, [&](reshard::interval i) { sink(name, i); });
     }
 }

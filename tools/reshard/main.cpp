@@ -80,9 +80,8 @@ int run(int count, const char* const* words) {
   plan.add_flag("--transfers", given.transfers, "list every transfer (with --json)");
   plan.add_flag("--relabel", given.relabel);
 
-  for (const char* later : {"simulate", "relay"}) app.add_subcommand(later)->group("")->allow_extras()->callback([later] {
-    reshard::refuse(later, " is not built yet; built are check, regions and plan");
-  });
+  app.add_subcommand("simulate")->group("")->allow_extras()->callback(
+      [] { reshard::refuse("simulate is not built yet; built are check, regions and plan"); });
 
   try {
     app.parse(count, words);

@@ -162,7 +162,7 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, state
     table boxes({{"family", side::left}, {"layers", side::left}, {"experts", side::left}, {"box of a tensor", side::left}, {"bytes"}});
     bytes_t sum = 0;
     for (int f = 0; f < m.families; ++f) {
-      const std::string name = detail::short_name(name_pattern(where, f, rank));
+      const std::string name = detail::short_name(where.names_on(f, rank));
       index_t shown = 0, more = 0;
       bytes_t rest = 0;
       holding.held(f, rank, r, [&](int, const family_box& b) {

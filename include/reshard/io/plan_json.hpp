@@ -20,7 +20,7 @@ inline void write_transfer(json_items& items, const switch_question& asked, rank
     text_output before, after;
     before << "\"src\":" << src << ",\"dst\":" << dst << ",\"state\":\"" << adam_states[s].name << "\"";
     after << ",\"stage\":" << stage << ",\"phase\":0,\"relay\":false";
-    write_tensors(items, target.which_model(), f, name_pattern(target, f, asked.where.to.rank_of(dst)), where, before.text(), after.text());
+    write_tensors(items, target.which_model(), f, target.names_on(f, asked.where.to.rank_of(dst)), where, before.text(), after.text());
   }
 }
 inline void write_list(json_items& items, const switch_question& asked, const std::vector<transfer>& list) {

@@ -43,11 +43,6 @@ inline void write_check_json(text_output& out, const computed_holding& holding) 
   out << "}}\n";
 }
 
-/// The name pattern that a rank knows a family by.
-inline std::string_view name_pattern(const space& where, int f, rank_t rank) {
-  return where.holds_tied_copy(f, rank) ? where.family_at(f).tied_name : where.family_at(f).name;
-}
-
 /// `"dims":[..],"box":[[..],..]` of one tensor of a family: its parts axis where there are several, its rows but for a
 /// vector, and its columns.
 inline void write_dims_and_box(text_output& out, const family& of, const family_box& where) {
@@ -114,7 +109,7 @@ inline void write_rank_json(text_output& out, const computed_holding& holding, r
     before += adam_states[s].name;
     before += '"';
     holding.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
-      write_tensors(regions, where.which_model(), f, name_pattern(where, f, rank), b, before);
+      write_tensors(regions, where.which_model(), f, where.names_on(f, rank), b, before);
     });
   }
   out << "]}";

@@ -138,7 +138,7 @@ inline void write_svg(text_output& out, const computed_holding& holding, rank_t 
         members = members.empty() ? chunk : interval{least(members.begin, chunk.begin), greatest(members.end, chunk.end)};
     if (members.empty()) continue;
     const index_t y = cells_top + row++ * cell_height;
-    canvas.text(left - 100, y + 200, short_name(name_pattern(where, f, first_rank)), "end", " font-size=\"11\"");
+    canvas.text(left - 100, y + 200, short_name(where.names_on(f, first_rank)), "end", " font-size=\"11\"");
     for (index_t c = 0; c < columns; ++c) {
       const index_t x = left + c * cell_width, width = cell_width - 60, tall = cell_height - 60;
       canvas.rectangle(x, y, width, tall, outline);

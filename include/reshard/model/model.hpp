@@ -54,10 +54,9 @@ struct model {
     return elements;
   }
 
-  /// The global name of one tensor; a rank on the last of several stages calls a tied embedding by its other name.
-  std::string tensor(int f, index_t member, index_t expert, bool tied_copy = false) const {
+  /// The global name of one tensor.
+  std::string tensor(int f, index_t member, index_t expert) const {
     const family& which = family_at[f];
-    if (tied_copy) return std::string(which.tied_name);
     const index_t layer = which.place == home::layers ? layers_of(f).layer_of(member) : 0;
     return tensor_name(which.name, layer, expert);
   }

@@ -75,7 +75,7 @@ class router {
           return;
         }
         const auto from_holders = [&](const auto& admitted) {
-          const piece_cut cut = cut_piece(piece, from_->family_at(f).vector(), admitted.count(), of);
+          const piece_cut cut = cut_piece(piece, from_->family_at(f), admitted.count(), of);
           for (index_t q = 0; q < cut.parts; ++q) {
             const rank_t source_rank = admitted[holder_of_part(k, q, cut.parts, admitted.count())];
             out.receives.push_back({where_->from.device_of(source_rank), device_, states, f, cut.part(piece, q)});
@@ -97,14 +97,14 @@ class router {
     from_->held(from_rank_, r, [&](int f, const family_box& source, const auto& holders) {
       to_->owners(f, r, source, [&](const family_box& target, const auto& destinations) {
         const family_box piece = intersect(source, target);
-        const bool vector = from_->family_at(f).vector();
+        const family& which = from_->family_at(f);
         const index_t of = destinations.count();
         const auto send = [&](const piece_cut& cut, index_t k, index_t q) {
           const rank_t device = where_->to.device_of(destinations[k]);
           if (const rank_t was = where_->from.rank_of(device); was >= 0 && holders.contains(was)) return;
           out.sends.push_back({device_, device, states, f, cut.part(piece, q)});
         };
-        const piece_cut far = cut_piece(piece, vector, holders.count(), of);
+        const piece_cut far = cut_piece(piece, which, holders.count(), of);
         const index_t index = holders.index_of(from_rank_);
         if (one_node()) {
           destinations_of_holder(index, holders.count(), of, far.parts, [&](index_t k, index_t q) { send(far, k, q); });
@@ -112,7 +112,7 @@ class router {
         }
         // destinations of this node share the holders of this node
         const node_holders near(holders, where_->from, where_->node_devices, node_of(device_));
-        const piece_cut cut = cut_piece(piece, vector, near.count(), of);
+        const piece_cut cut = cut_piece(piece, which, near.count(), of);
         std::vector<interval> here;
         where_->to.ranks_on({node_of(device_) * where_->node_devices, (node_of(device_) + 1) * where_->node_devices}, here);
         const index_t near_index = near.index_of(from_rank_);

@@ -81,6 +81,13 @@ class space {
     return family_at(f).place == home::both_ends && degrees_.pp > 1 && rank / degrees_.stage_ranks() == degrees_.pp - 1;
   }
 
+  /// The names, a pattern, by which a rank knows a family.
+  constexpr std::string_view names_on(int f, rank_t rank) const { return holds_tied_copy(f, rank) ? family_at(f).tied_name : family_at(f).name; }
+  /// The name by which a rank knows one tensor.
+  std::string tensor_on(int f, index_t member, index_t expert, rank_t rank) const {
+    return holds_tied_copy(f, rank) ? std::string(family_at(f).tied_name) : model_.tensor(f, member, expert);
+  }
+
   /// The family's global box of (members of chunk k, expert part e, tensor part t).
   constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const {
     const family& which = family_at(f);
