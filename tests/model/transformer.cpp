@@ -82,7 +82,7 @@ TEST_CASE("a tied embedding is one family at both ends, under two names") {
   CHECK(m.families == 8);
   CHECK(m[0].place == home::both_ends);
   CHECK(m.tensor(0, 0, 0) == "embedding.word_embeddings.weight");
-  CHECK(m.tensor(0, 0, 0, true) == "output_layer.weight");
+  CHECK(m[0].tied_name == "output_layer.weight");
 }
 
 TEST_CASE("the presets have the sizes of the published models") {

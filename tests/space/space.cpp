@@ -97,6 +97,8 @@ TEST_CASE("a tied embedding: both ends of a pipeline hold it, and the last stage
   for (rank_t rank = 0; rank < 6; ++rank) CHECK(split.holds_tied_copy(0, rank) == (rank >= 4));
   for (rank_t rank = 0; rank < 2; ++rank) CHECK_FALSE(whole.holds_tied_copy(0, rank));
   CHECK_FALSE(split.holds_tied_copy(1, 5));
+  CHECK(split.tensor_on(0, 0, 0, 3) == "embedding.word_embeddings.weight");
+  CHECK(split.tensor_on(0, 0, 0, 4) == "output_layer.weight");
 }
 
 TEST_CASE("a holding keeps its space by address, and tabulates buffers only where they are wanted") {
