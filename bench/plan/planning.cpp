@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planning one rank, beside the scan over all ranks that arithmetic owners replace: `ratio` is the scan's time over the plan's,
-// measured in the same run. Qwen3-235B, parameters, dp scaled with the world.
+// Planning one rank of Qwen3-235B; every ratio is of two times in the same run.
+// one_rank: parameters, dp scaled with the world. `ratio` is the time of the scan over all ranks, which arithmetic owners replace,
+// over the plan's.
+// in_buckets: all states under ZeRO-1 with Megatron's buckets, argument: elements of a bucket. `ratio` is the plan's time over that
+// of the same switch without buckets; as transfers multiply, `us_per_transfer` shows whether each still costs the same.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse.hpp>
@@ -42,6 +47,41 @@ void one_rank(benchmark::State& state) {
   state.counters["ratio"] = seconds_of_scan(world, 77) / plan;
 }
 BENCHMARK(one_rank)->Arg(128)->Arg(1024)->Arg(16384)->Unit(benchmark::kMicrosecond);
+
+struct timed_plan {
+  double seconds = 0;
+  std::size_t transfers = 0;
+};
+
+timed_plan plan_in_buckets(const std::string& bucket) {
+  const degrees from = parse_degrees("tp=4,dp=32,zero=1" + bucket), to = parse_degrees("tp=4,dp=16,zero=1" + bucket);
+  const auto start = std::chrono::steady_clock::now();
+  const space a(models::qwen3_235b_a22b, from), b(models::qwen3_235b_a22b, to);
+  const plan p = make_plan(a, b, 5, placement{device_map(a.ranks()), device_map(b.ranks()), 0, all_states});
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), p.sends.size() + p.receives.size() + p.retains.size()};
+}
+
+void in_buckets(benchmark::State& state) {
+  const std::string bucket = ",bucket=" + std::to_string(state.range(0));
+  std::vector<double> with, without;
+  std::size_t transfers = 0;
+  for (auto _ : state) {
+    const timed_plan cut = plan_in_buckets(bucket);
+    with.push_back(cut.seconds);
+    transfers = cut.transfers;
+    state.PauseTiming();
+    without.push_back(plan_in_buckets("").seconds);
+    state.ResumeTiming();
+  }
+  const auto median = [](std::vector<double>& times) {
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+    return times[times.size() / 2];
+  };
+  state.counters["ratio"] = median(with) / median(without);
+  state.counters["transfers"] = static_cast<double>(transfers);
+  state.counters["us_per_transfer"] = median(with) * 1e6 / static_cast<double>(transfers);
+}
+BENCHMARK(in_buckets)->Arg(1'000'000'000'000)->Arg(100'000'000)->Arg(10'000'000)->Arg(1'000'000)->Arg(100'000)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 

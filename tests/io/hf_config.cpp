@@ -162,6 +162,7 @@ TEST_CASE("the other sentences") {
       {with(llama, "tie_word_embeddings", "null"), "tie_word_embeddings is null, but must be true or false"},
       {with(llama, "num_attention_heads", "7"), "head_dim is missing, and hidden_size 64 does not divide by num_attention_heads 7"},
       {with(llama, "num_hidden_layers", "1000001"), "num_hidden_layers is 1000001, but at most 1000000 are supported"},
+      {with(moe, "num_experts", "1000000000000"), "6 layers of 1000000000000 experts, but layers x experts may be at most 1000000"},
       {with(moe, "mlp_only_layers", "[1]"), "intermediate_size is missing"},
       {with(moe, "mlp_only_layers", "3"), "mlp_only_layers is 3, but must be a list of layers"},
       {with(moe, "mlp_only_layers", "[1, -1]"),

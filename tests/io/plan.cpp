@@ -19,6 +19,7 @@
 #include "../oracle/plan_check.hpp"
 #include "../oracle/random_layouts.hpp"
 #include "../support/dice.hpp"
+#include "../support/points.hpp"
 #include "process.hpp"
 
 using nlohmann::json;
@@ -229,6 +230,27 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
     check_summary(view.at("summary"), {*counted.find(device)}, expected, node);
     check_devices(view.at("devices"), {*counted.find(device)});
     CHECK(view.at("rank_of_device") == rank_of_device);
+  }
+}
+
+TEST_CASE("the volume of a union: overlapping, equal, nested and touching boxes, against every point") {
+  using namespace reshard;
+  dice random(31);
+  for (int n = 0; n < 400; ++n) {
+    const index_t side = random.within(2, 9);
+    std::vector<box<3>> boxes;
+    for (index_t left = random.within(1, 12); left > 0; --left) {
+      box<3> b{};
+      for (interval& i : b.dim) {
+        i.begin = random.below(side);
+        i.end = random.within(i.begin + 1, least(side, i.begin + 4));
+      }
+      boxes.push_back(b);
+      if (random.below(4) == 0) boxes.push_back(b);
+    }
+    index_t covered = 0;
+    for (const int times : testing::occurrences(box<3>{{{0, side}, {0, side}, {0, side}}}, boxes)) covered += times > 0 ? 1 : 0;
+    CHECK(detail::union_volume(std::span(boxes)) == covered);
   }
 }
 

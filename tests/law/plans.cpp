@@ -27,6 +27,13 @@ using testing::dice, testing::to_model;
 namespace {
 constexpr int switches = 520;  // of which every feature has 30 alone and 30 with two others
 
+/// What a test case has compared; its last line says so, for tools/figures.
+struct tally {
+  long switches = 0, elements = 0, wrong = 0;
+  void add(const oracle::totals& sums) { elements += sums.needed, wrong += sums.wrong; }
+  void print() const { std::printf("{\"switches\":%ld,\"elements\":%ld,\"wrong\":%ld}\n", switches, elements, wrong); }
+};
+
 bool before(const transfer& a, const transfer& b) { return precedes(a, b); }
 
 std::vector<rank_t> devices_of(const std::vector<long>& list) { return {list.begin(), list.end()}; }
@@ -68,11 +75,12 @@ void add_pieces(std::vector<oracle::piece>& pieces, const world& w, const transf
       add_pieces(pieces, w, t.src, t.dst, t.states, t.family, member, expert, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}});
 }
 
-void require_right(const world& w, const std::vector<oracle::piece>& pieces, const switch_volume& volume) {
+void require_right(const world& w, const std::vector<oracle::piece>& pieces, const switch_volume& volume, tally& compared) {
   const oracle::switch_case& c = w.named;
   oracle::totals sums;
   const std::vector<std::string> faults = check_plan(c.m, c.from, c.to, c.from_devices, c.to_devices, pieces, sums);
   for (const std::string& fault : faults) FAIL_CHECK(fault);
+  compared.add(sums);
   CHECK(sums.moved_bytes == sums.least_bytes);
   CHECK(sums.moved_bytes == volume.moved);
   CHECK(sums.retained_bytes == volume.retained);
@@ -190,17 +198,18 @@ bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<sta
 
 namespace {
 /// Checks `count` random switches, and the memory of every `replayed`-th.
-void check_random_switches(oracle::generator& generator, int count, int replayed) {
+tally check_random_switches(oracle::generator& generator, int count, int replayed) {
   dice random(7);
+  tally compared;
   constexpr index_t nodes[] = {0, 0, 1, 2, 3, 4, 8};
-  for (int n = 0; n < count; ++n) {
+  for (int n = 0; n < count; ++n, ++compared.switches) {
     const oracle::switch_case c = generator.next_switch();
     const std::string description = c.describe();
     CAPTURE(description);
     const world w(c, nodes[random.below(7)]);
     const std::vector<plan> plans = plans_of(w, w.held_before, w.held_after);
     const switch_volume volume = volume_of_switch(w.held_before, w.held_after, w.where);
-    require_right(w, pieces_of(w, plans), volume);
+    require_right(w, pieces_of(w, plans), volume, compared);
     check_node_rule(w, plans);
 
     const index_t stages = random.within(1, 9);
@@ -220,7 +229,7 @@ void check_random_switches(oracle::generator& generator, int count, int replayed
       const memory_replay replay = replay_memory(had, has, in, out, p.retains, stages);
       CHECK(replay.peak == peak_by_bookkeeping(w, p.device, in, out, p, had, has, stages));
     }
-    require_right(w, staged_pieces, volume);
+    require_right(w, staged_pieces, volume, compared);
     // what passes between two devices comes in the same order at both ends
     const auto by_pair = [](const std::vector<staged_piece>& pieces) {
       std::map<std::pair<rank_t, rank_t>, std::vector<staged_piece>> pairs;
@@ -229,6 +238,7 @@ void check_random_switches(oracle::generator& generator, int count, int replayed
     };
     CHECK(by_pair(sent) == by_pair(received));
   }
+  return compared;
 }
 }  // namespace
 
@@ -239,8 +249,9 @@ TEST_CASE("forty random switches, for the mutants") {
 
 TEST_CASE("random switches: plans are right, both ends agree, stages and memory too") {
   oracle::generator generator(testing::seed() + 1);
-  check_random_switches(generator, switches, 8);
+  const tally compared = check_random_switches(generator, switches, 8);
   std::printf("%s", generator.switch_census().report().c_str());
+  compared.print();
   for (int i = 0; i <= static_cast<int>(oracle::feature::devices); ++i) {
     CAPTURE(std::string(oracle::feature_names.at(static_cast<std::size_t>(i))));
     const oracle::census::row row = generator.switch_census().of(static_cast<oracle::feature>(i));
@@ -251,7 +262,8 @@ TEST_CASE("random switches: plans are right, both ends agree, stages and memory 
 
 TEST_CASE("random switches between computed layouts and lists of shards") {
   oracle::generator generator(testing::seed() + 2);
-  for (int n = 0; n < 120; ++n) {
+  tally compared;
+  for (; compared.switches < 120; ++compared.switches) {
     const oracle::switch_case c = generator.next_switch();
     const std::string description = c.describe();
     CAPTURE(description);
@@ -261,8 +273,9 @@ TEST_CASE("random switches between computed layouts and lists of shards") {
     const listed_holding from(table, list_before, w.from.ranks()), to(table, list_after, w.to.ranks());
     CHECK(covers(from));
     const switch_volume volume = volume_of_switch(w.held_before, w.held_after, w.where);
-    require_right(w, pieces_of(w, plans_of(w, from, w.held_after)), volume);
-    require_right(w, pieces_of(w, plans_of(w, w.held_before, to)), volume);
-    require_right(w, pieces_of(w, plans_of(w, from, to)), volume);
+    require_right(w, pieces_of(w, plans_of(w, from, w.held_after)), volume, compared);
+    require_right(w, pieces_of(w, plans_of(w, w.held_before, to)), volume, compared);
+    require_right(w, pieces_of(w, plans_of(w, from, to)), volume, compared);
   }
+  compared.print();
 }

@@ -26,6 +26,8 @@ struct totals {
     long moved_bytes = 0;    // delivered by pieces with src != dst
     long retained_bytes = 0; // of pieces with src == dst
     long least_bytes = 0;    // needed and not there: the oracle's own count, whatever the pieces are
+    long needed = 0;         // elements that were looked at: what every device needs, in every state
+    long wrong = 0;          // elements brought or kept that must not be, or missing; 1 for a piece that makes no sense
 };
 
 // The two names of a tied embedding are one tensor.
@@ -119,11 +121,13 @@ inline std::vector<std::string> check_plan(const model& m, const layout& from, c
             };
             if (numel.count(p.tensor) == 0) {
                 bad("names a tensor that does not exist under TO");
+                ++sums.wrong;
                 continue;
             }
             std::vector<long> elements;
             if (const std::string wrong = elements_of_box(p.dims, p.box, numel.at(p.tensor), elements); !wrong.empty()) {
                 bad(wrong);
+                ++sums.wrong;
                 continue;
             }
             (p.src == p.dst ? sums.retained_bytes : sums.moved_bytes) += length(elements) * width_of(s);
@@ -153,7 +157,7 @@ inline std::vector<std::string> check_plan(const model& m, const layout& from, c
                 here = 1;
             }
             for (const kind& k : {not_at_source, not_needed, there_already, twice})
-                if (k.elements > 0)
+                if (sums.wrong += k.elements; k.elements > 0)
                     bad("has " + std::to_string(k.elements) + " elements " + k.what + ", the first is " + std::to_string(k.first));
         }
 
@@ -163,10 +167,11 @@ inline std::vector<std::string> check_plan(const model& m, const layout& from, c
                 long missing = 0, first = 0;
                 for (long element = 0; element < length(need); ++element) {
                     if (need[index(element)] == 0) continue;
+                    ++sums.needed;
                     if (there == nullptr || (*there)[index(element)] == 0) sums.least_bytes += width_of(s);
                     if (got.at(device).at(name)[index(element)] == 0 && missing++ == 0) first = element;
                 }
-                if (missing > 0)
+                if (sums.wrong += missing; missing > 0)
                     fault("Device " + std::to_string(device) + " gets " + std::to_string(missing) + " elements of " + name_of(s) +
                           " " + name + " from no piece, the first is " + std::to_string(first) + ".");
             }

@@ -9,6 +9,7 @@
 
 #include "../oracle/contract.hpp"
 #include "../support/dice.hpp"
+#include "../support/refused.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -117,6 +118,19 @@ TEST_CASE("repeated layers are written once, and only as many as leave the bucke
     check_same(buffer, singles, group, bucket);
     if (bucket == 0) CHECK(buffer.entries.size() == 2u + (before > 0 ? 1 : 0));
   }
+}
+
+TEST_CASE("a buffer of more buckets than are kept is refused, and not by running out of memory") {
+  written buffer;
+  buffer_writer out(1, 1, buffer.entries, buffer.buckets);
+  out.parameters(0, 0, most_buckets - 1, most_buckets, 1);
+  CHECK(static_cast<index_t>(buffer.buckets.size()) == most_buckets);
+  CHECK(testing::refused([&] { out.parameters(1, 0, 0, 1, 1); }) ==
+        "reshard: bucket=1 cuts an optimizer buffer into more than 1048576 buckets; give a larger one");
+  written second;
+  buffer_writer too_many(1, 1, second.entries, second.buckets);
+  CHECK(testing::refused([&] { too_many.parameters(0, 0, 0, index_t{1} << 60, 1); }).starts_with("reshard: bucket=1 cuts"));
+  CHECK(static_cast<index_t>(second.buckets.size()) == most_buckets);
 }
 
 TEST_CASE("a second buffer counts its own buckets, and an empty one has none") {

@@ -47,6 +47,11 @@ struct switch_of_layouts {
     for (int i = 0; i < calls; ++i) times.push_back(one_call(device));
     return median(times);
   }
+  std::size_t transfers(rank_t device) const {
+    const space a(m, from), b(m, to);
+    const plan p = make_plan(a, b, device, placement{device_map(a.ranks()), device_map(b.ranks()), 0, states});
+    return p.sends.size() + p.receives.size() + p.retains.size();
+  }
   rank_t devices() const { return greatest(from.world(), to.world()); }
 
   /// The slowest rank by the median of 100 calls; with many ranks, among the 128 that a first round of 5 calls found slowest.
@@ -115,6 +120,8 @@ int main() {
   print("plan, one rank of 128, parameters, to one pipeline stage", to_one_stage.slowest_rank(), "us");
   print("plan, one rank of 16384, parameters", parameters_16k.slowest_rank(), "us");
   print("plan, one rank of 16384, ZeRO-1 optimizer state", zero1_16k.slowest_rank(), "us");
+  const switch_of_layouts buckets{qwen, parse_degrees("tp=4,dp=32,zero=1,bucket=1000000"), parse_degrees("tp=4,dp=16,zero=1,bucket=1000000"), optimizer_states};
+  print("plan, one rank of 128, ZeRO-1 in buckets of 1000000, per transfer", buckets.median_of(5, 21) / static_cast<double>(buckets.transfers(5)), "us");
   print("plans of all 128 ranks, parameters and ZeRO-1", everything.all_ranks_ms(), "ms");
   print("scan over all ranks instead, one rank of 16384, over the plan", all_pairs_us(parameters_16k, 77) / parameters_16k.median_of(77, 100), "x");
 

@@ -1,0 +1,381 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""hostile.py TOOL [--cases N] [--seed S] [--json]: whatever the tool is given, it answers or refuses; it never crashes or hangs.
+
+Every call ends within a time limit, either with exit code 0, nothing on stderr and one whole answer, or with exit code 1,
+nothing on stdout and one sentence on stderr. What is illegal by construction must be refused, what is legal must be answered;
+random layouts are judged by the contract's rule, written here once more; of random damage both are allowed. Kinds take turns,
+so each has its share of N. A fault is printed with the call that shows it, and --seed repeats the same calls."""
+import argparse
+import concurrent.futures
+import json
+import math
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("tool", type=pathlib.Path)
+parser.add_argument("--cases", type=int, default=600)
+parser.add_argument("--seed", type=int, default=int(os.environ.get("RESHARD_SEED", 20261121)))
+parser.add_argument("--json", action="store_true", help="one object on stdout")
+options = parser.parse_args()
+tool, dice = options.tool.resolve(), random.Random(options.seed)
+SECONDS = 60  # for one call; a sanitizer on a busy machine takes a few
+LEAST = 15    # cases of every kind
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 6, "hidden_size": 32, "num_attention_heads": 8, "num_key_value_heads": 4,
+         "head_dim": 8, "intermediate_size": 48, "vocab_size": 96}
+MOE = {"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
+       "head_dim": 4, "intermediate_size": 24, "moe_intermediate_size": 8, "num_experts": 4, "vocab_size": 48, "tie_word_embeddings": True,
+       "mlp_only_layers": [1]}
+SIZES = [key for key, value in MOE.items() if isinstance(value, int) and not isinstance(value, bool)]
+PRESETS = ["llama2-7b", "llama2-13b", "llama2-70b", "llama-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"]
+EDGES = [p + d for p in (2**31, 2**32, 2**63, 2**64) for d in (-1, 0, 1)]
+TOO_LARGE = [2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, 10**19, 10**30, 10**400]  # for 64 bits with a sign
+REFUSED, ANSWERED, EITHER = "refused", "answered", "either"
+
+room = tempfile.TemporaryDirectory()
+folder = pathlib.Path(room.name)
+files = 0
+
+
+def file(content):
+    """The path of a new config.json."""
+    global files
+    files += 1
+    path = folder / f"{files}.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode() if isinstance(content, str) else json.dumps(content).encode())
+    return str(path)
+
+
+llama, moe = file(LLAMA), file(MOE)
+
+
+def legal(model, d):
+    """The contract's rule, for degrees that are numbers and a world that is no trouble to count."""
+    tp, cp, pp, vpp, dp, ep = (d.get(key, 1) for key in ("tp", "cp", "pp", "vpp", "dp", "ep"))
+    split, layers, groups, experts = d.get("split", "even"), model["num_hidden_layers"], model["num_key_value_heads"], model.get("num_experts", 0)
+    etp = d.get("etp", 1 if ep > 1 else tp)
+    if any(value < 1 for key, value in d.items() if key not in ("split", "zero")) or d.get("zero", 0) not in (0, 1):
+        return False
+    qkv = (model["num_attention_heads"] + 2 * groups) * model["head_dim"]
+    if any(size % tp for size in (model["num_attention_heads"], model["vocab_size"], qkv, model["intermediate_size"])):
+        return False
+    if groups % tp and tp % groups:
+        return False
+    if experts and (experts % ep or tp * cp * dp % (etp * ep) or model["moe_intermediate_size"] % etp):
+        return False
+    if not experts and (ep > 1 or "etp" in d):
+        return False
+    if vpp > 1 and pp == 1:
+        return False
+    return vpp == 1 if split == "spread" else (layers + 2 * (split == "account")) % (pp * vpp) == 0
+
+
+def written(d):
+    items = [f"{key}={value}" for key, value in d.items()]
+    dice.shuffle(items)
+    return ",".join(items)
+
+
+def random_degrees():
+    d = {}
+    for key, values in {"tp": [1, 2, 2, 4, 3, 8], "cp": [1, 2, 3], "pp": [1, 2, 2, 3, 4], "vpp": [1, 2, 3], "dp": [1, 2, 2, 4, 5],
+                        "ep": [1, 2, 4, 3], "etp": [1, 2, 4], "zero": [0, 1, 1, 1, 2], "bucket": [1, 64, 500, 10**9, 2**63 - 1]}.items():
+        if dice.random() < (0.2 if key in ("vpp", "ep", "etp") else 0.5):
+            d[key] = dice.choice(values)
+    if dice.random() < 0.4:
+        d["split"] = dice.choice(["even", "account", "spread"])
+    return d
+
+
+def legal_degrees(model):
+    while True:
+        d = random_degrees()
+        if legal(model, d):
+            return d
+
+
+def damaged(data):
+    """Some bytes changed, dropped, doubled, moved; or the end cut off."""
+    data = bytearray(data)
+    for _ in range(dice.choice([1, 1, 1, 2, 3, 8])):
+        at, length = dice.randrange(len(data) + 1), dice.choice([1, 1, 2, 5, 20])
+        match dice.randrange(7):
+            case 0: data[at:at + 1] = bytes([dice.randrange(1, 256)])
+            case 1: del data[at:at + length]
+            case 2: data[at:at] = data[at:at + length]
+            case 3: data[at:at] = bytes(dice.randrange(1, 256) for _ in range(length))
+            case 4: data[at:at] = dice.choice([b",", b"=", b"-", b"0", b"9", b"1e3", b"{", b"[", b"]", b'"', b"\\u", b"null", b"x", b"%s", b"\n"])
+            case 5: del data[at:]
+            case 6: data[at:at + length] = bytes(reversed(data[at:at + length]))
+    return bytes(data)
+
+
+def asked(model, layout, other=""):
+    """One of the subcommands about a layout; of two, either may come first."""
+    pair = [layout, other]
+    dice.shuffle(pair)
+    return dice.choice([["check", model, layout], ["regions", model, layout], ["regions", model, layout, "--state", "optimizer"],
+                        ["plan", model, *pair], ["plan", model, *pair, "--transfers"], ["plan", model, *pair, "--rank", "0"]])
+
+
+# Each kind yields (arguments, what is expected).
+
+def illegal_layout():
+    d, key = random_degrees(), dice.choice(["tp", "cp", "pp", "vpp", "dp", "ep", "etp"])
+    text = {k: str(v) for k, v in d.items()}
+    wrong = dice.choice(["0", "-1", "-0", "", "+1", "1.0", "1e2", " 2", "2 ", "0x2", "two", "2\n", "\u0662", f"-{dice.choice(EDGES)}", "tp", "{}", "NaN"])
+    text[dice.choice([key, key, "zero", "bucket"])] = wrong if wrong != "0" else "-1"
+    if wrong == "0":
+        text[key] = "0"
+    match dice.randrange(5):
+        case 0: return asked(moe, written(text)), REFUSED
+        case 1: return asked(llama, written(d | {"dp": 2}) + f",{dice.choice(['dp', 'dp', 'zp', 'TP', 'tp ', ' tp', '', 'split', 'world'])}=2"), REFUSED
+        case 2: return asked(llama, dice.choice([",", "tp", "tp=2,", ",tp=2", "tp=2,,pp=2", "=", "=2", "tp==2", "tp=2=2", "tp=2;pp=2", "split=", "split=odd",
+                                                 "zero=2", "zero=-1", "bucket=-1", "[tp=2]", "{\"tp\":2}", "%n%n%s", "\x1b[31m", "tp=2" * 9999])), REFUSED
+        case 3: return asked(llama, written(dice.choice([{"tp": 3}, {"tp": 16}, {"pp": 5}, {"pp": 12}, {"pp": 2, "vpp": 2}, {"vpp": 2}, {"ep": 2},
+                                                         {"etp": 1}, {"pp": 3, "split": "account"}, {"split": "spread", "pp": 2, "vpp": 3}]))), REFUSED
+    return asked(moe, written(dice.choice([{"ep": 3, "dp": 3}, {"ep": 8, "dp": 8}, {"ep": 2}, {"etp": 2}, {"etp": 16, "dp": 16}, {"ep": 4, "dp": 6},
+                                           {"tp": 2, "ep": 4, "etp": 2}]))), REFUSED
+
+
+def random_layout():
+    name, model = dice.choice([(llama, LLAMA), (moe, MOE)])
+    d = random_degrees()
+    return asked(name, written(d), written(legal_degrees(model))), ANSWERED if legal(model, d) else REFUSED
+
+
+def huge_degree():
+    d = legal_degrees(LLAMA)
+    key = dice.choice(["tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "bucket"])
+    d[key] = dice.choice(TOO_LARGE if key == "bucket" else EDGES + TOO_LARGE)
+    return asked(llama, written(d)), REFUSED
+
+
+def world_overflow():
+    keys = dice.sample(["cp", "dp", "pp"], dice.choice([2, 3]))
+    bits = dice.choice([23, 31, 32, 62, 63, 64, 65, 128])
+    parts = [bits // len(keys)] * len(keys)
+    parts[0] += bits - sum(parts)
+    d = {key: 2**part for key, part in zip(keys, parts)} | {"split": "spread", "zero": dice.randrange(2)}
+    return asked(llama, written(d)), REFUSED
+
+
+def broken_json():
+    good = json.dumps(dice.choice([LLAMA, MOE]), indent=dice.choice([None, 1])).encode()
+    deep = dice.choice([200, 5000, 100_000])
+    content = dice.choice([b"", b" \n\t", b"\0" * 100, good[:dice.randrange(len(good))], good + good, b"[" + good + b"]", good[1:], b"null", b"3", b'"x"',
+                           b"[" * deep, b"[" * deep + b"]" * deep, b'{"a":' * deep, b'{"a":' * deep + b"1" + b"}" * deep,
+                           good[:-1] + b',"x":' + b"[" * deep + b"]" * deep + b"}", b"\xef\xbb\xbf" + good[:-1], good.decode().encode("utf-16"),
+                           good.replace(b"For", b"\xc3\x28"), good.replace(b"For", b"\xed\xa0\x80"), good.replace(b"For", b"\\ud800"), good.replace(b":", b"=", 1),
+                           good.replace(b'"', b"'"), good.replace(b",", b",,", 1), good[:-1] + b",}", b"//\n" + good, bytes(dice.randrange(256) for _ in range(200))])
+    return asked(file(content), ""), REFUSED
+
+
+def wrong_values():
+    model = dict(dice.choice([LLAMA, MOE]))
+    key = dice.choice([k for k in SIZES if k in model])
+    wrong = dice.choice(["true", "false", '"8"', '""', "[]", "[8]", "[[[8]]]", "{}", '{"a":8}', "8.0", "8e0", "1e999", "-1e999", "0", "-0", "-1", "NaN", "Infinity",
+                         "-Infinity", "08", "0x8", "8,", "null" if key not in ("num_key_value_heads", "head_dim") else "-8", *map(str, TOO_LARGE), f"-{2**63}",
+                         f"-{2**63 + 1}", "9" * 5000])
+    match dice.randrange(6):
+        case 0: del model[dice.choice(["num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "architectures", "intermediate_size"])]
+        case 1: model["architectures"] = dice.choice([[], None, "LlamaForCausalLM", [1], [["LlamaForCausalLM"]], {}, ["GPT2LMHeadModel"], [""], ["x" * 100_000],
+                                                     ["Llama\nForCausalLM\x1b[2J"], ["llamaforcausallm"]])
+        case 2: model["tie_word_embeddings"] = dice.choice([0, 1, "true", None, [], {}])
+        case 3: model = MOE | {"mlp_only_layers": dice.choice([1, "1", {}, [-1], ["1"], [1.0], [[1]], [2**64], [None], [True], list(range(70_000))])}
+        case 4: return asked(file(json.dumps(model)[:-1] + f',"{key}":{model[key]}}}'), ""), REFUSED  # twice
+        case 5: return asked(file(re.sub(rf'("{key}": )\d+', rf"\g<1>{wrong}", json.dumps(model))), ""), REFUSED
+    return asked(file(model), ""), REFUSED
+
+
+def huge_extents():
+    """Counts of elements that leave 64 bits; and some that just do not, of which check alone is asked."""
+    model = dict(dice.choice([LLAMA, MOE]))
+    if dice.random() < 0.5:
+        for key in dice.sample(["hidden_size", "intermediate_size", "vocab_size"], 2) + ["hidden_size"]:
+            model[key] = dice.choice([2**32, 2**40, 2**62, 2**63 - 1])
+        model["intermediate_size"] = max(model["intermediate_size"], 2**32)
+        model["hidden_size"] = max(model["hidden_size"], 2**32)
+        return asked(file(model), "dp=2,zero=1"), REFUSED
+    model |= dice.choice([{"num_hidden_layers": 10**6 + 1}, {"num_hidden_layers": 2**62}, {"num_attention_heads": 2**62, "num_key_value_heads": 2**62},
+                          {"num_attention_heads": 2**63 - 1, "num_key_value_heads": 1}, {"head_dim": 2**62}])
+    if dice.random() < 0.3:
+        model = MOE | dice.choice([{"num_experts": 2**40}, {"num_experts": 2**62}, {"num_experts": 250_001}, {"moe_intermediate_size": 2**62},
+                                   {"num_hidden_layers": 2000}])
+    return asked(file(model), dice.choice(["", "dp=2,zero=1", "dp=2,zero=1,bucket=1"])), REFUSED
+
+
+def large_models():
+    """Legal, however large; the answer takes no more time or memory than its size."""
+    model = dict(LLAMA) | dice.choice([{"num_hidden_layers": 5000}, {"vocab_size": 96 * 2**40}, {"hidden_size": 2**40, "head_dim": 8}, {"intermediate_size": 48 * 10**11},
+                                       {"num_attention_heads": 8 * 2**20}, {"num_hidden_layers": 999_996, "vocab_size": 16}])
+    layouts = ["tp=2,dp=2,zero=1", "tp=4,pp=2,zero=1,dp=3", "tp=4,dp=7", "cp=3,pp=2,zero=1", "dp=2,zero=1,bucket=1000000000000000", "pp=5,split=spread"]
+    before, after = dice.sample(layouts, 2)
+    return dice.choice([["check", file(model), before], ["plan", file(model), before, after], ["plan", file(model), before, after, "--rank", "1"]]), ANSWERED
+
+
+def many_buckets():
+    """A list of buckets is kept, so there is a bound on them; below it planning and figures stay near linear."""
+    if dice.random() < 0.3:
+        return ["check", file(LLAMA | {"num_hidden_layers": 900_000}), "dp=2,zero=1,bucket=1"], REFUSED
+    name = file(dice.choice([LLAMA | {"num_hidden_layers": 1500}, MOE | {"num_experts": 1500, "mlp_only_layers": []}]))
+    return ["plan", name, "dp=2,zero=1,bucket=1", dice.choice(["dp=3", "dp=3,zero=1,bucket=1", "tp=2,dp=2,zero=1,bucket=2"]), *dice.choice([[], ["--rank", "1"]])], ANSWERED
+
+
+def bad_models():
+    return asked(dice.choice([str(folder), "/", ".", "", str(folder / "absent.json"), "absent", "llama2-7B", "llama2-7b ", "/dev/null", "/dev/zero", "a/b/c", "x" * 5000,
+                              "/proc/self/mem", "-", "\x1b[2J", "line\nline", str(folder / ("x" * 300)), "\udcff\udcfe.json", llama + "/x"]),
+                 dice.choice(["", "tp=2"])), REFUSED
+
+
+def bad_devices():
+    wrong = dice.choice(["", ",", "-", "0-", "-3", "0-3,", ",0-3", "0--3", "3-0", "0-2", "0-4", "0-2,2", "0,1,2,1", "0-1,1-2", "a-d", "0-3x", "0 - 3", "0;1;2;3",
+                         "0-2,4194304", f"0-{2**31}", f"0-{2**63 - 1}", f"0-{2**64}", f"{2**64}-{2**64 + 3}", "0-2,99999999999999999999", "0-3\n", "0.0-3", "1-2-3", "0-" + "9" * 5000,
+                         "0," * 3000 + "1", "\u0660-\u0663"])
+    return ["plan", llama, "tp=2,dp=2", "tp=4", dice.choice(["--from-devices", "--to-devices"]), wrong], REFUSED
+
+
+def bad_options():
+    budget = ["0", "-1", "", "x", "1e3", "1.5MiB", "64Mib", "MiB", "1 000", f"{2**63}", f"{2**64}TiB", "9223372036854775807KiB", "0x10", "1", "2", "17", "+5", "\u0665"]
+    cluster = ["", "x", "4", "4x", "x4", "0x4", "4x0", "-1x4", "1x3", "3x1", "2x2x2", "4X4", f"{2**32}x{2**32}", f"1x{2**22 + 1}", f"{2**63}x1", "1x4 ", "axb", "2048x4096"]
+    rank = ["-1", "4", "", "a", "1e0", "0x1", " 1", "1.0", f"{2**31}", f"{2**32}", f"{2**63 - 1}", f"{2**63}", f"{2**64}", f"-{2**63}", "9" * 5000, "+1", "\u0661"]
+    state = ["", "grad", "PARAM", "param,master", "exp_avg ", "0", "all\n", "x" * 100_000]
+    svg = ["", ".", "/", "/nonexistent/x.svg", "/dev/full", str(folder / ("x" * 300)), llama + "/x"]
+    plan = ["plan", llama, "tp=2,dp=2,zero=1", "tp=4"]
+    match dice.randrange(5):
+        case 0: return [*plan, "--budget", dice.choice(budget)], REFUSED
+        case 1: return [*plan, "--cluster", dice.choice(cluster)], REFUSED
+        case 2: return [*dice.choice([plan, ["regions", llama, "tp=4"]]), "--rank", dice.choice(rank)], REFUSED
+        case 3: return [*dice.choice([plan, ["regions", llama, "tp=4"]]), "--state", dice.choice(state)], REFUSED
+    return ["regions", llama, "tp=4", "--svg", dice.choice(svg)], REFUSED
+
+
+def bad_usage():
+    good = ["plan", llama, "tp=2", "tp=4", "--rank", "0", "--state", "param"]
+    words = dice.choice([
+        [], ["--"], ["-"], [""], ["check"], ["regions", llama], ["plan", llama, "tp=2"], ["Plan", *good[1:]], ["plan", "regions"], ["check", llama, "tp=2", "tp=2"],
+        [*good, "extra"], [*good, "--rank", "1"], [*good, "--svg", "x"], [*good, "--relabel"], [*good, "--nothing"], [*good, "-x"], [*good, "--rank=1"], [*good, "--state"],
+        ["check", llama, "tp=2", "--rank", "0"], ["--jso", *good], ["simulate", llama, "tp=2", "tp=4"], ["relay"], ["x"] * 3000,
+        [*good, "--" + "x" * 50_000], ["check", llama, "tp=2", "--\x1b[2J\n"], ["check", llama, "tp=2", "\udcff"], ["@" + llama], ["--config", llama, *good]])
+    return words, REFUSED
+
+
+def damaged_config():
+    content = damaged(json.dumps(dice.choice([LLAMA, MOE])).encode())
+    numbers = [int(n) for n in re.findall(rb"\d{4,}", content)]
+    asks = asked(file(content), "dp=2,zero=1")
+    return ["check", *asks[1:3]] if numbers and asks[0] == "regions" else asks, EITHER  # a legal model may be large, and its regions many
+
+
+def damaged_words():
+    d, e = (written(legal_degrees(LLAMA)) for _ in range(2))
+    words = ["plan", llama, d, e, "--rank", "0", "--state", "param", "--budget", "64KiB", "--cluster", "8x8", "--from-devices", "0-59"]
+    words = words[:dice.choice([4, 6, 8, 10, 12, 14])]
+    at = dice.choice([2, 3, *range(4, len(words))])
+    words[at] = os.fsdecode(damaged(words[at].encode()))
+    if dice.random() < 0.2:
+        words.insert(dice.randrange(len(words)), words.pop(dice.randrange(len(words))))
+    return words, EITHER
+
+
+def what_is_legal():
+    name, model = dice.choice([(llama, LLAMA), (moe, MOE)])
+    return dice.choice([lambda: asked(dice.choice(PRESETS), "tp=4"), lambda: asked(name, written(legal_degrees(model)), written(legal_degrees(model))),
+                        lambda: ["plan", llama, "tp=2,dp=2,zero=1", "pp=2,zero=1,dp=3", "--cluster", "2x4", "--budget", "64KiB", "--to-devices", "7,2-6"],
+                        lambda: ["check", dice.choice(PRESETS), "dp=4096,zero=1"]])(), ANSWERED
+
+
+KINDS = [illegal_layout, random_layout, huge_degree, world_overflow, broken_json, wrong_values, huge_extents, large_models, many_buckets, bad_models,
+         bad_devices, bad_options, bad_usage, damaged_config, damaged_words, what_is_legal]
+
+
+def no_constant(name):
+    raise ValueError(name + " is no JSON")
+
+
+def whole(words, out):
+    """What is wrong with an answer, or nothing."""
+    if "--json" not in words:
+        return "" if out else "an empty answer"
+    try:
+        told = json.loads(out.decode(), parse_constant=no_constant)
+    except ValueError as wrong:
+        return f"no whole JSON: {wrong}"
+    if "legal" in told:
+        counts = list(told["bytes_per_rank"].values())
+        ok = told["legal"] is True and len(counts) == 4 and all(len(c) == told["world"] and min(c) >= 0 for c in counts)
+        factors = dict(item.split("=") for item in words[2].split(",") if item) if words[0] == "check" and len(words) > 2 else {}
+        ok = ok and (not factors or told["world"] == math.prod(int(factors.get(key, 1)) for key in ("tp", "cp", "pp", "dp")))
+    elif "ranks" in told:
+        ok = all(0 <= begin < end <= dim for r in told["ranks"] for piece in r["regions"] for dim, (begin, end) in zip(piece["dims"], piece["box"], strict=True))
+    else:
+        s = told["summary"]
+        ok = s["moved_bytes"] == s["least_bytes"] and all(value >= 0 for value in s.values()) and s["peak_bytes"] <= s["peak_floor_bytes"] + s["peak_excess_bytes"]
+        ok = ok and all(0 <= begin < end <= dim for t in told.get("transfers", []) for dim, (begin, end) in zip(t["dims"], t["box"], strict=True))
+    return "" if ok else "an answer that cannot be right"
+
+
+def judge(case):
+    """(refused, what is wrong with it) of one call."""
+    kind, words, expected = case
+    try:
+        done = subprocess.run([tool, *map(os.fsencode, words)], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, cwd=folder)
+    except subprocess.TimeoutExpired:
+        return False, f"no end within {SECONDS} s"
+    out, err = done.stdout, done.stderr
+    if done.returncode == 0:
+        fault = f"an answer, and on stderr {err[:500]!r}" if err else whole(words, out)
+        return False, fault or ("answered, and must be refused" if expected == REFUSED else "")
+    if done.returncode != 1:
+        return False, f"exit code {done.returncode}: {err[:2000].decode(errors='replace')}"
+    sentence = err.startswith(b"reshard: ") and err.endswith(b"\n") and len(err) < 2200 and not re.search(rb"[\0-\x1f\x7f]", err[:-1])
+    if out or not sentence:
+        return False, f"refused, but not by one sentence: {err[:2000]!r}, and on stdout {len(out)} bytes"
+    return True, f"refused, and is legal: {err!r}" if expected == ANSWERED else ""
+
+
+def drawn(number):
+    kind = KINDS[number % len(KINDS)]
+    words, expected = kind()
+    as_json = dice.random() < 0.8 and "x" not in words or "--transfers" in words
+    return kind.__name__, words + ["--json"] * as_json, expected
+
+
+def shown(words):
+    """A call as a fault names it: long words are cut, files of ours come with what they say."""
+    text = " ".join(repr(word if len(word) < 200 else word[:200] + "...") for word in words)
+    ours = [pathlib.Path(word) for word in words if word.startswith(str(folder)) and word.endswith(".json") and len(word) < 200]
+    return text + "".join(f" of {path.read_bytes()[:500]!r}" for path in ours if path.is_file())
+
+
+cases = [drawn(number) for number in range(options.cases)]
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    verdicts = list(pool.map(judge, cases))
+
+kinds, faults = {kind.__name__: {"cases": 0, "refused": 0, "answered": 0, "faults": 0} for kind in KINDS}, []
+for (kind, words, expected), (refused, fault) in zip(cases, verdicts):
+    kinds[kind]["cases"] += 1
+    kinds[kind]["faults" if fault else "refused" if refused else "answered"] += 1
+    if fault:
+        faults.append(f"{kind} {shown(words)}: {fault}")
+room.cleanup()
+scarce = [name for name, count in kinds.items() if count["cases"] < LEAST]
+total = {what: sum(count[what] for count in kinds.values()) for what in ("cases", "refused", "answered", "faults")}
+if options.json:
+    print(json.dumps({"seed": options.seed, **total, "kinds": kinds}))
+else:
+    print(f"--seed {options.seed}")
+    for name, count in [*kinds.items(), ("all", total)]:
+        print(f"{name.replace('_', ' '):<16}" + "".join(f"{count[what]:>6} {what}" for what in total))
+for fault in faults:
+    print(fault, file=sys.stderr)
+for name in scarce:
+    print(f"only {kinds[name]['cases']} cases of {name}; wanted are {LEAST}", file=sys.stderr)
+sys.exit(bool(faults or scarce))
