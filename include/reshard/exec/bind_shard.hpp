@@ -23,7 +23,8 @@ tensor_names names_of(const tensor_table&&) = delete;
 /// state's. What listed_holding refuses of a shard it refuses too; here also what has no memory.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at, const extents& stride) {
   const shard_place place = locate(table, s, out.who() + ": ");
-  const auto [state, tensor] = place;
+  const int state = place.state;
+  const tensor_table::tensor tensor = place.tensor;
   if (s.type != adam_states[state].type)
     refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", and this library keeps it as ", name(adam_states[state].type));
   if (stride.ndim != s.shape.ndim)
