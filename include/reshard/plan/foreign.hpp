@@ -3,6 +3,8 @@
 // Builds on: plan/make_plan.hpp, space/listed_holding.hpp.
 #pragma once
 
+#include <concepts>
+
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/space/listed_holding.hpp>
 
@@ -21,14 +23,17 @@ struct shard_list {
   }
 };
 
-/// Plans the states that the list has; family numbers are those of the space's model.
-inline plan make_plan(const shard_list& from, const space& to, rank_t device) {
+/// Plans the states that the list has; family numbers are those of the space's model. (Templates, so that who includes this and has
+/// no list does not compile three planners.)
+template <std::same_as<shard_list> List>
+plan make_plan(const List& from, const space& to, rank_t device) {
   const tensor_table table(to.which_model());
   const listed_holding have(table, *from.shards, from.ranks());
   const state_set states = have.states_listed();
   return make_plan(have, computed_holding(to, states), device, placement{device_map(have.ranks()), device_map(to.ranks()), 0, states});
 }
-inline plan make_plan(const space& from, const shard_list& to, rank_t device) {
+template <std::same_as<shard_list> List>
+plan make_plan(const space& from, const List& to, rank_t device) {
   const tensor_table table(from.which_model());
   const listed_holding want(table, *to.shards, to.ranks());
   const state_set states = want.states_listed();
@@ -36,7 +41,8 @@ inline plan make_plan(const space& from, const shard_list& to, rank_t device) {
 }
 
 /// Between two lists; family numbers are those of tensor_table{&from, &to}. States that TO lists and FROM does not are refused.
-inline plan make_plan(const shard_list& from, const shard_list& to, rank_t device) {
+template <std::same_as<shard_list> List>
+plan make_plan(const List& from, const List& to, rank_t device) {
   const tensor_table table{from.shards, to.shards};
   const listed_holding have(table, *from.shards, from.ranks()), want(table, *to.shards, to.ranks());
   const state_set states = want.states_listed();
