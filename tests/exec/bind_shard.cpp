@@ -133,8 +133,35 @@ TEST_CASE("what is no shard of ours is refused with its name") {
         "reshard: rank 7: shard of 'decoder.final_layernorm.weight' on rank 7: [1, 1 + 12) reaches outside the extent 12 of dimension 0");
   CHECK(changed([](shard& s) { s.whole = {13}; }) ==
         "reshard: rank 7: shard of 'decoder.final_layernorm.weight': dimension 0 is said to have extent 13; the tensor's is 12");
+  CHECK(refused([&] { bind_shard(b, table, norm, at, {-1}); }) ==
+        "reshard: rank 7: 'decoder.final_layernorm.weight' has a stride of -1 elements; strides count forwards");
+  CHECK(changed([](shard& s) { s.whole.ndim = s.offset.ndim = s.shape.ndim = 6; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': 6 dimensions; the tensor has 1");
   CHECK(refused([&] { bind_shard(b, table, norm, at, {12, 1}); }) ==
         "reshard: rank 7: 'decoder.final_layernorm.weight' has 1 dimensions, and strides for 2 were given");
   CHECK(changed([](shard& s) { s.tensor = "decoder.layers.1.mlp.linear_fc1.weight", s.whole = {20, 12}, s.offset = {5, 0}, s.shape = {12, 12}; }) ==
         "reshard: rank 7: param of decoder.layers.1.mlp.linear_fc1.weight has 64 bytes of memory, and needs 120");
+}
+
+TEST_CASE("a tensor of five dimensions is bound element by element where its strides say") {
+  const shard whole{0, "w", bf16, {2, 3, 2, 2, 4}, {0, 1, 0, 1, 2}, {2, 2, 2, 1, 2}};
+  const std::vector<shard> list{whole};
+  const tensor_table table{&list};
+  std::vector<std::byte> bytes(400);
+  const index_t stride[] = {60, 20, 9, 4, 1};
+  binding b("rank 0", names_of(table));
+  bind_shard(b, table, whole, {bytes.data(), 400}, {60, 20, 9, 4, 1});
+  b.seal();
+  int met = 0;
+  for (index_t i = 0; i < 2; ++i)
+    for (index_t j = 0; j < 2; ++j)
+      for (index_t k = 0; k < 2; ++k)
+        for (index_t m = 0; m < 2; ++m)
+          b.meet({0, 0, i, 1 + j, {{{k, k + 1}, {1, 2}, {2 + m, 3 + m}}}}, [&](const bound_box& one) {
+            CHECK(one.data == bytes.data() + 2 * (i * stride[0] + j * stride[1] + k * stride[2] + m * stride[4]));
+            ++met;
+          });
+  CHECK(met == 16);
+  CHECK(refused([&] { bind_shard(b, table, whole, {bytes.data(), 400}, {-60, 20, 9, 4, 1}); }) ==
+        "reshard: rank 0: 'w' has a stride of -60 elements; strides count forwards");
 }

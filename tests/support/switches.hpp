@@ -30,7 +30,7 @@ struct watched {
   reshard::bytes_t seen = 0;  // the most that it saw, staging included
   reshard::index_t stages = 0;
   std::vector<reshard::bytes_t> staging = {};
-  bool staging_kept = true;  // the transport never held more than it said
+  bool staging_kept = true;  // the transport never held more than it said, and some where it said some
 
   reshard::rank_t device() const { return inner.device(); }
   reshard::rank_t devices() const { return inner.devices(); }
@@ -46,7 +46,8 @@ struct watched {
   void move(reshard::index_t k) {
     inner.move(k);
     if constexpr (requires { inner.staging_seen(); })
-      staging_kept = staging_kept && inner.staging_seen() <= staging.at(static_cast<std::size_t>(k));
+      staging_kept = staging_kept && inner.staging_seen() <= staging.at(static_cast<std::size_t>(k)) &&
+                     (inner.staging_seen() > 0) == (staging.at(static_cast<std::size_t>(k)) > 0);
     seen = std::max(seen, before.resident_bytes() + after.resident_bytes() + staging.at(static_cast<std::size_t>(k)));
     ++stages;
   }

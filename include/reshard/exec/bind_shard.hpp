@@ -20,7 +20,7 @@ tensor_names names_of(const model&&) = delete;
 tensor_names names_of(const tensor_table&&) = delete;
 
 /// Binds a shard whose element x (0 <= x < shape) lies at data + width (sum over i of x[i] stride[i]); the element type is the
-/// state's. What listed_holding refuses of a shard it refuses too; here also what has no memory.
+/// state's. What `locate` refuses of a shard is refused here too, and what has no memory.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at, const extents& stride) {
   const shard_place place = locate(table, s, out.who() + ": ");
   const int state = place.state;
@@ -29,6 +29,8 @@ inline void bind_shard(binding& out, const tensor_table& table, const shard& s, 
     refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", and this library keeps it as ", name(adam_states[state].type));
   if (stride.ndim != s.shape.ndim)
     refuse(out.who(), ": '", s.tensor, "' has ", s.shape.ndim, " dimensions, and strides for ", stride.ndim, " were given");
+  for (int i = 0; i < stride.ndim; ++i)
+    if (stride.at[i] < 0) refuse(out.who(), ": '", s.tensor, "' has a stride of ", stride.at[i], " elements; strides count forwards");
   // strides over the family's axes; where the first stored dimension is parts x rows, a part is as far from the next as its rows are
   const family& which = table.family_at(tensor.family);
   index_t step[family_ndim] = {};
@@ -48,6 +50,7 @@ inline void bind_shard(binding& out, const tensor_table& table, const shard& s, 
 
 /// The same for a shard in row-major order, none between its elements.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at) {
+  locate(table, s, out.who() + ": ");  // then the shape has as many dimensions as it says
   extents stride = s.shape;
   index_t elements = 1;
   for (int i = s.shape.ndim - 1; i >= 0; --i) {

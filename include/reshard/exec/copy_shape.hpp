@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shape of an N-d strided copy: runs of contiguous bytes, at a stride of its own on either side in each dimension; and the
-// same shape in the fewest dimensions. Builds on: base/refusal.hpp.
+// same shape in the fewest dimensions. Builds on: base/integer.hpp.
 #pragma once
 
 #include <cstdint>
 
-#include <reshard/base/refusal.hpp>
+#include <reshard/base/integer.hpp>
 
 namespace reshard {
 
@@ -45,17 +45,17 @@ constexpr copy_shape coalesce(const copy_shape& shape) {
     empty = empty || extent == 0;
     if (empty || extent == 1) continue;
     const int outer = out.ndim - 1;
-    const bool merges = outer >= 0 && out.src_stride[outer] == extent * shape.src_stride[d] &&
-                        out.dst_stride[outer] == extent * shape.dst_stride[d];
+    const bool merges = outer >= 0 && out.src_stride[outer] == checked_multiply(extent, shape.src_stride[d]) &&
+                        out.dst_stride[outer] == checked_multiply(extent, shape.dst_stride[d]);
     const int at = merges ? outer : out.ndim++;
-    out.extent[at] = merges ? out.extent[at] * extent : extent;
+    out.extent[at] = merges ? checked_multiply(out.extent[at], extent) : extent;
     out.src_stride[at] = shape.src_stride[d];
     out.dst_stride[at] = shape.dst_stride[d];
   }
   if (empty) return {};
   const int last = out.ndim - 1;
   if (last >= 0 && out.src_stride[last] == out.run_bytes && out.dst_stride[last] == out.run_bytes) {
-    out.run_bytes *= out.extent[last];
+    out.run_bytes = checked_multiply(out.run_bytes, out.extent[last]);
     out.extent[last] = out.src_stride[last] = out.dst_stride[last] = 0;
     out.ndim = last;
   }

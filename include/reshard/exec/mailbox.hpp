@@ -19,7 +19,8 @@ class mailbox {
   enum class side { lower, higher };
 
   /// Hands `out` to the peer and fills `in` with what the peer hands over; neither where it has no bytes. False where the peer does
-  /// not come in time, or `world` breaks. `offered` becomes the length of the peer's message.
+  /// not come in time, or `world` breaks. Where `in` has bytes and the peer's message came, `offered` is its
+  /// length.
   bool exchange(side mine, memory out, memory in, meeting& world, bytes_t& offered) {
     std::unique_lock lock(mutex_);
     const auto wait = [&](auto&& what) { return changed_.wait_for(lock, world.waits(), [&] { return what() || world.broken(); }) && what(); };

@@ -131,5 +131,7 @@ binding bind_rank(const H& h, rank_t rank, std::string who, MemoryOf&& memory_of
   result.seal();
   return result;
 }
+template <Holding H, typename MemoryOf>
+binding bind_rank(const H&&, rank_t, std::string, MemoryOf&&, state_set = all_states) = delete;  // the holding must outlive the binding
 
 }  // namespace reshard

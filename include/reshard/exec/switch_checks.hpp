@@ -80,17 +80,21 @@ void each_run(const bound_box& b, bool target, Sink&& sink) {
 
 }  // namespace detail
 
-/// Refuses where a byte of what a switch makes is a byte of something else that it makes or reads, or lies in a page that it gives
-/// back. Arrays may interleave: boxes whose stretches cross are compared run by run, the others are only sorted.
+/// Runs that are compared at most.
+inline constexpr index_t most_runs = index_t{1} << 22;
+
+/// Refuses where a byte of what a switch makes is a byte of something else that it makes or of FROM's, moving or not, or lies in a
+/// page that it gives back. Arrays may interleave: boxes whose stretches cross are compared run by run, the others are only sorted.
 inline void require_apart(const std::string& device, const binding& from, const binding& into, state_set moving, sources after_use) {
   using detail::stretch;
   std::vector<stretch> all, runs;
   for (const bool target : {false, true})
     for (const bound_box& b : (target ? into : from).boxes())
-      if (moving.contains(b.state)) all.push_back(detail::hull(b, target));
+      if (!target || moving.contains(b.state)) all.push_back(detail::hull(b, target));
   std::sort(all.begin(), all.end());
 
   const auto refuse_pair = [&](const stretch& a, const stretch& b) {  // one at least is a target
+    if (a.of == b.of && a.target && b.target) refuse(device, ", ", into.who(), ": ", into.name(*a.of), " has strides by which its elements lie in the same memory");
     const stretch &made = a.target ? a : b, &other = a.target ? b : a;
     if (other.target) refuse(device, ", ", into.who(), ": ", into.name(*a.of), " and ", into.name(*b.of), " lie in the same memory");
     refuse(device, ", ", into.who(), ": ", into.name(*made.of), " lies in the memory of ", from.name(*other.of), " of ", from.who(),
@@ -98,6 +102,14 @@ inline void require_apart(const std::string& device, const binding& from, const 
   };
   const auto require_distinct = [&](auto first, auto last) {
     runs.clear();
+    index_t count = 0;
+    for (auto s = first; s != last; ++s) {
+      const box<3>& of = s->of->where;
+      count += least(most_runs + 1, of.volume() / (s->of->stride[2] == 1 ? of.dim[2].size() : 1));
+      if (count > most_runs)
+        refuse(device, ", ", (s->target ? into : from).who(), ": ", (s->target ? into : from).name(*s->of), " crosses other arrays in memory; more than ",
+               most_runs, " runs are not compared");
+    }
     for (auto s = first; s != last; ++s) detail::each_run(*s->of, s->target, [&](const stretch& run) { runs.push_back(run); });
     std::sort(runs.begin(), runs.end());
     const stretch* furthest[2] = {};  // of the sources, of the targets: the run that ends last so far

@@ -67,7 +67,7 @@ class computed_holding {
         sharded_(s.which_degrees().zero >= 1 && !(wanted & optimizer_states).empty()) {
     if (sharded_) buffers_ = optimizer_buffers(s);
   }
-  explicit computed_holding(space&&, state_set = all_states) = delete;  // the space must outlive its holding
+  explicit computed_holding(const space&&, state_set = all_states) = delete;  // the space must outlive its holding
 
   constexpr const space& where() const { return *space_; }
   constexpr const optimizer_buffers& buffers() const { return buffers_; }

@@ -38,7 +38,7 @@ class listed_holding {
     for (const shard& s : shards) expand(s, entries);
     for (std::size_t r = 0; r < std::size(roles); ++r) collect(entries, roles[r], boxes_[r]);
   }
-  listed_holding(tensor_table&&, const std::vector<shard>&, rank_t) = delete;  // the table must outlive its holding
+  listed_holding(const tensor_table&&, const std::vector<shard>&, rank_t) = delete;  // the table must outlive its holding
 
   rank_t ranks() const { return ranks_; }
   int families() const { return table_->families(); }

@@ -29,6 +29,8 @@ inline shard_place locate(const tensor_table& table, const shard& s, std::string
     refuse(who, "shard of '", s.tensor, "': no state is called '", s.state, "'; states are param, master, exp_avg and exp_avg_sq");
   const auto found = table.find(s.tensor);
   if (!found) refuse(who, "no tensor is called '", s.tensor, "'");
+  const family& which = table.family_at(found->family);
+  if (s.whole.ndim != which.shape_ndim) refuse(who, "shard of '", s.tensor, "': ", s.whole.ndim, " dimensions; the tensor has ", which.shape_ndim);
   if (s.offset.ndim != s.whole.ndim || s.shape.ndim != s.whole.ndim)
     refuse(who, "shard of '", s.tensor, "': an offset of ", s.offset.ndim, " and a shape of ", s.shape.ndim, " dimensions in a tensor of ",
            s.whole.ndim);
@@ -36,8 +38,6 @@ inline shard_place locate(const tensor_table& table, const shard& s, std::string
     if (s.offset.at[i] < 0 || s.shape.at[i] < 0 || s.shape.at[i] > s.whole.at[i] || s.offset.at[i] > s.whole.at[i] - s.shape.at[i])
       refuse(who, "shard of '", s.tensor, "' on rank ", s.rank, ": [", s.offset.at[i], ", ", s.offset.at[i], " + ", s.shape.at[i],
              ") reaches outside the extent ", s.whole.at[i], " of dimension ", i);
-  const family& which = table.family_at(found->family);
-  if (s.whole.ndim != which.shape_ndim) refuse(who, "shard of '", s.tensor, "': ", s.whole.ndim, " dimensions; the tensor has ", which.shape_ndim);
   for (int i = 0; i < s.whole.ndim; ++i) {
     const int axis = family_ndim - which.shape_ndim + i;
     const index_t extent = which.extent[axis] * (folds_parts(which) && i == 0 ? which.extent[axis_of::part] : 1);

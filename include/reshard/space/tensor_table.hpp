@@ -26,11 +26,13 @@ class tensor_table {
     std::vector<const shard*> all;
     for (const std::vector<shard>* list : lists)
       for (const shard& s : *list) all.push_back(&s);
-    std::sort(all.begin(), all.end(), [](const shard* a, const shard* b) { return a->tensor < b->tensor; });
+    std::stable_sort(all.begin(), all.end(), [](const shard* a, const shard* b) { return a->tensor < b->tensor; });
     names_.reserve(all.size());  // families keep views of them
     for (const shard* s : all) {
       if (!names_.empty() && names_.back() == s->tensor) continue;
       names_.push_back(s->tensor);
+      if (s->whole.ndim < 0 || s->whole.ndim > family_ndim)
+        refuse("'", s->tensor, "' has ", s->whole.ndim, " dimensions; 0 to ", family_ndim, " are supported");
       family f{.name = names_.back(), .shape_ndim = s->whole.ndim};
       for (int i = 0; i < s->whole.ndim; ++i) f.extent[family_ndim - s->whole.ndim + i] = s->whole.at[i];
       f.whole().volume();
