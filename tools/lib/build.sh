@@ -6,8 +6,6 @@ configure() {
   local folder=$1 compiler=$2 log
   shift 2
   log=$(mktemp)
-  # What Meson did not find before a package was installed, it must look for again.
-  [ ! -f "$folder/build.ninja" ] || meson configure "$folder" --clearcache >/dev/null 2>&1 </dev/null
   # shellcheck disable=SC2046
   if ! CXX=$compiler meson setup "$folder" $([ -f "$folder/build.ninja" ] && echo --reconfigure) "$@" >"$log" 2>&1 </dev/null; then
     tail -n 20 "$log" >&2
