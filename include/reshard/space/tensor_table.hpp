@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <reshard/model/model.hpp>
@@ -23,12 +24,15 @@ class tensor_table {
   }
   /// All tensors of the lists, by name; each keeps its own dimensions, the last ones of a family's axes.
   tensor_table(std::initializer_list<const std::vector<shard>*> lists) {
-    std::vector<const shard*> all;
+    std::vector<std::pair<const shard*, std::size_t>> all;  // with their places in the lists, so that the first of a name speaks for it
     for (const std::vector<shard>* list : lists)
-      for (const shard& s : *list) all.push_back(&s);
-    std::stable_sort(all.begin(), all.end(), [](const shard* a, const shard* b) { return a->tensor < b->tensor; });
+      for (const shard& s : *list) all.emplace_back(&s, all.size());
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      const int order = a.first->tensor.compare(b.first->tensor);
+      return order < 0 || (order == 0 && a.second < b.second);
+    });
     names_.reserve(all.size());  // families keep views of them
-    for (const shard* s : all) {
+    for (const auto& [s, place] : all) {
       if (!names_.empty() && names_.back() == s->tensor) continue;
       names_.push_back(s->tensor);
       if (s->whole.ndim < 0 || s->whole.ndim > family_ndim)
