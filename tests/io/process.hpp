@@ -24,7 +24,7 @@ using words = std::vector<std::string>;
 struct scratch {
   fs::path folder;
   scratch() {
-    std::string name = (fs::temp_directory_path() / "reshard-tool-XXXXXX").string();
+    std::string name = (fs::temp_directory_path() / "reshard-tool-").string() + std::string(6, 'X');  // mkdtemp fills these in
     REQUIRE(mkdtemp(name.data()) != nullptr);
     folder = name;
   }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""hostile.py TOOL [--cases N] [--seed S] [--json]: whatever the tool is given, it answers or refuses; it never crashes or hangs.
+"""hostile.py TOOL [--cases N] [--seed S] [--memory-gib G] [--json]: whatever the tool is given, it answers or refuses; it never crashes or hangs.
 
 Every call ends within a time limit, either with exit code 0, nothing on stderr and one whole answer, or with exit code 1,
 nothing on stdout and one sentence on stderr. What is illegal by construction must be refused, what is legal must be answered;
-random layouts are judged by the contract's rule, written here once more; of random damage both are allowed. Kinds take turns,
+random layouts are judged by the contract's rule, written here once more; of random damage both are allowed. A legal question that
+does not fit the memory given is a fault. Kinds take turns,
 so each has its share of N. A fault is printed with the call that shows it, and --seed repeats the same calls."""
 import argparse
 import concurrent.futures
@@ -14,6 +15,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,9 +24,11 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("tool", type=pathlib.Path)
 parser.add_argument("--cases", type=int, default=600)
 parser.add_argument("--seed", type=int, default=int(os.environ.get("RESHARD_SEED", 20261121)))
+parser.add_argument("--memory-gib", type=int, default=2, help="address space of one call; 0 for a sanitizer, which takes more than there is")
 parser.add_argument("--json", action="store_true", help="one object on stdout")
 options = parser.parse_args()
 tool, dice = options.tool.resolve(), random.Random(options.seed)
+LIMIT = options.memory_gib << 30 or resource.RLIM_INFINITY
 SECONDS = 60  # for one call; a sanitizer on a busy machine takes a few
 LEAST = 15    # cases of every kind
 
@@ -326,7 +330,8 @@ def judge(case):
     """(refused, what is wrong with it) of one call."""
     kind, words, expected = case
     try:
-        done = subprocess.run([tool, *map(os.fsencode, words)], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, cwd=folder)
+        done = subprocess.run([tool, *map(os.fsencode, words)], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, cwd=folder,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT)))
     except subprocess.TimeoutExpired:
         return False, f"no end within {SECONDS} s"
     out, err = done.stdout, done.stderr

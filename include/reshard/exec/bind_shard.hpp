@@ -19,10 +19,10 @@ inline tensor_names names_of(const tensor_table& table) {
 tensor_names names_of(const model&&) = delete;
 tensor_names names_of(const tensor_table&&) = delete;
 
-/// Binds a shard whose element x (0 <= x < shape) lies at data + width (sum over i of x[i] stride[i]); the element type is the
-/// state's. What `locate` refuses of a shard is refused here too, and what has no memory.
-inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at, const extents& stride) {
-  const shard_place place = locate(table, s, out.who() + ": ");
+namespace detail {
+
+/// The shard is known to lie at `place`.
+inline void bind_located(binding& out, const tensor_table& table, const shard& s, const shard_place& place, memory at, const extents& stride) {
   const int state = place.state;
   const tensor_table::tensor tensor = place.tensor;
   if (s.type != adam_states[state].type)
@@ -48,16 +48,24 @@ inline void bind_shard(binding& out, const tensor_table& table, const shard& s, 
   });
 }
 
+}  // namespace detail
+
+/// Binds a shard whose element x (0 <= x < shape) lies at data + width (sum over i of x[i] stride[i]); the element type is the
+/// state's. What `locate` refuses of a shard is refused here too, and what has no memory.
+inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at, const extents& stride) {
+  detail::bind_located(out, table, s, locate(table, s, out.who() + ": "), at, stride);
+}
+
 /// The same for a shard in row-major order, none between its elements.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at) {
-  locate(table, s, out.who() + ": ");  // then the shape has as many dimensions as it says
+  const shard_place place = locate(table, s, out.who() + ": ");
   extents stride = s.shape;
   index_t elements = 1;
   for (int i = s.shape.ndim - 1; i >= 0; --i) {
     stride.at[i] = elements;
     elements = checked_multiply(elements, s.shape.at[i]);
   }
-  bind_shard(out, table, s, at, stride);
+  detail::bind_located(out, table, s, place, at, stride);
 }
 
 }  // namespace reshard

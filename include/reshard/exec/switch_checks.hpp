@@ -94,7 +94,8 @@ inline void require_apart(const std::string& device, const binding& from, const 
   std::sort(all.begin(), all.end());
 
   const auto refuse_pair = [&](const stretch& a, const stretch& b) {  // one at least is a target
-    if (a.of == b.of && a.target && b.target) refuse(device, ", ", into.who(), ": ", into.name(*a.of), " has strides by which its elements lie in the same memory");
+    if (a.of == b.of && a.target && b.target)
+      refuse(device, ", ", into.who(), ": ", into.name(*a.of), " has strides by which its elements lie in the same memory");
     const stretch &made = a.target ? a : b, &other = a.target ? b : a;
     if (other.target) refuse(device, ", ", into.who(), ": ", into.name(*a.of), " and ", into.name(*b.of), " lie in the same memory");
     refuse(device, ", ", into.who(), ": ", into.name(*made.of), " lies in the memory of ", from.name(*other.of), " of ", from.who(),
@@ -106,9 +107,9 @@ inline void require_apart(const std::string& device, const binding& from, const 
     for (auto s = first; s != last; ++s) {
       const box<3>& of = s->of->where;
       count += least(most_runs + 1, of.volume() / (s->of->stride[2] == 1 ? of.dim[2].size() : 1));
+      const binding& in = s->target ? into : from;
       if (count > most_runs)
-        refuse(device, ", ", (s->target ? into : from).who(), ": ", (s->target ? into : from).name(*s->of), " crosses other arrays in memory; more than ",
-               most_runs, " runs are not compared");
+        refuse(device, ", ", in.who(), ": ", in.name(*s->of), " crosses other arrays in memory; more than ", most_runs, " runs are not compared");
     }
     for (auto s = first; s != last; ++s) detail::each_run(*s->of, s->target, [&](const stretch& run) { runs.push_back(run); });
     std::sort(runs.begin(), runs.end());
