@@ -1,9 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutants.py SOURCE LIBRARY [NAME...] -- COMPILER...: each mutant of mutants.toml must be killed by the test that it names.
+"""mutants.py SOURCE LIBRARY [NAME...] -- COMPILER...: each mutant of the .toml files beside this must be killed by the test that it names.
 
 A mutant is a copy of include/ with one text changed. The test is compiled against it and run; that it passes unmutated is shown first.
-LIBRARY holds doctest's main. With names, only those mutants."""
+LIBRARY holds doctest's main. With names, only those mutants. ROOM.toml holds the faults in include/reshard/ROOM/:
+  [[mutant]]
+  name = "interval-touching"                  unique
+  header = "reshard/algebra/interval.hpp"     what is changed
+  original = '''a.begin < b.end'''            occurs exactly once there
+  replacement = '''a.begin <= b.end'''
+  test = "tests/algebra/interval.cpp"         the program that must fail
+and where needed
+  expect = "exit"           the program ends with a non-zero code (the default); "hang": it is still running after `timeout`;
+                            "static_assert": the program does not compile, because an assertion of its own fails
+  timeout = 300             seconds the program may run
+  flags = ["-DSOMETHING"]   more arguments for the compiler
+  args = ["--test-case=x"]  arguments for the program"""
 import concurrent.futures
 import os
 import pathlib
@@ -118,15 +130,20 @@ def timed(work, item):
 
 
 def main():
-    mutants = [{**DEFAULTS, **m} for m in tomllib.loads((pathlib.Path(__file__).parent / "mutants.toml").read_text()).get("mutant", [])]
+    mutants = []
+    for file in sorted(pathlib.Path(__file__).parent.glob("*.toml")):
+        for m in tomllib.loads(file.read_text()).get("mutant", []):
+            mutants.append({**DEFAULTS, **m})
+            if not m.get("header", "").startswith(f"reshard/{file.stem}/"):
+                sys.exit(f"{file.name}: {m.get('name', m)} is a fault of another room: {m.get('header')}")
     for m in mutants:
         known = NEEDED | set(DEFAULTS)
         if not NEEDED <= set(m) or not set(m) <= known or m["expect"] not in ("exit", "hang", "static_assert"):
-            sys.exit(f"mutants.toml: {m.get('name', m)} has fields that are missing, unknown or out of range; the head of the file lists them")
+            sys.exit(f"mutants: {m.get('name', m)} has fields that are missing, unknown or out of range; the head of mutants.py lists them")
     if len({m["name"] for m in mutants}) != len(mutants):
-        sys.exit("mutants.toml: a name is used twice")
+        sys.exit("mutants: a name is used twice")
     if set(names) - {m["name"] for m in mutants}:
-        sys.exit(f"mutants.toml has no {' '.join(sorted(set(names) - {m['name'] for m in mutants}))}")
+        sys.exit(f"mutants: there is no {' '.join(sorted(set(names) - {m['name'] for m in mutants}))}")
     mutants = [m for m in mutants if not names or m["name"] in names]
     failed = killed = 0
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
