@@ -247,7 +247,7 @@ TEST_CASE("forty random switches, for the mutants") {
   check_random_switches(generator, 40, 4);
 }
 
-TEST_CASE("random switches: plans are right, both ends agree, stages and memory too") {
+TEST_CASE("random switches: plans are right, both ends agree, stages and memory too" * doctest::test_suite("many")) {
   oracle::generator generator(testing::seed() + 1);
   const tally compared = check_random_switches(generator, switches, 8);
   std::printf("%s", generator.switch_census().report().c_str());
@@ -260,10 +260,11 @@ TEST_CASE("random switches: plans are right, both ends agree, stages and memory 
   }
 }
 
-TEST_CASE("random switches between computed layouts and lists of shards") {
-  oracle::generator generator(testing::seed() + 2);
+namespace {
+/// Checks `count` random switches from a list, to a list and between two.
+void check_lists(oracle::generator& generator, int count) {
   tally compared;
-  for (; compared.switches < 120; ++compared.switches) {
+  for (; compared.switches < count; ++compared.switches) {
     const oracle::switch_case c = generator.next_switch();
     const std::string description = c.describe();
     CAPTURE(description);
@@ -278,4 +279,15 @@ TEST_CASE("random switches between computed layouts and lists of shards") {
     require_right(w, pieces_of(w, plans_of(w, from, to)), volume, compared);
   }
   compared.print();
+}
+}  // namespace
+
+TEST_CASE("twenty random switches between computed layouts and lists of shards, for the mutants") {
+  oracle::generator generator(testing::seed() + 2);
+  check_lists(generator, 20);
+}
+
+TEST_CASE("random switches between computed layouts and lists of shards" * doctest::test_suite("many")) {
+  oracle::generator generator(testing::seed() + 2);
+  check_lists(generator, 120);
 }

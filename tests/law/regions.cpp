@@ -206,7 +206,7 @@ TEST_CASE("a hundred random layouts: held is the oracle's, element for element; 
   CHECK(check_layouts(testing::seed(), 100).total() == 100);
 }
 
-TEST_CASE("the same for many, each feature alone and among others") {
+TEST_CASE("the same for many, each feature alone and among others" * doctest::test_suite("many")) {
   const long layouts = 800;
   const oracle::census census = check_layouts(testing::seed() + 1, layouts);
   for (int i = 0; i < static_cast<int>(oracle::feature::devices); ++i) {  // devices belong to switches
