@@ -92,7 +92,8 @@ void there_and_back(filled_by by) {
     const auto d = static_cast<std::size_t>(here.device());
     switch_state(there, d < 3 ? before[d].bound : none, between[d].tensors(), here);
   });
-  for (rank_t r = 0; r < 4; ++r) CHECK(testing::compare(by, between[static_cast<std::size_t>(r)].tensors(), middle).wrong == 0);
+  for (rank_t r = 0; r < 4; ++r)
+    CHECK(testing::compare(by, between[static_cast<std::size_t>(r)].tensors(), middle).wrong == 0);
 
   const layout_switch back(middle, last);
   threads world(5);

@@ -25,14 +25,18 @@ struct two_tensors {
   const family& family_at(int f) const { return of[f]; }
 };
 
-/// Some of their boxes, each with gaps at its own strides (even between columns), in memory that is filled with `canary`.
+/// Some of their boxes, each with gaps at its own strides (even between columns), in memory that is filled with
+/// `canary`.
 struct bound_boxes {
   two_tensors sizes;
   std::vector<std::byte> bytes;
   binding bound;
   explicit bound_boxes(std::byte canary = {}) : bytes(8192, canary) {
-    const tensor_box what[] = {{0, 0, 0, 0, {{{1, 3}, {2, 5}, {0, 7}}}}, {0, 0, 1, 0, {{{0, 1}, {0, 5}, {3, 6}}}}, {1, 0, 1, 0, {{{0, 3}, {4, 5}, {1, 7}}}},
-                               {2, 1, 0, 1, {{{0, 2}, {1, 6}, {0, 4}}}}, {3, 1, 0, 0, {{{1, 2}, {0, 6}, {2, 4}}}}};
+    const tensor_box what[] = {{0, 0, 0, 0, {{{1, 3}, {2, 5}, {0, 7}}}},
+                               {0, 0, 1, 0, {{{0, 1}, {0, 5}, {3, 6}}}},
+                               {1, 0, 1, 0, {{{0, 3}, {4, 5}, {1, 7}}}},
+                               {2, 1, 0, 1, {{{0, 2}, {1, 6}, {0, 4}}}},
+                               {3, 1, 0, 0, {{{1, 2}, {0, 6}, {2, 4}}}}};
     const index_t stride[][3] = {{40, 9, 1}, {100, 20, 3}, {7, 60, 1}, {50, 10, 2}, {0, 3, 1}};
     for (index_t i = 0; i < 5; ++i) bound.add(what[i], {bytes.data() + 1024 * i, 1024}, stride[i]);
     bound.seal();
@@ -41,7 +45,8 @@ struct bound_boxes {
   template <typename Visit>
   void each(Visit&& visit) {
     for (const bound_box& b : bound.boxes())
-      oracle::each_element(testing::plain_numbers(b, sizes), [&](std::byte* at, std::uint64_t, long, long, long) { visit(at, b.element_bytes()); });
+      oracle::each_element(testing::plain_numbers(b, sizes),
+                           [&](std::byte* at, std::uint64_t, long, long, long) { visit(at, b.element_bytes()); });
   }
 };
 
@@ -67,7 +72,8 @@ TEST_CASE("fill writes every element that is bound, and no other byte") {
   fill(over_ones.bound, over_ones.sizes);
   std::set<std::size_t> shall, written;
   over_zeros.each([&](std::byte* at, bytes_t width) {
-    for (bytes_t i = 0; i < width; ++i) CHECK(shall.insert(static_cast<std::size_t>(at + i - over_zeros.bytes.data())).second);
+    for (bytes_t i = 0; i < width; ++i)
+      CHECK(shall.insert(static_cast<std::size_t>(at + i - over_zeros.bytes.data())).second);
   });
   for (std::size_t i = 0; i < over_zeros.bytes.size(); ++i)
     if (over_zeros.bytes[i] == over_ones.bytes[i]) written.insert(i);  // what is left alone differs
@@ -195,6 +201,7 @@ TEST_CASE("values of one's own are written and compared") {
   CHECK(compare(b.bound, b.sizes, constant{}).wrong == 0);
   CHECK(compare(b.bound, b.sizes).wrong > elements / 2);
   std::uint32_t first = 0;
-  b.bound.meet({2, 1, 0, 1, {{{1, 2}, {2, 3}, {3, 4}}}}, [&](const bound_box& one) { std::memcpy(&first, one.data, 4); });
+  b.bound.meet({2, 1, 0, 1, {{{1, 2}, {2, 3}, {3, 4}}}},
+               [&](const bound_box& one) { std::memcpy(&first, one.data, 4); });
   CHECK(first == 200 + 24 + 2 * 4 + 3);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One mailbox between two real threads: messages in both directions, and what becomes of a letter whose reader or writer does not
-// come. Every wait has an end.
+// One mailbox between two real threads: messages in both directions, and what becomes of a letter whose reader or
+// writer does not come. Every wait has an end.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -58,7 +58,8 @@ TEST_CASE("two messages of different lengths cross") {
   meeting world(2, ample);
   std::vector<std::byte> low = message(3, 10), high = message(5000, 70), in_low(5000), in_high(3);
   outcome a, b;
-  both([&] { a = exchange(box, side::lower, low, in_low, world); }, [&] { b = exchange(box, side::higher, high, in_high, world); });
+  both([&] { a = exchange(box, side::lower, low, in_low, world); },
+       [&] { b = exchange(box, side::higher, high, in_high, world); });
   CHECK(a.came);
   CHECK(b.came);
   CHECK(a.offered == 5000);
@@ -108,7 +109,8 @@ TEST_CASE("a message of another length is taken, told and not copied") {
     meeting world(2, ample);
     std::vector<std::byte> out = message(length, 1), in = blank, nothing;
     outcome a, b;
-    both([&] { a = exchange(box, side::lower, out, nothing, world); }, [&] { b = exchange(box, side::higher, nothing, in, world); });
+    both([&] { a = exchange(box, side::lower, out, nothing, world); },
+         [&] { b = exchange(box, side::higher, nothing, in, world); });
     CHECK(a.came);
     CHECK(b.came);
     CHECK(b.offered == static_cast<bytes_t>(length));
@@ -121,8 +123,10 @@ TEST_CASE("messages keep their order, and every one is taken once") {
   meeting world(2, ample);
   const auto play = [&](side mine, int out_first, int in_first, int& wrong) {
     for (int i = 0; i < 500; ++i) {
-      std::vector<std::byte> out = message(static_cast<std::size_t>(1 + i % 9), out_first + i), in(static_cast<std::size_t>(1 + i % 9)), nothing;
-      const bool sends = mine == side::lower || i % 3 != 0, receives = mine == side::higher || i % 3 != 0;  // every third one way
+      std::vector<std::byte> out = message(static_cast<std::size_t>(1 + i % 9), out_first + i),
+                             in(static_cast<std::size_t>(1 + i % 9)), nothing;
+      const bool sends = mine == side::lower || i % 3 != 0,
+                 receives = mine == side::higher || i % 3 != 0;  // every third one way
       const outcome o = exchange(box, mine, sends ? out : nothing, receives ? in : nothing, world);
       wrong += o.came && (!receives || in == message(in.size(), in_first + i)) ? 0 : 1;
       if (!o.came) return;
@@ -164,7 +168,8 @@ TEST_CASE("a letter whose sender gave up is taken back: nobody reads its memory 
 
     std::vector<std::byte> again = message(5, 40);
     outcome a, b;
-    both([&] { a = exchange(box, side::lower, again, nothing, whole); }, [&] { b = exchange(box, side::higher, nothing, in, whole); });
+    both([&] { a = exchange(box, side::lower, again, nothing, whole); },
+         [&] { b = exchange(box, side::higher, nothing, in, whole); });
     CHECK(a.came);
     CHECK(b.came);
     CHECK(in == again);
@@ -221,7 +226,8 @@ TEST_CASE("a message that came is there although the other direction fails") {
   meeting whole(2, ample), hasty(2, 500ms);
   std::vector<std::byte> out = message(5, 1), unread = message(5, 60), in(5), nothing;
   outcome a, b;
-  both([&] { a = exchange(box, side::lower, out, nothing, whole); }, [&] { b = exchange(box, side::higher, unread, in, hasty); });
+  both([&] { a = exchange(box, side::lower, out, nothing, whole); },
+       [&] { b = exchange(box, side::higher, unread, in, hasty); });
   CHECK(a.came);  // its letter was taken
   CHECK(in == out);
   CHECK_FALSE(b.came);  // nobody takes its own

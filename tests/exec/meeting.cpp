@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of threads by itself: what they agree on, round after round; how it breaks, with which sentence; and which of several
-// exceptions run_devices throws. Every wait has an end.
+// The meeting of threads by itself: what they agree on, round after round; how it breaks, with which sentence; and
+// which of several exceptions run_devices throws. Every wait has an end.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -77,7 +77,8 @@ TEST_CASE("round after round, each forgets the one before") {
   on_threads(devices, [&](rank_t d) {
     for (int round = 0; round < 300; ++round) {
       std::int64_t expected = brings(round, 0);
-      for (rank_t other = 1; other < devices; ++other) expected = std::max<std::int64_t>(expected, brings(round, other));
+      for (rank_t other = 1; other < devices; ++other)
+        expected = std::max<std::int64_t>(expected, brings(round, other));
       if (world.largest(d, brings(round, d)) != expected) ++wrong;
     }
   });
@@ -90,9 +91,12 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
   meeting world(4, enough_to_start);
   int breaks = 0;
   world.on_break([&] { ++breaks; });
+  on_threads(4, [&](rank_t d) { world.largest(d, 0); });  // that one came before is forgotten
   std::string of_0, of_2;
   const auto begin = watch::now();
-  on_threads(2, [&](rank_t d) { (d == 0 ? of_0 : of_2) = ending([&] { return world.largest(2 * d, 0, " at the end of stage 3"); }); });
+  on_threads(2, [&](rank_t d) {
+    (d == 0 ? of_0 : of_2) = ending([&] { return world.largest(2 * d, 0, " at the end of stage 3"); });
+  });
   CHECK(watch::now() - begin >= enough_to_start);
   CHECK(watch::now() - begin < enough_to_start + at_once);
   const std::string sentence = " waited 500 ms in vain for these devices: 1, 3 at the end of stage 3";
@@ -105,7 +109,9 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
   }
   CHECK(world.broken());
   CHECK(breaks >= 1);
-  CHECK(ending([&] { return world.largest(1, 0); }).starts_with("failed: reshard: device "));  // who comes late hears it too
+  CHECK(ending([&] {
+          return world.largest(1, 0);
+        }).starts_with("failed: reshard: device "));  // who comes late hears it too
 }
 
 TEST_CASE("who leaves ends the others' wait at once, with its sentence or one of the meeting's") {
@@ -116,8 +122,10 @@ TEST_CASE("who leaves ends the others' wait at once, with its sentence or one of
     std::string of[2];
     const auto begin = watch::now();
     on_threads(3, [&](rank_t d) {
-      if (d < 2) of[d] = ending([&] { return world.largest(d, 5); });
-      else std::this_thread::sleep_for(20ms), world.leave(d, sentence);
+      if (d < 2)
+        of[d] = ending([&] { return world.largest(d, 5); });
+      else
+        std::this_thread::sleep_for(20ms), world.leave(d, sentence);
     });
     CHECK(watch::now() - begin < at_once);
     const std::string expected = *sentence != 0 ? sentence : "reshard: device 2 has left; a world serves one run";
@@ -147,8 +155,10 @@ TEST_CASE("what was agreed on before a device left is agreed on") {
     meeting world(2, ample);
     std::string of_0;
     on_threads(2, [&](rank_t d) {
-      if (d == 0) of_0 = ending([&] { return world.largest(0, 3); });
-      else world.largest(1, 4), world.leave(1);
+      if (d == 0)
+        of_0 = ending([&] { return world.largest(0, 3); });
+      else
+        world.largest(1, 4), world.leave(1);
     });
     CHECK(of_0 == "4");
   }

@@ -33,7 +33,8 @@ TEST_CASE("pages that are committed beforehand are not committed again") {
 TEST_CASE("memory of an owner's is given back by its function, by the byte, and committed by nobody") {
   page_range range(8 * page_bytes);
   std::vector<std::pair<std::byte*, bytes_t>> given;
-  const page_block block{range.data() + page_bytes, 5, pages_are::reserved, nullptr, [&](std::byte* at, bytes_t n) { given.emplace_back(at, n); }};
+  const page_block block{range.data() + page_bytes, 5, pages_are::reserved, nullptr,
+                         [&](std::byte* at, bytes_t n) { given.emplace_back(at, n); }};
   CHECK(block.end() == range.data() + 6 * page_bytes);
   block.commit({0, 5});
   CHECK(range.resident_bytes() == 0);

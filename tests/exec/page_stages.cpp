@@ -48,7 +48,8 @@ TEST_CASE("a source's page goes after its last reader, a target's comes with its
   };
   page_stages reads(b, binding_side::source), writes(b, binding_side::target);
   CHECK(reads.pages_by_stage(3) == std::vector<std::int64_t>{4, 0, 0, 0});  // nobody touches them yet
-  for (const auto& [page, stage] : {std::pair(0, 2), std::pair(0, 0), std::pair(1, 0), std::pair(1, 1), std::pair(2, 1)}) {
+  for (const auto& [page, stage] :
+       {std::pair(0, 2), std::pair(0, 0), std::pair(1, 0), std::pair(1, 1), std::pair(2, 1)}) {
     reads.read(part(page, 1), stage);
     writes.written(part(page, 1), stage);
   }
@@ -71,7 +72,8 @@ TEST_CASE("a page that also holds a state that does not move stays, and counts a
   for (const binding_side side : {binding_side::source, binding_side::target}) {
     page_range arena(4 * page_bytes);
     // master: pages 0 and 1 and half of 2; exp_avg: the rest of 2, and 3
-    const bound_box moves = row(arena, 1, 0, 0, 5 * columns_of_page / 2), stays = row(arena, 2, 0, 5 * page_bytes / 2, 3 * columns_of_page / 2);
+    const bound_box moves = row(arena, 1, 0, 0, 5 * columns_of_page / 2),
+                    stays = row(arena, 2, 0, 5 * page_bytes / 2, 3 * columns_of_page / 2);
     binding b;
     add(b, moves);
     add(b, stays);
@@ -133,7 +135,8 @@ TEST_CASE("pages of a target that are committed beforehand are there already; th
   CHECK(claimed.size() == 1);
 }
 
-TEST_CASE("a claim names the pages that no claim named before, in the fewest spans, and leaves the stages as they are") {
+TEST_CASE(
+    "a claim names the pages that no claim named before, in the fewest spans, and leaves the stages as they are") {
   page_range arena(8 * page_bytes);
   const bound_box whole = row(arena, 1, 0, 0, 8 * columns_of_page);
   binding b;
@@ -168,7 +171,8 @@ TEST_CASE("bytes in no block are counted, before, between and behind the blocks"
   const auto with = [&](std::vector<page_span> blocks) {
     binding b;
     add(b, whole);
-    for (const page_span& p : blocks) b.own(memory{arena.data() + p.first * page_bytes, p.count() * page_bytes}, pages_are::reserved, {});
+    for (const page_span& p : blocks)
+      b.own(memory{arena.data() + p.first * page_bytes, p.count() * page_bytes}, pages_are::reserved, {});
     b.seal();
     page_stages s(b, binding_side::source);
     s.read(whole, 0);
@@ -180,7 +184,8 @@ TEST_CASE("bytes in no block are counted, before, between and behind the blocks"
   CHECK(with({{0, 1}}) == std::pair<bytes_t, std::int64_t>(bytes - page_bytes + 12, 1));
   CHECK(with({{7, 8}}) == std::pair<bytes_t, std::int64_t>(bytes - page_bytes + 20, 1));
   CHECK(with({{2, 3}, {5, 7}}) == std::pair<bytes_t, std::int64_t>(bytes - 3 * page_bytes, 3));
-  CHECK(with({{2, 3}, {3, 4}}) == std::pair<bytes_t, std::int64_t>(bytes - 2 * page_bytes, 2));  // two blocks that touch
+  CHECK(with({{2, 3}, {3, 4}}) ==
+        std::pair<bytes_t, std::int64_t>(bytes - 2 * page_bytes, 2));  // two blocks that touch
 }
 
 TEST_CASE("pages between the elements of a box are not touched by it") {
@@ -202,14 +207,15 @@ TEST_CASE("pages between the elements of a box are not touched by it") {
   CHECK(touched(0, 48, 16, 4) == list{0});
   CHECK(touched(0, 16 * page_bytes, 4 * page_bytes, 4) == list{0, 4, 8, 16, 20, 24});
   CHECK(touched(0, 4, 16 * page_bytes, 4 * page_bytes) == list{0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44});
-  CHECK(touched(page_bytes - 8, 4, 0, page_bytes + 8) == list{0, 2, 3, 4});  // a gap of one page exactly, and one that has a page in it
+  CHECK(touched(page_bytes - 8, 4, 0, page_bytes + 8) ==
+        list{0, 2, 3, 4});  // a gap of one page exactly, and one that has a page in it
   CHECK(touched(page_bytes - 8, 4, 0, page_bytes + 4) == list{0, 1, 2, 3, 4});
 }
 
 namespace {
 
-/// Boxes at random places and strides in an arena of which some pages are blocks: they share pages, leave pages out, and reach
-/// from block to block over what is in none.
+/// Boxes at random places and strides in an arena of which some pages are blocks: they share pages, leave pages out,
+/// and reach from block to block over what is in none.
 struct random_binding {
   static constexpr index_t pages = 60;
   page_range arena{pages * page_bytes};
@@ -226,7 +232,11 @@ struct random_binding {
       first = last + random.below(3);
     }
     for (index_t member = 0; member < 8; ++member) {
-      tensor_box what{static_cast<int>(random.below(4)), 0, member, 0, {{{0, random.within(1, 3)}, {2, 2 + random.within(1, 4)}, {1, 1 + random.within(1, 300)}}}};
+      tensor_box what{static_cast<int>(random.below(4)),
+                      0,
+                      member,
+                      0,
+                      {{{0, random.within(1, 3)}, {2, 2 + random.within(1, 4)}, {1, 1 + random.within(1, 300)}}}};
       index_t stride[3] = {random.below(6000), random.below(3000), random.within(1, 8)};
       if (random.below(3) == 0) std::swap(stride[0], stride[2]);
       index_t bytes = what.element_bytes();
@@ -273,7 +283,8 @@ TEST_CASE("random bindings against brute force: every page has the stage that ma
     constexpr index_t stages = 6;
     page_stages s(r.of, side, moving);
 
-    std::map<page_name, index_t> expected;  // page -> stage, -1 where no piece touches it; those that stay are not there
+    std::map<page_name, index_t>
+        expected;  // page -> stage, -1 where no piece touches it; those that stay are not there
     for (const bound_box& b : r.of.boxes())
       if (moving.contains(b.state))
         for (const page_name& p : r.touched(b)) expected[p] = -1;
@@ -303,13 +314,16 @@ TEST_CASE("random bindings against brute force: every page has the stage that ma
 
     // parts of boxes of any state are read or written in any stage, in any order
     for (int i = 0; i < 40 && !r.of.boxes().empty(); ++i) {
-      const bound_box& whole = r.of.boxes()[static_cast<std::size_t>(random.below(static_cast<index_t>(r.of.boxes().size())))];
+      const bound_box& whole =
+          r.of.boxes()[static_cast<std::size_t>(random.below(static_cast<index_t>(r.of.boxes().size())))];
       const index_t extent[] = {whole.where.dim[0].size(), whole.where.dim[1].size(), whole.where.dim[2].size()};
       const index_t corner[] = {whole.where.dim[0].begin, whole.where.dim[1].begin, whole.where.dim[2].begin};
       const bound_box part = whole.narrowed(translate(testing::random_part(random, extent), corner));
       const index_t stage = random.below(stages);
-      if (side == binding_side::source) s.read(part, stage);
-      else s.written(part, stage);
+      if (side == binding_side::source)
+        s.read(part, stage);
+      else
+        s.written(part, stage);
       for (const page_name& p : r.touched(part)) {
         const auto at = expected.find(p);
         if (at == expected.end()) {
@@ -317,7 +331,9 @@ TEST_CASE("random bindings against brute force: every page has the stage that ma
           continue;
         }
         ++touched;
-        at->second = at->second < 0 ? stage : side == binding_side::source ? std::max(at->second, stage) : std::min(at->second, stage);
+        at->second = at->second < 0                 ? stage
+                     : side == binding_side::source ? std::max(at->second, stage)
+                                                    : std::min(at->second, stage);
       }
     }
 
@@ -331,7 +347,8 @@ TEST_CASE("random bindings against brute force: every page has the stage that ma
       CHECK(std::set<page_name>(found.begin(), found.end()) == by_stage[k]);
       CHECK(found.size() == by_stage[k].size());
       for (std::size_t i = 1; i < spans[k].size(); ++i)
-        CHECK_FALSE((spans[k][i].block == spans[k][i - 1].block && spans[k][i].pages.first <= spans[k][i - 1].pages.last));
+        CHECK_FALSE(
+            (spans[k][i].block == spans[k][i - 1].block && spans[k][i].pages.first <= spans[k][i - 1].pages.last));
     }
   }
   CHECK(touched > 1000);
@@ -350,7 +367,8 @@ TEST_CASE("random bindings against brute force: a claim names what a box touches
         if (r.at_first[i] == pages_are::committed) claimed.emplace(i, p);
     std::vector<block_span> spans;
     for (int i = 0; i < 20 && !r.of.boxes().empty(); ++i) {
-      const bound_box& whole = r.of.boxes()[static_cast<std::size_t>(random.below(static_cast<index_t>(r.of.boxes().size())))];
+      const bound_box& whole =
+          r.of.boxes()[static_cast<std::size_t>(random.below(static_cast<index_t>(r.of.boxes().size())))];
       const index_t extent[] = {whole.where.dim[0].size(), whole.where.dim[1].size(), whole.where.dim[2].size()};
       const index_t corner[] = {whole.where.dim[0].begin, whole.where.dim[1].begin, whole.where.dim[2].begin};
       const bound_box part = whole.narrowed(translate(testing::random_part(random, extent), corner));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// page_range against what the kernel reports; and with a kernel that lacks MADV_POPULATE_WRITE, which madvise here can pretend. With
-// RESHARD_WITHOUT_POPULATE_WRITE the C library's headers lack it too.
+// page_range against what the kernel reports; and with a kernel that lacks MADV_POPULATE_WRITE, which madvise here can
+// pretend. With RESHARD_WITHOUT_POPULATE_WRITE the C library's headers lack it too.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -131,11 +131,13 @@ TEST_CASE("a kernel that cannot populate has every page touched instead, and not
   for (const int error : {EINVAL, ENOSYS}) {
     const refusing old_kernel(populate_write, error);
     page_range range(64 * page_bytes);
-    for (int64_t byte = 0; byte < 3 * page_bytes; ++byte) range.data()[5 * page_bytes + byte] = static_cast<std::byte>(byte % 251);
+    for (int64_t byte = 0; byte < 3 * page_bytes; ++byte)
+      range.data()[5 * page_bytes + byte] = static_cast<std::byte>(byte % 251);
     range.commit(4 * page_bytes + 4095, 9 * page_bytes + 1);
     CHECK(range.resident_bytes() == 6 * page_bytes);
     bool kept = true;
-    for (int64_t byte = 0; byte < 3 * page_bytes; ++byte) kept = kept && range.data()[5 * page_bytes + byte] == static_cast<std::byte>(byte % 251);
+    for (int64_t byte = 0; byte < 3 * page_bytes; ++byte)
+      kept = kept && range.data()[5 * page_bytes + byte] == static_cast<std::byte>(byte % 251);
     CHECK(kept);
     range.commit(0, range.bytes());
     CHECK(range.resident_bytes() == range.bytes());
@@ -147,7 +149,8 @@ TEST_CASE("pages that are touched while another thread writes them lose nothing"
   for (int round = 0; round < 20; ++round) {
     page_range range(40 * page_bytes);
     std::thread writer([&] {
-      for (int64_t p = 0; p < 40; ++p) __atomic_store_n(reinterpret_cast<unsigned char*>(range.data() + p * page_bytes), 7, __ATOMIC_RELAXED);
+      for (int64_t p = 0; p < 40; ++p)
+        __atomic_store_n(reinterpret_cast<unsigned char*>(range.data() + p * page_bytes), 7, __ATOMIC_RELAXED);
     });
     range.commit(0, range.bytes());
     writer.join();
@@ -162,13 +165,16 @@ TEST_CASE("what the kernel refuses otherwise is an error that says which bytes")
 #ifdef MADV_POPULATE_WRITE
   {
     const refusing full(populate_write, ENOMEM);
-    CHECK(refused<std::system_error>([&] { range.commit(page_bytes, 3 * page_bytes); })
-              .find("page_range: MADV_POPULATE_WRITE refused the 8192 bytes from byte 4096: ") == 0);
+    CHECK(refused<std::system_error>([&] {
+            range.commit(page_bytes, 3 * page_bytes);
+          }).find("page_range: MADV_POPULATE_WRITE refused the 8192 bytes from byte 4096: ") == 0);
     CHECK(range.resident_bytes() == 0);
   }
 #endif
   const refusing locked(MADV_DONTNEED, EINVAL);
-  CHECK(refused<std::system_error>([&] { range.release(0, 2 * page_bytes + 1); }).find("page_range: MADV_DONTNEED refused the 8192 bytes from byte 0: ") == 0);
+  CHECK(refused<std::system_error>([&] {
+          range.release(0, 2 * page_bytes + 1);
+        }).find("page_range: MADV_DONTNEED refused the 8192 bytes from byte 0: ") == 0);
   range.release(page_span{3, 3});  // no page, no call
 }
 

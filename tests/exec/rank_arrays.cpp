@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays of a rank: which there are, in which order and how long, by hand and against the oracle's buffers; and that what is bound
-// in them is all their own.
+// The arrays of a rank: which there are, in which order and how long, by hand and against the oracle's buffers; and
+// that what is bound in them is all their own.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -23,7 +23,8 @@ using testing::refused;
 namespace {
 
 model tiny() {
-  return make_transformer({.name = "tiny", .layers = 2, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 32, .vocabulary = 64});
+  return make_transformer(
+      {.name = "tiny", .layers = 2, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 32, .vocabulary = 64});
 }
 
 template <Holding H>
@@ -108,7 +109,8 @@ TEST_CASE("where ZeRO shards a state, a rank has an array per buffer, padding in
       for (const auto& one : memories) {
         bytes_t last = 0;
         for (int d = 0; d < 3; ++d) last += (box.where.dim[d].size() - 1) * box.stride[d];
-        inside = inside || (box.data >= one.data() && box.data + (last + 1) * box.element_bytes() <= one.data() + one.size());
+        inside = inside ||
+                 (box.data >= one.data() && box.data + (last + 1) * box.element_bytes() <= one.data() + one.size());
       }
       CHECK(inside);
     }
@@ -140,12 +142,14 @@ TEST_CASE("a rank's memory is asked for once per array, in order, and named in r
   CHECK(b.name(list[0].box) == "param of " + m.tensor(list[0].box.family, list[0].box.member, 0));
   CHECK(refused([&] {
           bind_rank(h, 1, "rank 1", [&](const rank_array& a) { return memory{bytes.data(), a.bytes() - 1}; });
-        }) == "reshard: rank 1: param of " + m.tensor(list[0].box.family, list[0].box.member, 0) + " has " + std::to_string(list[0].bytes() - 1) +
-                 " bytes of memory, and needs " + std::to_string(list[0].bytes()));
+        }) == "reshard: rank 1: param of " + m.tensor(list[0].box.family, list[0].box.member, 0) + " has " +
+                  std::to_string(list[0].bytes() - 1) + " bytes of memory, and needs " +
+                  std::to_string(list[0].bytes()));
 }
 
 TEST_CASE("a list of shards has its arrays too, under its own names") {
-  const shard left{0, "wte", bf16, {6, 8}, {0, 0}, {6, 4}, "param"}, right{1, "wte", bf16, {6, 8}, {0, 4}, {6, 4}, "param"};
+  const shard left{0, "wte", bf16, {6, 8}, {0, 0}, {6, 4}, "param"},
+      right{1, "wte", bf16, {6, 8}, {0, 4}, {6, 4}, "param"};
   const std::vector<shard> list{left, right};
   const tensor_table table{&list};
   const listed_holding h(table, list, 2);
@@ -161,7 +165,8 @@ TEST_CASE("storage reserves whole pages per array, commits them when told, and m
   const space s(m, parse_degrees("dp=2,zero=1"));
   const computed_holding h(s);
   bytes_t reserved = 0, boxes = 0;
-  for (const rank_array& a : arrays_of(h, 1)) reserved += (a.bytes() + page_bytes - 1) / page_bytes * page_bytes, ++boxes;
+  for (const rank_array& a : arrays_of(h, 1))
+    reserved += (a.bytes() + page_bytes - 1) / page_bytes * page_bytes, ++boxes;
   std::vector<rank_storage> moved;  // grows, and so moves them
   moved.emplace_back(h, 1, "rank 1");
   moved.emplace_back(h, 1, "rank 1", pages_are::committed);

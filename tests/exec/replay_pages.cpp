@@ -20,10 +20,12 @@ struct paged {
   binding bound;
   page_stages pages;
 
-  static binding bind(page_range& range, std::vector<std::byte>& plain, const std::vector<index_t>& stage, pages_are at_first) {
+  static binding bind(page_range& range, std::vector<std::byte>& plain, const std::vector<index_t>& stage,
+                      pages_are at_first) {
     binding b;
     for (std::size_t i = 0; i < stage.size(); ++i)
-      b.add({1, 0, static_cast<index_t>(i), 0, {{{0, 1}, {0, 1}, {0, 1024}}}}, {range.data() + static_cast<index_t>(i) * page_bytes, page_bytes});
+      b.add({1, 0, static_cast<index_t>(i), 0, {{{0, 1}, {0, 1}, {0, 1024}}}},
+            {range.data() + static_cast<index_t>(i) * page_bytes, page_bytes});
     if (!plain.empty()) {
       const index_t elements = static_cast<index_t>(plain.size()) / 4;
       b.add({2, 0, 0, 0, {{{0, 1}, {0, 1}, {0, elements}}}}, {plain.data(), 4 * elements});
@@ -32,12 +34,18 @@ struct paged {
     b.seal();
     return b;
   }
-  paged(binding_side side, const std::vector<index_t>& stage, std::size_t outside = 0, pages_are at_first = pages_are::reserved)
-      : range(static_cast<std::int64_t>(stage.size()) * page_bytes), plain(outside), bound(bind(range, plain, stage, at_first)), pages(bound, side) {
+  paged(binding_side side, const std::vector<index_t>& stage, std::size_t outside = 0,
+        pages_are at_first = pages_are::reserved)
+      : range(static_cast<std::int64_t>(stage.size()) * page_bytes),
+        plain(outside),
+        bound(bind(range, plain, stage, at_first)),
+        pages(bound, side) {
     for (const bound_box& b : bound.boxes()) {
       if (b.state != 1 || stage[static_cast<std::size_t>(b.member)] < 0) continue;
-      if (side == binding_side::source) pages.read(b, stage[static_cast<std::size_t>(b.member)]);
-      else pages.written(b, stage[static_cast<std::size_t>(b.member)]);
+      if (side == binding_side::source)
+        pages.read(b, stage[static_cast<std::size_t>(b.member)]);
+      else
+        pages.written(b, stage[static_cast<std::size_t>(b.member)]);
     }
   }
 };
@@ -85,7 +93,8 @@ TEST_CASE("memory outside blocks, and pages committed beforehand, are there all 
 }
 
 TEST_CASE("the peak is at least what is there before and after") {
-  const paged from(binding_side::source, {-1, -1, -1}), to(binding_side::target, {-1}), big(binding_side::target, {0, 0, 0, 0, 0});
+  const paged from(binding_side::source, {-1, -1, -1}), to(binding_side::target, {-1}),
+      big(binding_side::target, {0, 0, 0, 0, 0});
   check(replay_pages(from.pages, to.pages, 1, sources::release, {0}), 3 * page, 0, 3 * page);
   check(replay_pages(to.pages, big.pages, 1, sources::release, {0}), page, 5 * page, 5 * page);
   const binding none;

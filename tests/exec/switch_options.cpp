@@ -19,11 +19,14 @@ static_assert(switch_report{}.stages == 1 && switch_report{}.sent == 0 && switch
 using holding = computed_holding;
 using change = layout_switch<holding, holding>;
 static_assert(std::is_constructible_v<change, const holding&, const holding&>);
-static_assert(!std::is_constructible_v<change, holding, const holding&> && !std::is_constructible_v<change, const holding&, holding>);
-static_assert(!std::is_constructible_v<change, holding, holding> && !std::is_constructible_v<change, holding, holding, placement>);
+static_assert(!std::is_constructible_v<change, holding, const holding&> &&
+              !std::is_constructible_v<change, const holding&, holding>);
+static_assert(!std::is_constructible_v<change, holding, holding> &&
+              !std::is_constructible_v<change, holding, holding, placement>);
 
 TEST_CASE("a switch names as many devices as the side with more, and as its maps reach") {
-  const model m = make_transformer({.name = "tiny", .layers = 4, .hidden = 16, .heads = 4, .groups = 4, .head_dim = 4, .ffn = 16, .vocabulary = 32});
+  const model m = make_transformer(
+      {.name = "tiny", .layers = 4, .hidden = 16, .heads = 4, .groups = 4, .head_dim = 4, .ffn = 16, .vocabulary = 32});
   const space two(m, parse_degrees("tp=2")), four(m, parse_degrees("pp=4"));
   const holding a(two), b(four);
   CHECK(layout_switch(a, b).devices() == 4);

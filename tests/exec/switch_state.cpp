@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The switch by itself: what a refusal leaves behind, whoever refuses and whenever; what the reports say against sums of the plans;
-// arrays that share pages; and what a transport is asked for, in which order.
+// The switch by itself: what a refusal leaves behind, whoever refuses and whenever; what the reports say against sums
+// of the plans; arrays that share pages; and what a transport is asked for, in which order.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,7 +25,14 @@ namespace {
 constexpr patience soon = std::chrono::seconds(20);
 
 model tiny() {
-  return make_transformer({.name = "tiny", .layers = 4, .hidden = 64, .heads = 4, .groups = 4, .head_dim = 16, .ffn = 128, .vocabulary = 256});
+  return make_transformer({.name = "tiny",
+                           .layers = 4,
+                           .hidden = 64,
+                           .heads = 4,
+                           .groups = 4,
+                           .head_dim = 16,
+                           .ffn = 128,
+                           .vocabulary = 256});
 }
 
 /// An endpoint whose device cannot prepare.
@@ -71,7 +78,8 @@ std::string ending(Call&& call) {
   return "done";
 }
 
-static_assert(Transport<threads::endpoint> && Transport<mailboxes::endpoint> && Transport<unprepared<threads::endpoint>>);
+static_assert(Transport<threads::endpoint> && Transport<mailboxes::endpoint> &&
+              Transport<unprepared<threads::endpoint>>);
 static_assert(!Transport<threads> && !Transport<meeting>);
 
 }  // namespace
@@ -97,7 +105,8 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
     const rank_t device = here.device();
     const auto d = static_cast<std::size_t>(device);
     using endpoint = std::remove_reference_t<decltype(here)>;
-    const auto attempt = [&](std::size_t i, const switch_options& options, binding& from, binding& to, fault how = fault::none) {
+    const auto attempt = [&](std::size_t i, const switch_options& options, binding& from, binding& to,
+                             fault how = fault::none) {
       unprepared<endpoint> transport{here, how};
       ends[i][d] = ending([&] { switch_state(s.change, from, to, transport, options); });
     };
@@ -113,7 +122,8 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
     attempt(8, {.budget = 1_MiB}, from, to, device == 0 ? fault::other : fault::none);
     came[d] = s.after[d].resident_bytes();
     spoilt[d] = s.found_before(d).wrong;
-    at_last[0][d] = ending([&] { s.reports[d] = switch_state(s.change, from, s.after[d].tensors(), here, {.budget = 1_MiB}); });
+    at_last[0][d] =
+        ending([&] { s.reports[d] = switch_state(s.change, from, s.after[d].tensors(), here, {.budget = 1_MiB}); });
     wrong[d] = s.found_after(d).wrong;
     const layout_switch back(s.to, s.from);
     at_last[1][d] = ending([&] { switch_state(back, s.after[d].tensors(), again[d].tensors(), here); });
@@ -122,20 +132,24 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
     for (std::size_t d = 0; d < 4; ++d) {
       CAPTURE(i);
       CAPTURE(d);
-      const std::string of_another = "reshard: device " + std::to_string(d) + ": another device refused the switch; nothing was touched";
+      const std::string of_another =
+          "reshard: device " + std::to_string(d) + ": another device refused the switch; nothing was touched";
       const std::size_t who[attempts] = {2, 1, 3, 0, 4, 4, 4, 2, 0};  // 4: all
-      const char* words[attempts] = {"reshard: a budget of 0 bytes; it must be at least 1",
-                                     "reshard: device 1, rank 1 of TO: ",
-                                     "; a switch wants memory of its own for what it makes",
-                                     "reshard: device 0, nothing: ",
-                                     "reshard: the devices were given budgets from 1048576 to 2097152 bytes; a switch has one budget",
-                                     "reshard: a budget of 4096 bytes cannot work: in ",
-                                     " stages, and at most 4096 are made; the least budget that does is ",
-                                     "no memory for messages",
-                                     "int 17"};
+      const char* words[attempts] = {
+          "reshard: a budget of 0 bytes; it must be at least 1",
+          "reshard: device 1, rank 1 of TO: ",
+          "; a switch wants memory of its own for what it makes",
+          "reshard: device 0, nothing: ",
+          "reshard: the devices were given budgets from 1048576 to 2097152 bytes; a switch has one budget",
+          "reshard: a budget of 4096 bytes cannot work: in ",
+          " stages, and at most 4096 are made; the least budget that does is ",
+          "no memory for messages",
+          "int 17"};
       CAPTURE(ends[i][d]);
-      if (who[i] == 4 || who[i] == d) CHECK(ends[i][d].find(words[i]) != std::string::npos);
-      else CHECK(ends[i][d] == of_another);
+      if (who[i] == 4 || who[i] == d)
+        CHECK(ends[i][d].find(words[i]) != std::string::npos);
+      else
+        CHECK(ends[i][d] == of_another);
     }
   for (std::size_t d = 0; d < 4; ++d) {
     CHECK(came[d] == 0);
@@ -214,13 +228,17 @@ struct packed {
     each_array(h, rank, wanted, [&](const rank_array& a) { bytes += a.bytes() + 8; });
     return std::max<bytes_t>(bytes, 1);
   }
-  packed(const computed_holding& h, rank_t rank, const std::string& who, state_set wanted = all_states) : range(bytes_of(h, rank, wanted)) {
+  packed(const computed_holding& h, rank_t rank, const std::string& who, state_set wanted = all_states)
+      : range(bytes_of(h, rank, wanted)) {
     bytes_t at = 0;
-    bound = bind_rank(h, rank, who, [&](const rank_array& a) {
-      const memory here{range.data() + at, a.bytes()};
-      at += a.bytes() + 8;
-      return here;
-    }, wanted);
+    bound = bind_rank(
+        h, rank, who,
+        [&](const rank_array& a) {
+          const memory here{range.data() + at, a.bytes()};
+          at += a.bytes() + 8;
+          return here;
+        },
+        wanted);
     bound.own(range);
     bound.seal();
   }
@@ -229,8 +247,13 @@ struct packed {
     std::set<std::int64_t> pages;
     for (const bound_box& b : bound.boxes())
       if (states.contains(b.state))
-        oracle::each_element({b.data, {}, {b.where.dim[0].size(), b.where.dim[1].size(), b.where.dim[2].size()}, {b.stride[0], b.stride[1], b.stride[2]},
-                              b.element_bytes(), {}, {}},
+        oracle::each_element({b.data,
+                              {},
+                              {b.where.dim[0].size(), b.where.dim[1].size(), b.where.dim[2].size()},
+                              {b.stride[0], b.stride[1], b.stride[2]},
+                              b.element_bytes(),
+                              {},
+                              {}},
                              [&](const std::byte* at, std::uint64_t, long, long, long) {
                                pages.insert((at - range.data()) / page_bytes);
                                pages.insert((at + b.element_bytes() - 1 - range.data()) / page_bytes);
@@ -329,17 +352,23 @@ struct lone_device {
               for (index_t i = 0; i < want.where.dim[0].size(); ++i)
                 for (index_t j = 0; j < want.where.dim[1].size(); ++j)
                   for (index_t c = 0; c < want.where.dim[2].size(); ++c)
-                    std::memcpy(want.data + (i * want.stride[0] + j * want.stride[1] + c * want.stride[2]) * want.element_bytes(),
-                                one.data + (i * one.stride[0] + j * one.stride[1] + c * one.stride[2]) * one.element_bytes(),
-                                static_cast<std::size_t>(one.element_bytes()));
+                    std::memcpy(
+                        want.data +
+                            (i * want.stride[0] + j * want.stride[1] + c * want.stride[2]) * want.element_bytes(),
+                        one.data + (i * one.stride[0] + j * one.stride[1] + c * one.stride[2]) * one.element_bytes(),
+                        static_cast<std::size_t>(one.element_bytes()));
             });
           });
     most = std::max(most, before->resident_bytes() + after->resident_bytes() + (k == 0 ? 0 : staging));
   }
   void fail(const std::string& sentence) { asked.push_back("fail: " + sentence); }
 
-  index_t times(const std::string& what) const { return std::count_if(asked.begin(), asked.end(), [&](const std::string& a) { return a.starts_with(what); }); }
-  std::ptrdiff_t first(const std::string& what) const { return std::find(asked.begin(), asked.end(), what) - asked.begin(); }
+  index_t times(const std::string& what) const {
+    return std::count_if(asked.begin(), asked.end(), [&](const std::string& a) { return a.starts_with(what); });
+  }
+  std::ptrdiff_t first(const std::string& what) const {
+    return std::find(asked.begin(), asked.end(), what) - asked.begin();
+  }
 };
 
 }  // namespace
@@ -347,9 +376,11 @@ struct lone_device {
 TEST_CASE("a transport is asked in order: offer, agree, prepare, every stage once, agree") {
   for (const bytes_t budget : {no_budget, 900_KiB}) {
     switch_in_memory s(tiny(), "zero=1", "dp=1");
-    lone_device here{.staging = budget == no_budget ? 0 : 100'000, .before = &s.before[0], .after = &s.after[0], .plan = {}};
+    lone_device here{
+        .staging = budget == no_budget ? 0 : 100'000, .before = &s.before[0], .after = &s.after[0], .plan = {}};
     const bytes_t held = s.before[0].resident_bytes();
-    const switch_report report = switch_state(s.change, s.before[0].tensors(), s.after[0].tensors(), here, {.budget = budget});
+    const switch_report report =
+        switch_state(s.change, s.before[0].tensors(), s.after[0].tensors(), here, {.budget = budget});
     CHECK(s.before[0].resident_bytes() == 0);
     CHECK(report.memory.before == held);
     CHECK(report.memory.after == s.after[0].resident_bytes());
@@ -382,7 +413,8 @@ TEST_CASE("memory that the transport takes is paid from the budget") {
   lone_device here{.staging = 100_MiB, .before = &s.before[0], .after = &s.after[0], .plan = {}};
   const auto under = [&](bytes_t budget) {
     here.asked.clear();
-    return refused([&] { switch_state(s.change, s.before[0].tensors(), s.after[0].tensors(), here, {.budget = budget}); });
+    return refused(
+        [&] { switch_state(s.change, s.before[0].tensors(), s.after[0].tensors(), here, {.budget = budget}); });
   };
   const std::string sentence = under(900_KiB);
   CHECK(sentence.starts_with("reshard: a budget of 921600 bytes cannot work: in "));

@@ -250,8 +250,9 @@ TEST_CASE("a switch of some states leaves the others where they are") {
   const model m = tiny();
   const space a(m, parse_degrees("tp=2,pp=2")), b(m, parse_degrees("dp=4"));
   const computed_holding from(a), to(b);
-  for (const auto& [states, by] : {std::pair(parameter_states, filled_by::library), std::pair(parameter_states, filled_by::judge),
-                                   std::pair(only(2), filled_by::judge), std::pair(only(1) | only(3), filled_by::judge)}) {
+  for (const auto& [states, by] :
+       {std::pair(parameter_states, filled_by::library), std::pair(parameter_states, filled_by::judge),
+        std::pair(only(2), filled_by::judge), std::pair(only(1) | only(3), filled_by::judge)}) {
     const layout_switch change(from, to, placement{device_map(4), device_map(4), 0, states});
     std::vector<rank_storage> before, after;
     for (rank_t r = 0; r < 4; ++r) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The oracle, fourth part: does memory hold the elements that it shall? From plain numbers alone, one element at a time, with
-// values of its own choosing; nothing here knows how the library addresses, copies, fills or compares.
+// The oracle, fourth part: does memory hold the elements that it shall? From plain numbers alone, one element at a time,
+// with values of its own choosing; nothing here knows how the library addresses, copies, fills or compares.
 #pragma once
 
 #include <array>
@@ -38,8 +38,9 @@ inline std::uint64_t mixed(std::uint64_t x)
     return x ^ (x >> 31);
 }
 
-// The value of an element: a hash of the identity and the flat index in the whole tensor, cut to the width. The lowest bit is
-// that of the index, so that neighbours in a row differ even in one byte; no value is 0, which is what untouched pages hold.
+// The value of an element: a hash of the identity and the flat index in the whole tensor, cut to the width. The lowest
+// bit is that of the index, so that neighbours in a row differ even in one byte; no value is 0, which is what untouched
+// pages hold.
 inline std::uint64_t known_value(const std::array<long, 4>& identity, long flat, long width)
 {
     std::uint64_t h = 0;
@@ -92,8 +93,8 @@ inline void judge(const memory_box& b, verdict& found)
         for (std::size_t i = 0; i < there.size(); ++i) is |= static_cast<std::uint64_t>(there[i]) << (8 * i);
         if (is == value) return;
         if (found.wrong++ == 0)
-            found.first = "state " + std::to_string(b.identity[0]) + ", family " + std::to_string(b.identity[1]) + ", member " +
-                          std::to_string(b.identity[2]) + ", expert " + std::to_string(b.identity[3]) + ": element (" +
+            found.first = "state " + std::to_string(b.identity[0]) + ", family " + std::to_string(b.identity[1]) +
+                          ", member " + std::to_string(b.identity[2]) + ", expert " + std::to_string(b.identity[3]) + ": element (" +
                           std::to_string(part) + ", " + std::to_string(row) + ", " + std::to_string(column) + ") is " +
                           std::to_string(is) + ", not " + std::to_string(value);
     });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A binding filled and compared either by the library or by the oracle's judge of memory, which is handed the binding's plain numbers.
+// A binding filled and compared either by the library or by the oracle's judge of memory, which is handed the binding's
+// plain numbers.
 #pragma once
 
 #include <doctest/doctest.h>

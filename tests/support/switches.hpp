@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole switch in one process, checked at every step: filled by a function of (state, tensor, global index), moved, compared,
-// by the library's own fill and compare and by the oracle's judge in turn; and the memory that it said it would have committed is
-// what the kernel says, stage by stage.
+// A whole switch in one process, checked at every step: filled by a function of (state, tensor, global index), moved,
+// compared, by the library's own fill and compare and by the oracle's judge in turn; and the memory that it said it would
+// have committed is what the kernel says, stage by stage.
 #pragma once
 
 #include <doctest/doctest.h>
