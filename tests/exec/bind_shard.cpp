@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <reshard/exec/bind_shard.hpp>
-#include <reshard/exec/fill.hpp>
 #include <reshard/exec/storage.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/threads.hpp>
@@ -14,10 +13,11 @@
 #include <reshard/parallelism/parse.hpp>
 #include <reshard/space/listed_holding.hpp>
 
+#include "../support/judged.hpp"
 #include "../support/refused.hpp"
 
 using namespace reshard;
-using testing::refused;
+using testing::filled_by, testing::refused;
 
 namespace {
 
@@ -70,7 +70,8 @@ struct shard_memory {
 
 }  // namespace
 
-TEST_CASE("from a list to a computed layout, and on to another list, by name") {
+namespace {
+void there_and_back(filled_by by) {
   const model m = tiny();
   const tensor_table table(m);
   const std::vector<shard> three = by_rows(m, 3), five = by_rows(m, 5);
@@ -79,7 +80,7 @@ TEST_CASE("from a list to a computed layout, and on to another list, by name") {
   const computed_holding middle(s);
   std::vector<shard_memory> before, after;
   std::vector<rank_storage> between;
-  for (rank_t r = 0; r < 3; ++r) fill(before.emplace_back(table, three, r, 3).bound, table);
+  for (rank_t r = 0; r < 3; ++r) testing::fill(by, before.emplace_back(table, three, r, 3).bound, table);
   for (rank_t r = 0; r < 5; ++r) after.emplace_back(table, five, r, 0);
   for (rank_t r = 0; r < 4; ++r) between.emplace_back(middle, r, "rank " + std::to_string(r));
   between.emplace_back();
@@ -91,7 +92,8 @@ TEST_CASE("from a list to a computed layout, and on to another list, by name") {
     const auto d = static_cast<std::size_t>(here.device());
     switch_state(there, d < 3 ? before[d].bound : none, between[d].tensors(), here);
   });
-  for (rank_t r = 0; r < 4; ++r) CHECK(compare(between[static_cast<std::size_t>(r)].tensors(), middle).wrong == 0);
+  for (rank_t r = 0; r < 4; ++r)
+    CHECK(testing::compare(by, between[static_cast<std::size_t>(r)].tensors(), middle).wrong == 0);
 
   const layout_switch back(middle, last);
   threads world(5);
@@ -102,11 +104,17 @@ TEST_CASE("from a list to a computed layout, and on to another list, by name") {
   });
   index_t elements = 0;
   for (const shard_memory& mine : after) {
-    const comparison found = compare(mine.bound, table);
+    const comparison found = testing::compare(by, mine.bound, table);
     CHECK(found.wrong == 0);
     elements += found.elements;
   }
   CHECK(elements == 4 * m.parameters());
+}
+}  // namespace
+
+TEST_CASE("from a list to a computed layout, and on to another list, by name") {
+  there_and_back(filled_by::library);
+  there_and_back(filled_by::judge);
 }
 
 TEST_CASE("what is no shard of ours is refused with its name") {

@@ -88,3 +88,33 @@ TEST_CASE("a device that does not come ends in a sentence") {
   INFO(sentence);
   CHECK(sentence == "reshard: device 0 waited 200 ms in vain for device 1, in stage 0, step 1 of 1");
 }
+
+TEST_CASE("a message of another length than is expected is refused, and says whose") {
+  switch_in_memory s(tiny(), "dp=2,zero=1", "tp=2");
+  struct forgetful {
+    mailboxes::endpoint& inner;
+    rank_t device() const { return inner.device(); }
+    rank_t devices() const { return inner.devices(); }
+    void offer(const binding& tensors) { inner.offer(tensors); }
+    std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+    bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
+    void prepare(staged_plan plan, const binding& into, page_stages& pages) {
+      if (device() == 1) plan.receives.pop_back();
+      inner.prepare(plan, into, pages);
+    }
+    void fail(const std::string& sentence) { inner.fail(sentence); }
+    void move(index_t k) { inner.move(k); }
+  };
+  mailboxes world(2, std::chrono::seconds(5));
+  const std::string sentence = refused([&] {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      forgetful one{here};
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one);
+    });
+  });
+  const bytes_t all = total_bytes(make_plan(s.from, s.to, 1, s.change.where).receives);
+  INFO(sentence);
+  CHECK(sentence.starts_with("reshard: device 1 expects "));
+  CHECK(sentence.ends_with(" bytes from device 0 in stage 0, which sends " + std::to_string(all)));
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// page_range against what the kernel reports.
+// page_range against what the kernel reports; and with a kernel that lacks MADV_POPULATE_WRITE, which madvise here can
+// pretend. With RESHARD_WITHOUT_POPULATE_WRITE the C library's headers lack it too.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -8,9 +9,36 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace {
+constexpr int populate_write = 23;  // of Linux 5.14
+}
+#ifdef RESHARD_WITHOUT_POPULATE_WRITE
+#undef MADV_POPULATE_WRITE
+#endif
+
 #include <reshard/exec/pages.hpp>
+
+namespace {
+int refused_advice = -1, refused_with = 0;  // what madvise refuses, and the error
+int populated = 0;                          // times that it was asked to populate
+}  // namespace
+
+/// Takes the place of the C library's.
+extern "C" int madvise(void* at, std::size_t bytes, int advice) noexcept {
+  populated += advice == populate_write ? 1 : 0;
+  if (advice == refused_advice) {
+    errno = refused_with;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_madvise, at, bytes, advice));
+}
 
 using reshard::page_bytes;
 using reshard::page_range;
@@ -74,6 +102,80 @@ TEST_CASE("commit populates the pages that an interval touches and keeps what th
   CHECK(range.resident_bytes() == 4 * page_bytes);
   range.commit(0, range.bytes());
   CHECK(range.resident_bytes() == range.bytes());
+}
+
+namespace {
+/// While it lives, madvise refuses one advice.
+struct refusing {
+  refusing(int advice, int error) {
+    refused_advice = advice;
+    refused_with = error;
+  }
+  ~refusing() { refused_advice = -1; }
+};
+}  // namespace
+
+TEST_CASE("the kernel is asked to populate where its headers know how") {
+  page_range range(4 * page_bytes);
+  populated = 0;
+  range.commit(0, range.bytes());
+#ifdef MADV_POPULATE_WRITE
+  CHECK(populated == 1);
+  static_assert(MADV_POPULATE_WRITE == populate_write);
+#else
+  CHECK(populated == 0);
+#endif
+}
+
+TEST_CASE("a kernel that cannot populate has every page touched instead, and nothing of it changed") {
+  for (const int error : {EINVAL, ENOSYS}) {
+    const refusing old_kernel(populate_write, error);
+    page_range range(64 * page_bytes);
+    for (int64_t byte = 0; byte < 3 * page_bytes; ++byte)
+      range.data()[5 * page_bytes + byte] = static_cast<std::byte>(byte % 251);
+    range.commit(4 * page_bytes + 4095, 9 * page_bytes + 1);
+    CHECK(range.resident_bytes() == 6 * page_bytes);
+    bool kept = true;
+    for (int64_t byte = 0; byte < 3 * page_bytes; ++byte)
+      kept = kept && range.data()[5 * page_bytes + byte] == static_cast<std::byte>(byte % 251);
+    CHECK(kept);
+    range.commit(0, range.bytes());
+    CHECK(range.resident_bytes() == range.bytes());
+  }
+}
+
+TEST_CASE("pages that are touched while another thread writes them lose nothing") {
+  const refusing old_kernel(populate_write, EINVAL);
+  for (int round = 0; round < 20; ++round) {
+    page_range range(40 * page_bytes);
+    std::thread writer([&] {
+      for (int64_t p = 0; p < 40; ++p)
+        __atomic_store_n(reinterpret_cast<unsigned char*>(range.data() + p * page_bytes), 7, __ATOMIC_RELAXED);
+    });
+    range.commit(0, range.bytes());
+    writer.join();
+    int wrong = 0;
+    for (int64_t p = 0; p < 40; ++p) wrong += range.data()[p * page_bytes] == std::byte{7} ? 0 : 1;
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("what the kernel refuses otherwise is an error that says which bytes") {
+  page_range range(8 * page_bytes);
+#ifdef MADV_POPULATE_WRITE
+  {
+    const refusing full(populate_write, ENOMEM);
+    CHECK(refused<std::system_error>([&] {
+            range.commit(page_bytes, 3 * page_bytes);
+          }).find("page_range: MADV_POPULATE_WRITE refused the 8192 bytes from byte 4096: ") == 0);
+    CHECK(range.resident_bytes() == 0);
+  }
+#endif
+  const refusing locked(MADV_DONTNEED, EINVAL);
+  CHECK(refused<std::system_error>([&] {
+          range.release(0, 2 * page_bytes + 1);
+        }).find("page_range: MADV_DONTNEED refused the 8192 bytes from byte 0: ") == 0);
+  range.release(page_span{3, 3});  // no page, no call
 }
 
 TEST_CASE("resident bytes are counted beyond one batch of mincore") {

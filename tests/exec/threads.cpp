@@ -10,7 +10,7 @@
 #include "../support/switches.hpp"
 
 using namespace reshard;
-using testing::refused, testing::switch_in_memory;
+using testing::filled_by, testing::refused, testing::switch_in_memory;
 
 namespace {
 constexpr patience soon = std::chrono::seconds(60);
@@ -75,7 +75,7 @@ TEST_CASE("sources that are kept stay as they were, and the peak is before + aft
   s.run(world, {.after_use = sources::keep});
   for (std::size_t d = 0; d < 4; ++d) {
     CHECK(s.reports[d].memory.peak == s.reports[d].memory.before + s.reports[d].memory.after);
-    CHECK(compare(s.before[d].tensors(), s.from).wrong == 0);
+    CHECK(s.found_before(d).wrong == 0);
   }
   switch_in_memory again(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
   const std::string sentence = refused_switch(again, [](rank_t) { return switch_options{.budget = 256_KiB, .after_use = sources::keep}; });
@@ -101,7 +101,7 @@ TEST_CASE("memory of the caller's: given back by the caller's function, or not a
       arrays.emplace_back(static_cast<std::size_t>(a.bytes()));
       return memory{arrays.back().data(), a.bytes()};
     }));
-    fill(plain.back(), s.from);
+    testing::fill(s.by, plain.back(), s.from);
   }
   const auto run = [&](const switch_options& options) {
     threads world(2, soon);
@@ -134,7 +134,7 @@ TEST_CASE("memory of the caller's: given back by the caller's function, or not a
     for (const page_block& block : b.blocks()) pages += block.pages * page_bytes;
   CHECK(given <= pages);
   CHECK(given > pages / 2);  // all but pages of padding
-  for (std::size_t d = 0; d < 2; ++d) CHECK(compare(s.after[d].tensors(), s.to).wrong == 0);
+  for (std::size_t d = 0; d < 2; ++d) CHECK(s.found_after(d).wrong == 0);
 }
 
 TEST_CASE("refusals come before anything is touched, and say who lacks what") {
@@ -182,7 +182,7 @@ TEST_CASE("a refusal leaves the world usable") {
     CHECK(refused([&] { switch_state(s.change, from, to, here, {.budget = 4_KiB}); }).find("cannot work") != std::string::npos);
     switch_state(s.change, from, to, here, {.budget = 4_MiB});
   });
-  for (std::size_t d = 0; d < 4; ++d) CHECK(compare(s.after[d].tensors(), s.to).wrong == 0);
+  for (std::size_t d = 0; d < 4; ++d) CHECK(s.found_after(d).wrong == 0);
 }
 
 TEST_CASE("what one device throws reaches the caller, whenever it does") {
@@ -250,11 +250,13 @@ TEST_CASE("a switch of some states leaves the others where they are") {
   const model m = tiny();
   const space a(m, parse_degrees("tp=2,pp=2")), b(m, parse_degrees("dp=4"));
   const computed_holding from(a), to(b);
-  for (const state_set states : {parameter_states, only(2), only(1) | only(3)}) {
+  for (const auto& [states, by] :
+       {std::pair(parameter_states, filled_by::library), std::pair(parameter_states, filled_by::judge),
+        std::pair(only(2), filled_by::judge), std::pair(only(1) | only(3), filled_by::judge)}) {
     const layout_switch change(from, to, placement{device_map(4), device_map(4), 0, states});
     std::vector<rank_storage> before, after;
     for (rank_t r = 0; r < 4; ++r) {
-      fill(before.emplace_back(from, r, "before").tensors(), from);
+      testing::fill(by, before.emplace_back(from, r, "before").tensors(), from);
       after.emplace_back(to, r, "after", pages_are::reserved, states);
     }
     threads world(4, soon);
@@ -264,13 +266,13 @@ TEST_CASE("a switch of some states leaves the others where they are") {
     });
     for (rank_t r = 0; r < 4; ++r) {
       const auto d = static_cast<std::size_t>(r);
-      CHECK(compare(after[d].tensors(), to).wrong == 0);
+      CHECK(testing::compare(by, after[d].tensors(), to).wrong == 0);
       binding others("others");
       for (const bound_box& box : before[d].tensors().boxes())
         if (!states.contains(box.state)) others.add(box, {box.data, box.bytes()});
       others.seal();
-      CHECK(compare(others, from).elements > 0);
-      CHECK(compare(others, from).wrong == 0);
+      CHECK(testing::compare(by, others, from).elements > 0);
+      CHECK(testing::compare(by, others, from).wrong == 0);
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole switch in one process, checked at every step: filled by a function of (state, tensor, global index), moved, compared;
-// and the memory that it said it would have committed is what the kernel says, stage by stage.
+// A whole switch in one process, checked at every step: filled by a function of (state, tensor, global index), moved,
+// compared, by the library's own fill and compare and by the oracle's judge in turn; and the memory that it said it would
+// have committed is what the kernel says, stage by stage.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/fill.hpp>
 #include <reshard/exec/storage.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/parallelism/parse.hpp>
 
 #include "../oracle/random_layouts.hpp"
 #include "expand.hpp"
+#include "judged.hpp"
 #include "refused.hpp"
 
 namespace testing {
@@ -61,6 +62,7 @@ struct switch_in_memory {
   reshard::layout_switch<reshard::computed_holding, reshard::computed_holding> change;
   std::vector<reshard::rank_storage> before, after;
   std::vector<reshard::switch_report> reports;
+  filled_by by = next_in_turn();
 
   static std::vector<reshard::rank_t> ranks(const std::vector<long>& devices) { return {devices.begin(), devices.end()}; }
 
@@ -74,7 +76,7 @@ struct switch_in_memory {
       else before.emplace_back(from, f, "rank " + std::to_string(f) + " of FROM");
       if (t < 0) after.emplace_back();
       else after.emplace_back(to, t, "rank " + std::to_string(t) + " of TO", targets);
-      fill(before.back().tensors(), from);
+      testing::fill(by, before.back().tensors(), from);
     }
     reports.resize(before.size());
   }
@@ -87,11 +89,15 @@ struct switch_in_memory {
 
   std::size_t devices() const { return before.size(); }
 
+  /// What a device holds of FROM, or of TO, compared by whoever filled it.
+  reshard::comparison found_before(std::size_t d) const { return testing::compare(by, before[d].tensors(), from); }
+  reshard::comparison found_after(std::size_t d) const { return testing::compare(by, after[d].tensors(), to); }
+
   /// No page has gone and none has come: what a refusal must leave behind.
   bool untouched() const {
     bool as_filled = true;
     for (std::size_t d = 0; d < devices(); ++d)
-      as_filled = as_filled && after[d].resident_bytes() == 0 && reshard::compare(before[d].tensors(), from).wrong == 0;
+      as_filled = as_filled && after[d].resident_bytes() == 0 && found_before(d).wrong == 0;
     return as_filled;
   }
 
@@ -136,7 +142,7 @@ struct switch_in_memory {
     });
     CHECK(kernel_agrees);
     for (std::size_t d = 0; d < devices(); ++d) {
-      const comparison found = compare(after[d].tensors(), to);
+      const comparison found = found_after(d);
       CHECK(found.wrong == 0);
       const rank_t rank = change.where.to.rank_of(static_cast<rank_t>(d));
       bytes_t elements = 0;

@@ -176,8 +176,8 @@ switch_report switch_state(const layout_switch<From, To>& change, binding& old_t
   } catch (const std::exception& e) {
     if (!here.refused_together()) transport.fail(e.what());
     throw;
-  } catch (...) {  // from an owner's give_back
-    transport.fail("reshard: an exception of no standard kind");
+  } catch (...) {  // from an owner's give_back, or a transport's prepare
+    if (!here.refused_together()) transport.fail("reshard: an exception of no standard kind");
     throw;
   }
 }

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+// The switch by itself: what a refusal leaves behind, whoever refuses and whenever; what the reports say against sums
+// of the plans; arrays that share pages; and what a transport is asked for, in which order.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <reshard/exec/mailboxes.hpp>
+#include <reshard/exec/threads.hpp>
+#include <reshard/plan/volume.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/refused.hpp"
+#include "../support/switches.hpp"
+
+using namespace reshard;
+using testing::filled_by, testing::refused, testing::switch_in_memory;
+
+namespace {
+
+constexpr patience soon = std::chrono::seconds(20);
+
+model tiny() {
+  return make_transformer({.name = "tiny",
+                           .layers = 4,
+                           .hidden = 64,
+                           .heads = 4,
+                           .groups = 4,
+                           .head_dim = 16,
+                           .ffn = 128,
+                           .vocabulary = 256});
+}
+
+/// An endpoint whose device cannot prepare.
+enum class fault { none, exception, other };
+template <typename Endpoint>
+struct unprepared {
+  Endpoint& inner;
+  fault how;
+  rank_t device() const { return inner.device(); }
+  rank_t devices() const { return inner.devices(); }
+  void offer(const binding& tensors) { inner.offer(tensors); }
+  std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+  bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
+  void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+    inner.prepare(plan, into, pages);
+    if (how == fault::exception) throw std::runtime_error("no memory for messages");
+    if (how == fault::other) throw 17;
+  }
+  void move(index_t k) { inner.move(k); }
+  void fail(const std::string& sentence) { inner.fail(sentence); }
+};
+
+/// A copy of a binding with a change made to every box; dropped where the change says false.
+template <typename Change>
+binding changed(const binding& of, Change&& change) {
+  binding result(of.who());
+  for (bound_box b : of.boxes())
+    if (change(b)) result.add(b, {b.data, bytes_t{1} << 30}, b.stride);
+  result.seal();
+  return result;
+}
+
+/// What a call ends with: "done", or the sentence of what it throws.
+template <typename Call>
+std::string ending(Call&& call) {
+  try {
+    call();
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (int n) {
+    return "int " + std::to_string(n);
+  }
+  return "done";
+}
+
+static_assert(Transport<threads::endpoint> && Transport<mailboxes::endpoint> &&
+              Transport<unprepared<threads::endpoint>>);
+static_assert(!Transport<threads> && !Transport<meeting>);
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world", World, threads, mailboxes) {
+  switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  std::vector<rank_storage> again;
+  for (rank_t r = 0; r < 4; ++r) again.emplace_back(s.from, r, "rank " + std::to_string(r));
+  binding lacking = changed(s.after[1].tensors(), [](const bound_box& b) { return b.state != 2; });
+  std::byte* const source = s.before[3].tensors().boxes()[0].data;
+  binding inside = changed(s.after[3].tensors(), [&](bound_box& b) {
+    if (b.state == 0 && b.where.volume() == 64) b.data = source;
+    return true;
+  });
+  binding none("nothing");
+
+  constexpr std::size_t attempts = 9;
+  std::string ends[attempts][4], at_last[2][4];
+  bytes_t came[4];
+  index_t spoilt[4], wrong[4];
+  World world(4, soon);
+  world.run([&](auto& here) {
+    const rank_t device = here.device();
+    const auto d = static_cast<std::size_t>(device);
+    using endpoint = std::remove_reference_t<decltype(here)>;
+    const auto attempt = [&](std::size_t i, const switch_options& options, binding& from, binding& to,
+                             fault how = fault::none) {
+      unprepared<endpoint> transport{here, how};
+      ends[i][d] = ending([&] { switch_state(s.change, from, to, transport, options); });
+    };
+    binding &from = s.before[d].tensors(), &to = s.after[d].tensors();
+    attempt(0, {.budget = device == 2 ? 0 : 1_MiB}, from, to);
+    attempt(1, {}, from, device == 1 ? lacking : to);
+    attempt(2, {}, from, device == 3 ? inside : to);
+    attempt(3, {}, device == 0 ? none : from, to);
+    attempt(4, {.budget = device == 3 ? 2_MiB : 1_MiB}, from, to);
+    attempt(5, {.budget = 4_KiB}, from, to);
+    attempt(6, {.budget = 1}, from, to);
+    attempt(7, {}, from, to, device == 2 ? fault::exception : fault::none);
+    attempt(8, {.budget = 1_MiB}, from, to, device == 0 ? fault::other : fault::none);
+    came[d] = s.after[d].resident_bytes();
+    spoilt[d] = s.found_before(d).wrong;
+    at_last[0][d] =
+        ending([&] { s.reports[d] = switch_state(s.change, from, s.after[d].tensors(), here, {.budget = 1_MiB}); });
+    wrong[d] = s.found_after(d).wrong;
+    const layout_switch back(s.to, s.from);
+    at_last[1][d] = ending([&] { switch_state(back, s.after[d].tensors(), again[d].tensors(), here); });
+  });
+  for (std::size_t i = 0; i < attempts; ++i)
+    for (std::size_t d = 0; d < 4; ++d) {
+      CAPTURE(i);
+      CAPTURE(d);
+      const std::string of_another =
+          "reshard: device " + std::to_string(d) + ": another device refused the switch; nothing was touched";
+      const std::size_t who[attempts] = {2, 1, 3, 0, 4, 4, 4, 2, 0};  // 4: all
+      const char* words[attempts] = {
+          "reshard: a budget of 0 bytes; it must be at least 1",
+          "reshard: device 1, rank 1 of TO: ",
+          "; a switch wants memory of its own for what it makes",
+          "reshard: device 0, nothing: ",
+          "reshard: the devices were given budgets from 1048576 to 2097152 bytes; a switch has one budget",
+          "reshard: a budget of 4096 bytes cannot work: in ",
+          " stages, and at most 4096 are made; the least budget that does is ",
+          "no memory for messages",
+          "int 17"};
+      CAPTURE(ends[i][d]);
+      if (who[i] == 4 || who[i] == d)
+        CHECK(ends[i][d].find(words[i]) != std::string::npos);
+      else
+        CHECK(ends[i][d] == of_another);
+    }
+  for (std::size_t d = 0; d < 4; ++d) {
+    CHECK(came[d] == 0);
+    CHECK(spoilt[d] == 0);
+    CHECK(at_last[0][d] == "done");
+    CHECK(wrong[d] == 0);
+    CHECK(at_last[1][d] == "done");
+    CHECK(s.reports[d].stages > 1);
+    CHECK(s.before[d].resident_bytes() == 0);
+    CHECK(testing::compare(s.by, again[d].tensors(), s.from).wrong == 0);
+  }
+}
+
+TEST_CASE("reports say what the plans add up to") {
+  oracle::generator cases(testing::seed() + 21);
+  index_t staged = 0;
+  for (int i = 0; i < 40; ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    INFO(c.describe());
+    switch_in_memory s(c);
+    bytes_t largest = 0;  // that any rank holds
+    for (rank_t r = 0; r < s.from.ranks(); ++r) largest = std::max(largest, held_bytes(s.from, r));
+    for (rank_t r = 0; r < s.to.ranks(); ++r) largest = std::max(largest, held_bytes(s.to, r));
+    bytes_t budget = i % 2 == 0 ? no_budget : largest;
+    const auto run = [&] {
+      threads world(s.change.devices(), soon);
+      s.run(world, {.budget = budget});
+    };
+    const std::string sentence = refused(run), words = "the least budget that does is ";
+    if (sentence != "accepted") {
+      INFO(sentence);
+      REQUIRE(sentence.find(words) != std::string::npos);
+      budget = std::stoll(sentence.substr(sentence.find(words) + words.size()));
+      run();
+    }
+    bytes_t sent = 0, received = 0, retained = 0;
+    for (rank_t d = 0; d < s.change.devices(); ++d) {
+      const switch_report& r = s.reports[static_cast<std::size_t>(d)];
+      const plan p = make_plan(s.from, s.to, d, s.change.where);
+      const auto sum = [](const std::vector<transfer>& list) {
+        bytes_t bytes = 0;
+        for (const transfer& t : list) {
+          bytes_t volume = 1;
+          for (const interval& side : t.where.dim) volume *= side.end - side.begin;
+          for (int state = 0; state < 4; ++state)
+            if (t.states.contains(state)) bytes += volume * (state == 0 ? 2 : 4);
+        }
+        return bytes;
+      };
+      CHECK(r.sent == sum(p.sends));
+      CHECK(r.received == sum(p.receives));
+      CHECK(r.retained == sum(p.retains));
+      CHECK(r.stages == (budget == no_budget ? 1 : std::max<index_t>(1, (4 * largest + budget - 1) / budget)));
+      staged += r.stages > 1 ? 1 : 0;
+      sent += r.sent;
+      received += r.received;
+      retained += r.retained;
+    }
+    const switch_volume volume = volume_of_switch(s.from, s.to, s.change.where);
+    CHECK(sent == volume.moved);
+    CHECK(received == volume.moved);
+    CHECK(retained == volume.retained);
+  }
+  CHECK(staged > 0);
+}
+
+namespace {
+
+/// A rank's arrays one after the other in one range of pages, so that neighbours share a page.
+struct packed {
+  page_range range;
+  binding bound;
+
+  static bytes_t bytes_of(const computed_holding& h, rank_t rank, state_set wanted) {
+    bytes_t bytes = 0;
+    each_array(h, rank, wanted, [&](const rank_array& a) { bytes += a.bytes() + 8; });
+    return std::max<bytes_t>(bytes, 1);
+  }
+  packed(const computed_holding& h, rank_t rank, const std::string& who, state_set wanted = all_states)
+      : range(bytes_of(h, rank, wanted)) {
+    bytes_t at = 0;
+    bound = bind_rank(
+        h, rank, who,
+        [&](const rank_array& a) {
+          const memory here{range.data() + at, a.bytes()};
+          at += a.bytes() + 8;
+          return here;
+        },
+        wanted);
+    bound.own(range);
+    bound.seal();
+  }
+  /// Pages that hold a byte of these states.
+  bytes_t bytes_of_pages(state_set states) const {
+    std::set<std::int64_t> pages;
+    for (const bound_box& b : bound.boxes())
+      if (states.contains(b.state))
+        oracle::each_element({b.data,
+                              {},
+                              {b.where.dim[0].size(), b.where.dim[1].size(), b.where.dim[2].size()},
+                              {b.stride[0], b.stride[1], b.stride[2]},
+                              b.element_bytes(),
+                              {},
+                              {}},
+                             [&](const std::byte* at, std::uint64_t, long, long, long) {
+                               pages.insert((at - range.data()) / page_bytes);
+                               pages.insert((at + b.element_bytes() - 1 - range.data()) / page_bytes);
+                             });
+    return static_cast<bytes_t>(pages.size()) * page_bytes;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("arrays that share pages: what does not move stays whole, and only pages of nothing else go") {
+  const model m = tiny();
+  for (const char* from_text : {"tp=2,pp=2", "dp=4,zero=1"})
+    for (const state_set moving : {parameter_states, only(2), only(1) | only(3), all_states})
+      for (const bytes_t budget : {no_budget, 1_MiB}) {
+        CAPTURE(from_text);
+        CAPTURE(moving.bits);
+        const space a(m, parse_degrees(from_text)), b(m, parse_degrees("tp=4,zero=1"));
+        const computed_holding from(a), to(b);
+        const layout_switch change(from, to, placement{device_map(4), device_map(4), 0, moving});
+        const filled_by by = testing::next_in_turn();
+        std::vector<packed> before, after;
+        before.reserve(4), after.reserve(4);  // a binding knows where its range is
+        for (rank_t r = 0; r < 4; ++r) {
+          testing::fill(by, before.emplace_back(from, r, "before").bound, from);
+          after.emplace_back(to, r, "after", moving);
+        }
+        std::vector<switch_report> reports(4);
+        threads world(4, soon);
+        world.run([&](auto& here) {
+          const auto d = static_cast<std::size_t>(here.device());
+          reports[d] = switch_state(change, before[d].bound, after[d].bound, here, {.budget = budget});
+        });
+        state_set staying = all_states;
+        staying.bits &= ~moving.bits;
+        for (std::size_t d = 0; d < 4; ++d) {
+          CHECK(before[d].range.resident_bytes() == before[d].bytes_of_pages(staying));
+          CHECK(after[d].range.resident_bytes() == after[d].bytes_of_pages(moving));
+          CHECK(reports[d].memory.before == before[d].bytes_of_pages(moving));
+          CHECK(reports[d].memory.after == after[d].range.resident_bytes());
+          CHECK(reports[d].memory.excess() <= budget);
+          binding others("others");
+          for (const bound_box& box : before[d].bound.boxes())
+            if (staying.contains(box.state)) others.add(box, {box.data, box.bytes()}, box.stride);
+          others.seal();
+          CHECK(testing::compare(by, others, from).wrong == 0);
+          CHECK(testing::compare(by, after[d].bound, to).wrong == 0);
+          CHECK(testing::compare(by, after[d].bound, to).elements > 0);
+        }
+      }
+}
+
+namespace {
+
+/// The one device of a world: copies an element at a time, and writes down what it is asked for.
+struct lone_device {
+  bytes_t staging = 0;  // in every stage but the first
+  rank_storage* before = nullptr;
+  rank_storage* after = nullptr;
+  index_t fails_in = -1;
+
+  const binding* from = nullptr;
+  const binding* into = nullptr;
+  staged_plan plan;
+  std::vector<std::string> asked = {};
+  bytes_t most = 0;
+
+  rank_t device() const { return 0; }
+  rank_t devices() const { return 1; }
+  void offer(const binding& tensors) {
+    asked.push_back("offer");
+    from = &tensors;
+  }
+  std::int64_t largest(std::int64_t n) {
+    asked.push_back("largest");
+    return n;
+  }
+  bytes_t staging_bytes(const staged_plan&, index_t k) {
+    asked.push_back("staging " + std::to_string(k));
+    return k == 0 ? 0 : staging;
+  }
+  void prepare(const staged_plan& p, const binding& tensors, page_stages&) {
+    asked.push_back("prepare");
+    plan = p;
+    into = &tensors;
+  }
+  void move(index_t k) {
+    asked.push_back("move " + std::to_string(k));
+    if (k == fails_in) throw std::runtime_error("a cable is torn");
+    for (const staged_piece& p : plan.retains)
+      for (int state = 0; state < state_count; ++state)
+        if (p.stage == k && p.states.contains(state))
+          from->meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& have) {
+            into->meet(have, [&](const bound_box& want) {
+              const bound_box one = have.narrowed(want.where);
+              for (index_t i = 0; i < want.where.dim[0].size(); ++i)
+                for (index_t j = 0; j < want.where.dim[1].size(); ++j)
+                  for (index_t c = 0; c < want.where.dim[2].size(); ++c)
+                    std::memcpy(
+                        want.data +
+                            (i * want.stride[0] + j * want.stride[1] + c * want.stride[2]) * want.element_bytes(),
+                        one.data + (i * one.stride[0] + j * one.stride[1] + c * one.stride[2]) * one.element_bytes(),
+                        static_cast<std::size_t>(one.element_bytes()));
+            });
+          });
+    most = std::max(most, before->resident_bytes() + after->resident_bytes() + (k == 0 ? 0 : staging));
+  }
+  void fail(const std::string& sentence) { asked.push_back("fail: " + sentence); }
+
+  index_t times(const std::string& what) const {
+    return std::count_if(asked.begin(), asked.end(), [&](const std::string& a) { return a.starts_with(what); });
+  }
+  std::ptrdiff_t first(const std::string& what) const {
+    return std::find(asked.begin(), asked.end(), what) - asked.begin();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a transport is asked in order: offer, agree, prepare, every stage once, agree") {
+  for (const bytes_t budget : {no_budget, 900_KiB}) {
+    switch_in_memory s(tiny(), "zero=1", "dp=1");
+    lone_device here{
+        .staging = budget == no_budget ? 0 : 100'000, .before = &s.before[0], .after = &s.after[0], .plan = {}};
+    const bytes_t held = s.before[0].resident_bytes();
+    const switch_report report =
+        switch_state(s.change, s.before[0].tensors(), s.after[0].tensors(), here, {.budget = budget});
+    CHECK(s.before[0].resident_bytes() == 0);
+    CHECK(report.memory.before == held);
+    CHECK(report.memory.after == s.after[0].resident_bytes());
+    CHECK(report.memory.peak == std::max({report.memory.before, report.memory.after, here.most}));
+    CHECK(report.memory.excess() <= budget);
+    CHECK(s.found_after(0).wrong == 0);
+    CHECK(s.found_after(0).elements > 0);
+    CHECK((report.stages > 4) == (budget != no_budget));
+
+    CHECK(here.times("offer") == 1);
+    CHECK(here.times("prepare") == 1);
+    CHECK(here.times("fail") == 0);
+    CHECK(here.times("staging ") == report.stages);
+    CHECK(here.times("move ") == report.stages);
+    const auto prepared = here.asked.begin() + here.first("prepare");
+    CHECK(std::find(here.asked.begin() + here.first("offer"), prepared, "largest") != prepared);
+    for (index_t k = 0; k < report.stages; ++k) {
+      CHECK(here.first("staging " + std::to_string(k)) < here.first("prepare"));
+      CHECK(here.first("move " + std::to_string(k)) == here.first("move 0") + k);
+    }
+    CHECK(*(prepared + 1) == "largest");
+    CHECK(here.first("move 0") == here.first("prepare") + 2);
+    CHECK(here.asked.back() == "largest");  // nobody's lists go before all are done
+    CHECK(here.asked[here.asked.size() - 2].starts_with("move "));
+  }
+}
+
+TEST_CASE("memory that the transport takes is paid from the budget") {
+  switch_in_memory s(tiny(), "zero=1", "dp=1");
+  lone_device here{.staging = 100_MiB, .before = &s.before[0], .after = &s.after[0], .plan = {}};
+  const auto under = [&](bytes_t budget) {
+    here.asked.clear();
+    return refused(
+        [&] { switch_state(s.change, s.before[0].tensors(), s.after[0].tensors(), here, {.budget = budget}); });
+  };
+  const std::string sentence = under(900_KiB);
+  CHECK(sentence.starts_with("reshard: a budget of 921600 bytes cannot work: in "));
+  CHECK(here.times("prepare") + here.times("move") + here.times("fail") == 0);
+  CHECK(s.untouched());
+  const std::string words = "the least budget that does is ";
+  const std::size_t at = sentence.find(words);
+  REQUIRE(at != std::string::npos);
+  const bytes_t enough = std::stoll(sentence.substr(at + words.size()));
+  CHECK(enough < 100_MiB);  // one stage, the first, takes none
+  s.after[0] = rank_storage(s.to, 0, "rank 0 of TO");
+  CHECK(under(enough) == "accepted");
+  CHECK(s.found_after(0).wrong == 0);
+}
+
+TEST_CASE("a transport hears of what ends a switch under way, and of no refusal") {
+  switch_in_memory s(tiny(), "zero=1", "dp=1");
+  lone_device here{.before = &s.before[0], .after = &s.after[0], .fails_in = 2, .plan = {}};
+  const auto run = [&](const switch_options& options) {
+    return ending([&] { switch_state(s.change, s.before[0].tensors(), s.after[0].tensors(), here, options); });
+  };
+  CHECK(run({.budget = 0}).starts_with("reshard: a budget of 0 bytes"));
+  CHECK(run({.budget = 1}).find("at most 4096 are made") != std::string::npos);
+  CHECK(here.times("fail") == 0);
+  CHECK(run({.budget = 900_KiB}) == "a cable is torn");
+  CHECK(here.asked.back() == "fail: a cable is torn");
+  CHECK(here.times("fail") == 1);
+  CHECK(here.times("move ") == 3);
+}
+
+TEST_CASE("what an owner throws when memory is given back reaches everybody, of whatever kind it is") {
+  for (const bool standard : {true, false}) {
+    switch_in_memory s(tiny(), "dp=2", "tp=2");
+    std::vector<std::byte> bytes(static_cast<std::size_t>(held_bytes(s.from, 1)) + 64 * page_bytes);
+    std::byte* next = bytes.data();
+    binding mine = bind_rank(s.from, 1, "rank 1", [&](const rank_array& a) {
+      const memory here{next, a.bytes()};
+      next += a.bytes();
+      return here;
+    });
+    testing::fill(s.by, mine, s.from);
+    mine.own({bytes.data(), static_cast<bytes_t>(bytes.size())}, pages_are::committed, [&](std::byte*, bytes_t) {
+      if (standard) throw std::runtime_error("the owner wants it back");
+      throw 17;
+    });
+    std::string of[2];
+    threads world(2, soon);
+    const std::string thrown = ending([&] {
+      world.run([&](auto& here) {
+        const auto d = static_cast<std::size_t>(here.device());
+        try {
+          switch_state(s.change, d == 1 ? mine : s.before[d].tensors(), s.after[d].tensors(), here);
+        } catch (const std::exception& e) {
+          of[d] = e.what();
+          throw;
+        }
+      });
+    });
+    CHECK(thrown == (standard ? "the owner wants it back" : "int 17"));
+    CHECK(of[0] == (standard ? "the owner wants it back" : "reshard: an exception of no standard kind"));
+  }
+}
+
+TEST_CASE("two spaces are switched between directly, rank r on device r") {
+  const space a(tiny(), parse_degrees("tp=2")), b(tiny(), parse_degrees("dp=2,zero=1"));
+  const computed_holding from(a), to(b);
+  std::vector<rank_storage> before, after;
+  for (rank_t r = 0; r < 2; ++r) {
+    testing::fill(filled_by::judge, before.emplace_back(from, r, "before").tensors(), from);
+    after.emplace_back(to, r, "after");
+  }
+  threads world(2, soon);
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    switch_state(a, b, before[d].tensors(), after[d].tensors(), here, {.budget = 1_MiB});
+  });
+  for (const rank_storage& s : after) CHECK(testing::judged(s.tensors(), to).wrong == 0);
+}
