@@ -52,16 +52,18 @@ inline std::string content_of(const fs::path& path) {
   return text.str();
 }
 
-inline answer ask(const words& arguments) {
+/// Asks with stdout going to `to`, where the answer's `out` is then read from; stdout is closed where that is empty.
+inline answer ask(const words& arguments, const fs::path& to) {
   const char* tool = std::getenv("RESHARD_TOOL");
   REQUIRE_MESSAGE(tool != nullptr, "RESHARD_TOOL names the program to test");
-  const fs::path out = here().folder / "stdout", err = here().folder / "stderr";
+  const fs::path err = here().folder / "stderr";
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    const auto redirect = [](const fs::path& to, int descriptor) { dup2(open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), descriptor); };
-    redirect(out, STDOUT_FILENO);
+    const auto redirect = [](const fs::path& file, int descriptor) { dup2(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), descriptor); };
     redirect(err, STDERR_FILENO);
+    if (to.empty()) close(STDOUT_FILENO);  // last: the next file that is opened has its number
+    else redirect(to, STDOUT_FILENO);
     std::vector<char*> argv{const_cast<char*>(tool)};
     for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
@@ -70,7 +72,8 @@ inline answer ask(const words& arguments) {
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content_of(out), content_of(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), fs::is_regular_file(to) ? content_of(to) : "", content_of(err)};
 }
+inline answer ask(const words& arguments) { return ask(arguments, here().folder / "stdout"); }
 
 }  // namespace testing

@@ -179,3 +179,26 @@ TEST_CASE("what is legal is answered") {
   CHECK(ask({"regions", config, "tp=2", "--svg", picture}).code == 0);
   CHECK(content_of(picture).starts_with("<svg "));
 }
+
+TEST_CASE("a full disk and a closed stdout are noticed, by every command, short answers and long ones") {
+  const std::string config = here().file("llama.json", llama);
+  const std::string sentence = "reshard: the output cannot be written: the disk is full, or nobody reads\n";
+  for (const words& asked : std::vector<words>{{"--version"}, {"--help"}, {"plan", "--help"}, {"check", "llama2-7b", ""}, {"check", config, "tp=2", "--json"},
+                                               {"regions", "llama2-7b", "tp=2"}, {"regions", config, "tp=2", "--rank", "1"},
+                                               {"regions", "llama2-7b", "tp=8,dp=4", "--json"},  // more than is buffered
+                                               {"plan", config, "tp=2", "tp=4"}, {"plan", "llama2-7b", "tp=8", "tp=4", "--json", "--transfers"}}) {
+    CAPTURE(shown(asked));
+    const answer fine = ask(asked);
+    CHECK(fine.code == 0);
+    for (const char* to : {"/dev/full", ""}) {
+      CAPTURE(std::string(to));
+      const answer got = ask(asked, to);
+      CHECK(got.code == 1);
+      CHECK(got.err.substr(0, 200) == sentence);
+    }
+  }
+  const answer picture = ask({"regions", config, "tp=2", "--svg", "/dev/full"});
+  CHECK(picture.code == 1);
+  CHECK(picture.out == "");
+  CHECK(picture.err == "reshard: /dev/full cannot be written: No space left on device\n");
+}

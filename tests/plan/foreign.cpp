@@ -108,3 +108,60 @@ TEST_CASE("two lists in one call are planned like their holdings") {
   CHECK(p.receives[0].where == family_box{{{0, 1}, {0, 1}, {0, 1}, {0, 3}, {2, 4}}});
   CHECK(total_bytes(p.receives) == total_bytes(make_plan(shard_list{rows}, shard_list{columns}, 0).sends));
 }
+
+namespace {
+std::vector<shard> one_tensor(rank_t rank, const std::vector<std::string>& states) {
+  std::vector<shard> list;
+  for (const std::string& state : states) list.push_back({rank, "w", state == "param" ? bf16 : fp32, {6, 4}, {0, 0}, {6, 4}, state});
+  return list;
+}
+state_set states_of_plan(const plan& p) {
+  state_set all;
+  for (const transfer& t : p.receives) all = all | t.states;
+  return all;
+}
+}  // namespace
+
+TEST_CASE("a list planned to a list has the states of TO, where FROM has them too") {
+  const std::vector<std::string> every = {"param", "master", "exp_avg", "exp_avg_sq"};
+  const std::vector<shard> all = one_tensor(0, every);
+  for (const std::vector<std::string>& wanted : std::vector<std::vector<std::string>>{
+           {"param"}, {"master"}, {"exp_avg", "exp_avg_sq"}, {"param", "exp_avg"}, every}) {
+    const std::vector<shard> to = one_tensor(1, wanted);
+    state_set named;
+    for (int s = 0; s < state_count; ++s)
+      for (const std::string& state : wanted)
+        if (adam_states[s].name == state) named = named | only(s);
+    const plan arriving = make_plan(shard_list{all}, shard_list{to}, 1), leaving = make_plan(shard_list{all}, shard_list{to}, 0);
+    CHECK(states_of_plan(arriving) == named);
+    CHECK(arriving.receives == leaving.sends);
+    CHECK(total_bytes(arriving.receives) == 24 * named.bytes_per_element());
+  }
+  const std::vector<shard> parameters = one_tensor(0, {"param"}), some = one_tensor(0, {"param", "master"}), to = one_tensor(1, every);
+  CHECK_REFUSED(make_plan(shard_list{parameters}, shard_list{to}, 1), "plan: rank 1 needs 24 elements of w, and no rank of FROM holds 24 of them");
+  CHECK_REFUSED(make_plan(shard_list{some}, shard_list{to}, 1), "plan: FROM lists states that lie like exp_avg, but not that one");
+  CHECK_REFUSED(make_plan(shard_list{some}, shard_list{to}, 0), "plan: FROM lists states that lie like exp_avg, but not that one");
+}
+
+TEST_CASE("between a list and a space, the states are the list's, on whichever side it is") {
+  std::vector<shard> shards = by_hand();  // parameters, of which rank 1 has a part
+  for (shard& s : shards) s.state = "exp_avg";
+  const space other(tiny, config<dp<3>, zero<1>>{});
+  for (rank_t device = 0; device < 3; ++device) {
+    for (const transfer& t : make_plan(shard_list{shards}, other, device).receives) CHECK(t.states == only(2));
+    for (const transfer& t : make_plan(other, shard_list{shards}, device).sends) CHECK(t.states == only(2));
+  }
+  CHECK_FALSE(make_plan(shard_list{shards}, other, 2).receives.empty());
+  CHECK_FALSE(make_plan(other, shard_list{shards}, 2).sends.empty());
+}
+
+TEST_CASE("the world of a list is that of the highest rank it names") {
+  std::vector<shard> shards;
+  CHECK(shard_list(shards).ranks() == 0);
+  for (const rank_t rank : {0, 5, 3}) {
+    shards.push_back({rank, "w", bf16, {4}, {0}, {4}});
+    CHECK(shard_list(shards).ranks() == (rank == 0 ? 1 : 6));
+  }
+  shards[1].rank = 9'223'372'036'854'775'807;
+  CHECK_REFUSED(shard_list(shards).ranks(), "9223372036854775807 + 1 does not fit 64 bits");
+}

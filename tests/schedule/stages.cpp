@@ -2,11 +2,14 @@
 // Stage counts and the cut of a stream: S equal parts of its elements, in address order.
 #include <doctest/doctest.h>
 
+#include <cstdio>
+#include <map>
 #include <vector>
 
 #include <reshard/model/presets.hpp>
 #include <reshard/schedule/memory.hpp>
 
+#include "../support/dice.hpp"
 #include "../support/refused.hpp"
 
 using namespace reshard;
@@ -21,6 +24,47 @@ TEST_CASE("S = max(1, ceil(4 B / budget))") {
   static_assert(stage_count(100, 400) == 1 && stage_count(101, 400) == 2 && stage_count(100, 399) == 2);
   CHECK(stage_count(339'187'712, 64 << 20) == 21);
   CHECK_REFUSED(stage_count(100, 0), "a budget of 0 bytes; it must be at least 1");
+}
+
+TEST_CASE("the least budget: no smaller one is kept by the number of stages that it makes, of S = 1, 2, 4 .. 4096, each of which is tried") {
+  testing::dice random(7);
+  std::map<index_t, int> won;  // by stages of the least budget
+  for (int n = 0; n < 400; ++n) {
+    const bytes_t largest = n % 20 == 0 ? random.below(3) : random.within(1, n % 2 == 0 ? 200 : 20000);
+    std::map<index_t, bytes_t> excess;
+    for (index_t stages = 1; stages <= 4096; stages *= 2) excess[stages] = random.below(random.coin() ? 8 * largest + 1 : 4 * largest / stages + 2);
+    bytes_t wanted = 1;  // try every budget
+    for (index_t stages = 0;; ++wanted) {
+      stages = 1;
+      while (stages * wanted < 4 * largest) ++stages;
+      if (excess.contains(stages) && excess[stages] <= wanted) {
+        ++won[stages];
+        break;
+      }
+    }
+    std::vector<index_t> tried;
+    const bytes_t found = least_budget(largest, [&](index_t stages) {
+      tried.push_back(stages);
+      return excess.at(stages);
+    });
+    CAPTURE(largest);
+    CHECK(found == wanted);
+    CHECK(tried == std::vector<index_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096});
+  }
+  for (const auto& [stages, times] : won) std::printf("least with %d stages: %d times\n", static_cast<int>(stages), times);
+  CHECK(won.size() > 5);
+}
+
+TEST_CASE("a least budget by hand: each number of stages is the best one for some switch") {
+  for (index_t best = 1; best <= 4096; best *= 2) {
+    CAPTURE(best);
+    const bytes_t largest = 4096 * 25;
+    // every number of stages but one needs more than the whole state; `best` needs no more than what makes that many stages
+    const bytes_t found = least_budget(largest, [best](index_t stages) { return stages == best ? 1 : 5 * 4096 * 25; });
+    CHECK(found == 4 * largest / best);
+  }
+  CHECK(least_budget(0, [](index_t) { return 0; }) == 1);
+  CHECK(least_budget(10, [](index_t) { return 1000; }) == 1000);  // one stage, however large the excess
 }
 
 TEST_CASE("stage k of a stream is elements [floor(k E / S), floor((k + 1) E / S)), and addresses ascend") {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,7 @@
 #include <reshard/base/refusal.hpp>
 #include <reshard/base/version.hpp>
 #include <reshard/io/print.hpp>
+#include <reshard/io/text_output.hpp>
 
 #include "commands.hpp"
 
@@ -90,7 +92,12 @@ int run(int count, const char* const* words) {
     if (plan.parsed()) reshard::tool::plan(given);
     return 0;
   } catch (const CLI::Success& asked) {  // --help, --version
-    return app.exit(asked);
+    std::ostringstream said;
+    const int code = app.exit(asked, said);
+    reshard::text_output out(stdout);
+    out << said.str();
+    out.flush();
+    return code;
   } catch (const CLI::ParseError& wrong) {
     return refuse_usage(wrong.what());
   }

@@ -142,9 +142,21 @@ class router {
   rank_t to_rank_;
 };
 
+/// A transfer carries all planned states of its role: a list that has some of them and not others cannot be planned from or to.
+template <Holding H>
+constexpr void require_states(const H& h, state_set planned, std::string_view side) {
+  if constexpr (requires { h.states_listed(); })
+    for (const role r : roles) {
+      const state_set wanted = states_of(r) & planned, listed = wanted & h.states_listed();
+      for (int s = 0; s < state_count && !listed.empty(); ++s)
+        if (wanted.contains(s) && !listed.contains(s))
+          refuse("plan: ", side, " lists states that lie like ", adam_states[s].name, ", but not that one, and all are to be planned");
+    }
+}
+
 }  // namespace detail
 
-/// Refuses holdings of different models, and maps of the wrong size.
+/// Refuses holdings of different models, maps of the wrong size, and lists of some of the planned states.
 template <Holding From, Holding To>
 constexpr void require_plannable(const From& from, const To& to, const placement& where) {
   if (where.from.ranks() != from.ranks())
@@ -161,6 +173,8 @@ constexpr void require_plannable(const From& from, const To& to, const placement
       if (a.extent[i] != b.extent[i])
         refuse("plan: ", a.name, " has extent ", a.extent[i], " along axis ", i, " on one side and ", b.extent[i], " on the other");
   }
+  detail::require_states(from, where.states, "FROM");
+  detail::require_states(to, where.states, "TO");
 }
 
 /// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's FROM

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a switch against its transfers: every sum counted again, peaks by following every element of every device.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <reshard/io/plan_report.hpp>
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/points.hpp"
+
+using namespace reshard;
+using testing::dice;
+
+namespace {
+constexpr transformer small{.name = "small", .layers = 4, .hidden = 4, .heads = 4, .groups = 2, .head_dim = 1, .ffn = 4, .vocabulary = 4, .tied = true};
+constexpr model tiny = make_transformer(small);
+constexpr const char* layouts[] = {"", "tp=2", "pp=2,dp=2", "tp=2,pp=2,dp=2,zero=1", "dp=4,zero=1", "tp=4,dp=2,zero=1", "pp=4,dp=2", "tp=2,cp=3", "dp=5"};
+
+using element = std::array<index_t, 7>;  // state, family, coordinate
+struct move {
+  rank_t src, dst;
+  index_t stage;
+  std::vector<element> elements;
+  bytes_t bytes() const {
+    bytes_t sum = 0;
+    for (const element& e : elements) sum += e[0] == 0 ? 2 : 4;
+    return sum;
+  }
+};
+std::vector<element> elements_of(state_set states, int f, const family_box& where) {
+  std::vector<element> all;
+  for (int s = 0; s < state_count; ++s)
+    if (states.contains(s)) testing::each_point(where, [&](const index_t(&x)[family_ndim]) { all.push_back({s, f, x[0], x[1], x[2], x[3], x[4]}); });
+  return all;
+}
+std::set<element> held_elements(const computed_holding& h, rank_t rank, state_set states) {
+  std::set<element> all;
+  for (int s = 0; rank >= 0 && s < state_count; ++s)
+    if (states.contains(s))
+      h.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
+        for (const element& e : elements_of(only(s), f, b)) all.insert(e);
+      });
+  return all;
+}
+
+/// Everything that one device lists, as moves of single stages.
+struct moves_of_device {
+  std::vector<move> sends, receives, retains;
+};
+moves_of_device moves_of(const device_plan& p, index_t stages) {
+  moves_of_device result;
+  const auto whole = [](const std::vector<transfer>& list, std::vector<move>& out) {
+    for (const transfer& t : list) out.push_back({t.src, t.dst, 0, elements_of(t.states, t.family, t.where)});
+  };
+  const auto cut = [](const std::vector<staged_piece>& list, std::vector<move>& out) {
+    for (const staged_piece& t : list)
+      out.push_back({t.src, t.dst, t.stage,
+                     elements_of(t.states, t.family, {{{t.member, t.member + 1}, {t.expert, t.expert + 1}, t.where.dim[0], t.where.dim[1], t.where.dim[2]}})});
+  };
+  if (stages == 1) whole(p.whole.sends, result.sends), whole(p.whole.receives, result.receives), whole(p.whole.retains, result.retains);
+  else cut(p.sends, result.sends), cut(p.receives, result.receives), cut(p.retains, result.retains);
+  return result;
+}
+bytes_t sum_of(const std::vector<move>& moves) {
+  bytes_t sum = 0;
+  for (const move& m : moves) sum += m.bytes();
+  return sum;
+}
+
+bytes_t peak_of(const std::set<element>& before, const std::set<element>& after, const moves_of_device& moves, index_t stages) {
+  std::map<element, index_t> last;  // the stage of the last reader; `stages`: kept
+  for (const move& m : moves.sends)
+    for (const element& e : m.elements) last[e] = std::max(last.contains(e) ? last[e] : 0, m.stage);
+  for (const move& m : moves.retains)
+    for (const element& e : m.elements) last[e] = stages;
+  const auto width = [](const element& e) { return e[0] == 0 ? 2 : 4; };
+  bytes_t peak = 0, had = 0, has = 0;
+  for (const element& e : before) had += width(e);
+  for (const element& e : after) has += width(e);
+  for (index_t k = 0; k < stages; ++k) {
+    bytes_t live = 0;
+    for (const auto& [e, reader] : last) {
+      CHECK(before.contains(e));
+      if (reader >= k) live += width(e);
+    }
+    for (const move& m : moves.receives)
+      if (m.stage <= k) live += m.bytes();
+    peak = std::max(peak, live);
+  }
+  return std::max({peak, had, has});
+}
+
+void check_figures(const switch_figures& f, const std::vector<move>& told, index_t node, const std::map<rank_t, device_figures>& devices) {
+  bytes_t inter_node = 0;
+  std::set<std::tuple<rank_t, rank_t, index_t>> messages;
+  std::map<std::pair<rank_t, rank_t>, bytes_t> links;
+  for (const move& m : told) {
+    if (node > 0 && m.src / node != m.dst / node) inter_node += m.bytes();
+    messages.insert({m.src, m.dst, m.stage});
+    links[{m.src, m.dst}] += m.bytes();
+  }
+  CHECK(f.moved == sum_of(told));
+  CHECK(f.relayed == 0);
+  CHECK(f.inter_node == inter_node);
+  CHECK(f.messages == static_cast<index_t>(messages.size()));
+  std::vector<bytes_t> heaviest, listed;
+  for (const auto& [link, bytes] : links) heaviest.push_back(bytes);
+  std::sort(heaviest.begin(), heaviest.end(), std::greater<>());
+  heaviest.resize(std::min<std::size_t>(heaviest.size(), 6));
+  for (const link_figures& l : f.busiest) {
+    CHECK(links[{l.src, l.dst}] == l.bytes);
+    listed.push_back(l.bytes);
+  }
+  CHECK(listed == heaviest);
+  bytes_t retained = 0, max_send = 0, max_receive = 0, peak = 0, floor = 0, excess = 0;
+  REQUIRE(f.devices.size() == devices.size());
+  for (const device_figures& d : f.devices) {
+    const device_figures& wanted = devices.at(d.device);
+    CHECK(d.send == wanted.send);
+    CHECK(d.receive == wanted.receive);
+    CHECK(d.retained == wanted.retained);
+    CHECK(d.before == wanted.before);
+    CHECK(d.after == wanted.after);
+    CHECK(d.peak == wanted.peak);
+    CHECK(d.floor() == std::max(wanted.before, wanted.after));
+    retained += wanted.retained;
+    max_send = std::max(max_send, wanted.send);
+    max_receive = std::max(max_receive, wanted.receive);
+    peak = std::max(peak, wanted.peak);
+    floor = std::max({floor, wanted.before, wanted.after});
+    excess = std::max(excess, wanted.peak - std::max(wanted.before, wanted.after));
+  }
+  CHECK(f.retained == retained);
+  CHECK(f.max_send == max_send);
+  CHECK(f.max_receive == max_receive);
+  CHECK(f.peak == peak);
+  CHECK(f.peak_floor == floor);
+  CHECK(f.peak_excess == excess);
+}
+}  // namespace
+
+TEST_CASE("random switches: every figure, of the whole switch and of one device's view, is what the transfers say") {
+  dice random(1);
+  int staged = 0, between_nodes = 0, above = 0, many_links = 0;
+  for (int n = 0; n < 60; ++n) {
+    const std::string from_text = layouts[random.below(9)], to_text = layouts[random.below(9)];
+    CAPTURE(from_text);
+    CAPTURE(to_text);
+    const space from(tiny, parse_degrees(from_text)), to(tiny, parse_degrees(to_text));
+    const state_set states = n % 3 == 0 ? state_set{static_cast<unsigned>(random.within(1, 15))} : all_states;
+    const computed_holding before(from, states), after(to, states);
+    const rank_t first = random.below(3), devices = std::max(from.ranks(), first + to.ranks()) + random.below(2);
+    std::vector<rank_t> to_devices;
+    for (rank_t r = 0; r < to.ranks(); ++r) to_devices.push_back(first + to.ranks() - 1 - r);
+    const index_t node = random.below(4), stages = n % 2 == 0 ? 1 : random.within(2, 5);
+    const switch_question asked{&before, &after, {device_map(from.ranks()), device_map(to_devices), node, states}, devices, stages};
+    figure_collector whole(asked, figure_collector::view::whole_switch);
+    std::vector<move> all;
+    std::map<rank_t, device_figures> counted;
+    const rank_t told = random.below(devices);
+    figure_collector view(asked, figure_collector::view::one_device);
+    std::vector<move> own;
+    for (rank_t device = 0; device < devices; ++device) {
+      const device_plan p = plan_device(asked, device);
+      CHECK(p.whole.device == device);
+      CHECK((p.sends.empty() && p.receives.empty() && p.retains.empty()) == (stages == 1 || p.whole == plan{device, {}, {}, {}}));
+      whole.add(p);
+      const moves_of_device moves = moves_of(p, stages);
+      all.insert(all.end(), moves.receives.begin(), moves.receives.end());
+      const std::set<element> had = held_elements(before, asked.where.from.rank_of(device), states),
+                              has = held_elements(after, asked.where.to.rank_of(device), states);
+      const auto bytes_of = [](const std::set<element>& set) {
+        bytes_t sum = 0;
+        for (const element& e : set) sum += e[0] == 0 ? 2 : 4;
+        return sum;
+      };
+      counted[device] = {device, sum_of(moves.sends), sum_of(moves.receives), sum_of(moves.retains), bytes_of(had), bytes_of(has), peak_of(had, has, moves, stages)};
+      above += counted[device].peak > std::max(bytes_of(had), bytes_of(has)) ? 1 : 0;
+      if (device != told) continue;
+      view.add(p);
+      own = moves.receives;
+      own.insert(own.end(), moves.sends.begin(), moves.sends.end());
+    }
+    check_figures(whole.figures(), all, node, counted);
+    CHECK(whole.figures().least == whole.figures().moved);
+    check_figures(view.figures(), own, node, {{told, counted[told]}});
+    CHECK(view.figures().least == sum_of(own));
+    staged += stages > 1 ? 1 : 0;
+    between_nodes += whole.figures().inter_node > 0 ? 1 : 0;
+    many_links += whole.figures().busiest.size() == 6 ? 1 : 0;
+  }
+  std::printf("of 60 switches: %d in stages, %d between nodes, %d with more links than are kept; %d devices with a peak above both sides\n", staged,
+              between_nodes, many_links, above);
+  for (const int met : {staged, between_nodes, many_links, above}) CHECK(met > 5);
+}
+
+TEST_CASE("seconds add up, and work that is timed is done once") {
+  const space one(tiny, degrees{});
+  const computed_holding h(one);
+  const switch_question asked{&h, &h, {device_map(1), device_map(1), 0, all_states}, 1, 1};
+  figure_collector figures(asked, figure_collector::view::whole_switch);
+  figures.took(0.25);
+  figures.took(0.5);
+  CHECK(figures.figures().planning_seconds == 0.75);
+  int times = 0;
+  CHECK(timed([&] { ++times; }) >= 0);
+  CHECK(times == 1);
+}
+
+TEST_CASE("messages are distinct peers and stages; the sink gets each peer once with all its bytes") {
+  std::vector<staged_piece> list;
+  const auto add = [&](rank_t peer, index_t stage, index_t elements) {
+    list.push_back({.stage = stage, .src = peer, .states = only(1), .where = {{{0, 1}, {0, 1}, {0, elements}}}});
+  };
+  add(3, 0, 1), add(3, 2, 2), add(3, 0, 3), add(5, 0, 4), add(5, 1, 5), add(9, 1, 6);
+  std::map<rank_t, bytes_t> bytes;
+  const index_t messages = detail::count_messages(
+      list, [](const staged_piece& p) { return p.src; }, [](const staged_piece& p) { return p.stage; },
+      [&](rank_t peer, bytes_t all) { CHECK(bytes.emplace(peer, all).second); });
+  CHECK(messages == 5);
+  CHECK(bytes == std::map<rank_t, bytes_t>{{3, 24}, {5, 36}, {9, 24}});
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as a person reads it: which devices share a row, which rows are shown, and every line of the summary.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <reshard/io/plan_text.hpp>
+#include <reshard/model/presets.hpp>
+
+#include "../support/dice.hpp"
+
+using namespace reshard;
+using testing::dice;
+
+namespace {
+constexpr bytes_t device_figures::*fields[] = {&device_figures::send, &device_figures::receive, &device_figures::retained,
+                                               &device_figures::before, &device_figures::after, &device_figures::peak};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+/// A line's cells, parted by two spaces or more.
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  for (std::size_t at = line.find_first_not_of(' '); at < line.size();) {
+    const std::size_t end = std::min(line.find("  ", at), line.size());
+    cells.push_back(line.substr(at, end - at));
+    at = line.find_first_not_of(' ', end);
+  }
+  return cells;
+}
+std::vector<std::vector<std::string>> rows_of(const std::vector<device_figures>& devices) {
+  switch_figures f;
+  f.devices = devices;
+  for (const device_figures& d : devices) f.peak_excess = greatest(f.peak_excess, d.peak - d.floor());
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& line : lines_of(detail::device_table(f))) rows.push_back(cells_of(line));
+  return rows;
+}
+/// The cells of devices that share these figures.
+std::vector<std::string> row_of(std::string name, const device_figures& d) {
+  std::vector<std::string> row{std::move(name)};
+  for (const auto field : fields) row.push_back(bytes_text(d.*field));
+  row.push_back(bytes_text(d.peak - std::max(d.before, d.after)));
+  return row;
+}
+std::string named(rank_t first, rank_t last) { return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last); }
+}  // namespace
+
+TEST_CASE("two devices share a row where every figure agrees, and not where any one differs, peaks too") {
+  const device_figures first{.device = 3, .send = 10, .receive = 20, .retained = 30, .before = 40, .after = 50, .peak = 60};
+  device_figures second = first;
+  second.device = 4;
+  const std::vector<std::string> heading = {"device", "sends", "receives", "keeps", "before", "after", "peak", "excess"};
+  auto rows = rows_of({first, second});
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0] == heading);
+  CHECK(rows[1] == row_of("3-4", first));
+  for (const auto field : fields) {
+    device_figures other = second;
+    other.*field += 5;
+    rows = rows_of({first, other});
+    REQUIRE(rows.size() == 5);
+    CHECK(rows[1] == row_of("3", first));
+    CHECK(rows[2] == row_of("4", other));
+  }
+  second.device = 5;  // no neighbour
+  rows = rows_of({first, second});
+  REQUIRE(rows.size() == 5);
+  CHECK(rows[1] == row_of("3", first));
+  CHECK(rows[2] == row_of("5", first));
+  CHECK(rows_of({first}) == std::vector<std::vector<std::string>>{heading, row_of("3", first)});  // of one device there is no least and most
+}
+
+TEST_CASE("rows are the longest runs of neighbours that agree; least and most are of each column; of many rows the busiest are shown") {
+  dice random(1);
+  int merged = 0, left_out = 0;
+  for (int n = 0; n < 300; ++n) {
+    std::vector<device_figures> devices;
+    const rank_t count = random.within(2, n % 2 == 0 ? 15 : 90);
+    for (rank_t d = 0; d < count; ++d) {
+      device_figures one{.device = d};
+      for (const auto field : fields) one.*field = 100 + (random.below(n % 2 == 0 ? 8 : 3) == 0 ? random.below(400) : 0);
+      one.peak += 500;
+      devices.push_back(one);
+    }
+    std::vector<std::pair<interval, device_figures>> groups;  // by comparing printed cells
+    for (rank_t d = 0; d < count; ++d) {
+      const device_figures& one = devices[static_cast<std::size_t>(d)];
+      if (d > 0 && row_of("", one) == row_of("", groups.back().second)) ++groups.back().first.end;
+      else groups.push_back({{d, d + 1}, one});
+    }
+    const std::size_t all = groups.size();
+    merged += all < devices.size() ? 1 : 0;
+    if (all > 20) {
+      ++left_out;
+      std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second.send + a.second.receive > b.second.send + b.second.receive; });
+      groups.resize(20);
+    }
+    std::vector<std::vector<std::string>> rows = rows_of(devices), wanted;
+    rows.erase(rows.begin());
+    for (const auto& [range, figures] : groups) wanted.push_back(row_of(named(range.begin, range.end - 1), figures));
+    for (const bool most : {false, true}) {
+      std::vector<std::string> row{most ? "most" : "least"};
+      const auto pick = [most](bytes_t a, bytes_t b) { return most ? std::max(a, b) : std::min(a, b); };
+      for (const auto field : fields) {
+        bytes_t chosen = devices[0].*field;
+        for (const device_figures& d : devices) chosen = pick(chosen, d.*field);
+        row.push_back(bytes_text(chosen));
+      }
+      bytes_t excess = devices[0].peak - std::max(devices[0].before, devices[0].after);
+      for (const device_figures& d : devices) excess = pick(excess, d.peak - std::max(d.before, d.after));
+      row.push_back(bytes_text(excess));
+      wanted.push_back(row);
+    }
+    if (all > 20) wanted.push_back({"The busiest devices; " + std::to_string(all - 20) + " more rows are left out. --json has them all."});
+    CHECK(rows == wanted);
+  }
+  std::printf("of 300 tables %d share rows, %d leave some out\n", merged, left_out);
+  CHECK(merged > 100);
+  CHECK(left_out > 50);
+}
+
+namespace {
+constexpr space from{models::llama2_7b, config<tp<2>, dp<2>>{}}, to{models::llama2_7b, config<tp<4>>{}};
+
+struct asked_for {
+  computed_holding before{from}, after{to};
+  switch_question question{&before, &after, {device_map(4), device_map(4), 0, all_states}, 4, 1};
+};
+/// The cells of the line that begins with a word; none where there is no such line.
+std::vector<std::string> line_of(const std::string& text, const std::string& word) {
+  for (const std::string& line : lines_of(text))
+    if (const auto cells = cells_of(line); !cells.empty() && cells[0] == word) return cells;
+  return {};
+}
+}  // namespace
+
+TEST_CASE("the summary says what the figures are, each in its line") {
+  asked_for asked;
+  switch_figures f;
+  f.moved = 1000, f.retained = 2000, f.least = 900, f.inter_node = 300, f.messages = 1234, f.peak = 5000, f.peak_excess = 600, f.planning_seconds = 0.25;
+  f.devices.push_back({.device = 0});
+  f.busiest = {{7, 8, 512}, {1, 2, 100}};
+  std::string text = plan_text(asked.question, f, 0, -1);
+  CHECK(lines_of(text)[0] == "llama2-7b from tp=2,dp=2 (4 ranks)");
+  CHECK(lines_of(text)[1] == "to tp=4 (4 ranks)");
+  CHECK(lines_of(text)[2] == "on 4 devices of one node");
+  using row = std::vector<std::string>;
+  CHECK(line_of(text, "moves") == row{"moves", "1000 B", "least possible: 900 B"});
+  CHECK(line_of(text, "keeps") == row{"keeps", "1.95 KiB", "already where it is needed"});
+  CHECK(line_of(text, "messages") == row{"messages", "1,234", "in 1 stage"});
+  CHECK(line_of(text, "peak") == row{"peak", "4.88 KiB", "of any device; at most 600 B above what it holds before or after"});
+  CHECK(line_of(text, "planned in") == row{"planned in", "250.00 ms"});
+  CHECK(line_of(text, "budget").empty());
+  CHECK(line_of(text, "300 B").empty());  // one node: nothing goes between nodes
+  CHECK(line_of(text, "busiest links") == row{"busiest links", "bytes"});
+  CHECK(line_of(text, "7 -> 8") == row{"7 -> 8", "512 B"});
+  CHECK(line_of(text, "1 -> 2") == row{"1 -> 2", "100 B"});
+
+  f.least = f.moved;
+  CHECK(line_of(plan_text(asked.question, f, 0, -1), "moves") == row{"moves", "1000 B", "the least possible"});
+  CHECK(line_of(plan_text(asked.question, f, 600, -1), "budget") == row{"budget", "600 B", "kept"});
+  CHECK(line_of(plan_text(asked.question, f, 599, -1), "budget") == row{"budget", "599 B", "exceeded by 1 B"});
+  CHECK(lines_of(plan_text(asked.question, f, 0, 3))[2] == "on 4 devices of one node; only what goes from or to device 3");
+  asked.question.where.states = only(1) | only(3);
+  CHECK(lines_of(plan_text(asked.question, f, 0, -1))[2] == "on 4 devices of one node, master + exp_avg_sq only");
+  asked.question.where.node_devices = 3;
+  asked.question.stages = 7;
+  text = plan_text(asked.question, f, 0, -1);
+  CHECK(lines_of(text)[2] == "on 2 nodes of 3 devices, master + exp_avg_sq only");
+  CHECK(line_of(text, "300 B") == row{"300 B", "of it between nodes"});
+  CHECK(line_of(text, "messages") == row{"messages", "1,234", "in 7 stages"});
+  f.busiest.clear();
+  CHECK(line_of(plan_text(asked.question, f, 0, -1), "busiest links").empty());
+}

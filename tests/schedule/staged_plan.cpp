@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Staged plans: nothing is lost or added, lists are by stage, and both ends of a stage list what passes between them alike.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include <reshard/model/transformer.hpp>
+#include <reshard/schedule/staged_plan.hpp>
+
+using namespace reshard;
+
+namespace {
+constexpr transformer small{.name = "small", .layers = 4, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 8};
+constexpr model tiny = make_transformer(small);
+
+struct one_switch {
+  space from_space{tiny, config<tp<2>, pp<2>, dp<2>, zero<1>>{}};
+  space to_space{tiny, config<tp<4>, dp<2>, zero<1>>{}};
+  computed_holding from{from_space}, to{to_space};
+  placement where{device_map(8), device_map(std::vector<rank_t>{1, 0, 2, 3, 4, 7, 6, 5})};
+  std::vector<staged_plan> all(index_t stages) const {
+    std::vector<staged_plan> plans;
+    for (rank_t device = 0; device < 8; ++device) plans.push_back(stage_plan(make_plan(from, to, device, where), to, where.to, stages));
+    return plans;
+  }
+};
+}  // namespace
+
+TEST_CASE("each list has the pieces of stage_transfers, by stage, in the order they had") {
+  const one_switch change;
+  int reordered = 0;
+  for (const index_t stages : {1, 3, 8})
+    for (rank_t device = 0; device < 8; ++device) {
+      const plan whole = make_plan(change.from, change.to, device, change.where);
+      const staged_plan staged = stage_plan(whole, change.to, change.where.to, stages);
+      CHECK(staged.device == device);
+      CHECK(staged.stages == stages);
+      const struct {
+        const std::vector<transfer>& transfers;
+        const std::vector<staged_piece>& pieces;
+      } lists[] = {{whole.sends, staged.sends}, {whole.receives, staged.receives}, {whole.retains, staged.retains}};
+      for (const auto& list : lists) {
+        const std::vector<staged_piece> unsorted = stage_transfers(list.transfers, change.to, change.where.to, stages);
+        std::vector<staged_piece> wanted;
+        for (index_t k = 0; k < stages; ++k)
+          for (const staged_piece& p : unsorted)
+            if (p.stage == k) wanted.push_back(p);
+        CHECK(list.pieces == wanted);
+        reordered += unsorted != wanted ? 1 : 0;
+      }
+      CHECK_FALSE(staged.receives.empty());
+    }
+  std::printf("%d lists were not by stage before\n", reordered);
+  CHECK(reordered > 5);
+}
+
+TEST_CASE("what two devices exchange in a stage comes in the same order at both ends") {
+  const one_switch change;
+  for (const index_t stages : {1, 2, 5}) {
+    const std::vector<staged_plan> plans = change.all(stages);
+    int exchanges = 0;
+    for (index_t k = 0; k < stages; ++k)
+      for (const staged_plan& source : plans)
+        for (const staged_plan& target : plans) {
+          std::vector<staged_piece> sent, received;
+          for (const staged_piece& p : source.sends)
+            if (p.stage == k && p.dst == target.device) sent.push_back(p);
+          for (const staged_piece& p : target.receives)
+            if (p.stage == k && p.src == source.device) received.push_back(p);
+          CHECK(sent == received);
+          exchanges += sent.empty() ? 0 : 1;
+        }
+    CHECK(exchanges > 8);
+  }
+}
+
+TEST_CASE("the pieces of a stage are those with its number, also where there are none") {
+  std::vector<staged_piece> pieces;
+  for (const index_t stage : {0, 0, 2, 2, 2, 5}) pieces.push_back({.stage = stage, .dst = static_cast<rank_t>(pieces.size()), .states = {}, .where = {}});
+  for (index_t k = 0; k <= 6; ++k) {
+    std::vector<rank_t> found, wanted;
+    for (const staged_piece& p : pieces_of_stage(pieces, k)) found.push_back(p.dst);
+    for (const staged_piece& p : pieces)
+      if (p.stage == k) wanted.push_back(p.dst);
+    CHECK(found == wanted);
+  }
+  const std::vector<staged_piece> none;
+  CHECK(pieces_of_stage(none, 0).begin() == pieces_of_stage(none, 0).end());
+}
