@@ -42,8 +42,8 @@ need() {  # need PACKAGE...: installs what is missing, or says what is and fails
   }
 }
 
-offered() {  # offered PACKAGE: it is installed, or this system's lists have it; where there are no lists to ask, yes, for need() to say what is wrong
-  command -v apt-get >/dev/null || return 1
+offered() {  # offered PACKAGE: it is installed, or this system's lists have it. Yes where there is no asking: what follows says what is missing
+  command -v apt-get >/dev/null || return 0
   [ -z "$(missing "$1")" ] && return 0
   [ "$(id -u)" != 0 ] || apt update || return 0
   has_candidate "$1" || ! has_candidate g++
