@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layout that does not divide, does not cover or does not fit stops the build. Everything here is decided by the compiler; the
 // program that is left only shows that the same functions refuse at run time.
+#include <cstdio>
 #include <string>
 #include <type_traits>
 
@@ -32,6 +33,7 @@ int main() {
   try {
     const space wrong(models::llama2_70b, config{pp{12}});
   } catch (const refusal& r) {
+    std::puts(r.what());
     return std::string(r.what()) == "reshard: 80 layers do not divide by pp=12; give split=spread or pp in {1,2,4,5,8,10,16,20,40,80}" ? 0 : 1;
   }
   return 1;

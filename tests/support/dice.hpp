@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that can be thrown again: every program prints its seed, and RESHARD_SEED replays it. The same seed gives
-// the same numbers with every standard library.
+// Random numbers that can be thrown again: every program prints its seed, and RESHARD_SEED replays it; `today` stands for the date
+// (UTC), a new seed every day. The same seed gives the same numbers with every standard library.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <string_view>
 
 namespace testing {
+
+/// The date as digits, 20261121.
+inline std::uint64_t today() {
+  using namespace std::chrono;
+  const year_month_day date(floor<days>(system_clock::now()));
+  return (static_cast<std::uint64_t>(static_cast<int>(date.year())) * 100 + static_cast<unsigned>(date.month())) * 100 + static_cast<unsigned>(date.day());
+}
 
 /// The seed of this run, printed once.
 inline std::uint64_t seed() {
   static const std::uint64_t value = [] {
     const char* given = std::getenv("RESHARD_SEED");
-    const std::uint64_t chosen = given != nullptr ? std::strtoull(given, nullptr, 10) : 20261121;
+    const std::uint64_t chosen = given == nullptr ? 20261121 : std::string_view(given) == "today" ? today() : std::strtoull(given, nullptr, 10);
     std::printf("RESHARD_SEED=%llu\n", static_cast<unsigned long long>(chosen));
+    std::fflush(stdout);  // a crash is to be replayed too
     return chosen;
   }();
   return value;

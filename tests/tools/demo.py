@@ -46,3 +46,5 @@ with tempfile.TemporaryDirectory() as folder:
         result = run(*arguments)
         assert result.returncode == 1 and result.stdout == "", result
         assert result.stderr.startswith("reshard: ") and words in result.stderr and result.stderr.count("\n") == 1, result
+
+print("1 passed, 0 failed")

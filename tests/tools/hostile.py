@@ -9,6 +9,7 @@ does not fit the memory given is a fault. Kinds take turns,
 so each has its share of N. A fault is printed with the call that shows it, and --seed repeats the same calls."""
 import argparse
 import concurrent.futures
+import datetime
 import json
 import math
 import os
@@ -23,11 +24,12 @@ import tempfile
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("tool", type=pathlib.Path)
 parser.add_argument("--cases", type=int, default=600)
-parser.add_argument("--seed", type=int, default=int(os.environ.get("RESHARD_SEED", 20261121)))
+parser.add_argument("--seed", default=os.environ.get("RESHARD_SEED", "20261121"), help="a number, or `today`: the date (UTC)")
 parser.add_argument("--memory-gib", type=int, default=2, help="address space of one call; 0 for a sanitizer, which takes more than there is")
 parser.add_argument("--json", action="store_true", help="one object on stdout")
 options = parser.parse_args()
-tool, dice = options.tool.resolve(), random.Random(options.seed)
+seed = int(f"{datetime.datetime.now(datetime.timezone.utc):%Y%m%d}" if options.seed == "today" else options.seed)
+tool, dice = options.tool.resolve(), random.Random(seed)
 LIMIT = options.memory_gib << 30 or resource.RLIM_INFINITY
 SECONDS = 60  # for one call; a sanitizer on a busy machine takes a few
 LEAST = 15    # cases of every kind
@@ -374,13 +376,16 @@ room.cleanup()
 scarce = [name for name, count in kinds.items() if count["cases"] < LEAST]
 total = {what: sum(count[what] for count in kinds.values()) for what in ("cases", "refused", "answered", "faults")}
 if options.json:
-    print(json.dumps({"seed": options.seed, **total, "kinds": kinds}))
+    print(json.dumps({"seed": seed, **total, "kinds": kinds}))
 else:
-    print(f"--seed {options.seed}")
+    print(f"--seed {seed}", flush=True)
     for name, count in [*kinds.items(), ("all", total)]:
         print(f"{name.replace('_', ' '):<16}" + "".join(f"{count[what]:>6} {what}" for what in total))
 for fault in faults:
     print(fault, file=sys.stderr)
 for name in scarce:
     print(f"only {kinds[name]['cases']} cases of {name}; wanted are {LEAST}", file=sys.stderr)
+if not options.json:
+    bad = {name for name, count in kinds.items() if count["faults"]} | set(scarce)
+    print(f"{len(kinds) - len(bad)} passed, {len(bad)} failed")  # kinds
 sys.exit(bool(faults or scarce))

@@ -42,11 +42,14 @@ need() {  # need PACKAGE...: installs what is missing, or says what is and fails
   }
 }
 
-can_have() {  # can_have PACKAGE: it is installed, or this system offers it and we may install it
-  command -v apt-get >/dev/null || return 1
+offered() {  # offered PACKAGE: it is installed, or this system's lists have it. Yes where there is no asking: what follows says what is missing
+  command -v apt-get >/dev/null || return 0
   [ -z "$(missing "$1")" ] && return 0
-  [ "$(id -u)" = 0 ] || return 1
-  apt update || true
+  [ "$(id -u)" != 0 ] || apt update || return 0
+  has_candidate "$1" || ! has_candidate g++
+}
+
+has_candidate() {
   apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures planning: one line of JSON per figure, {"figure","value","unit"}. Every plan is built from nothing but the parsed
+// measure-plans [--once]: measures planning, one line of JSON per figure, {"figure","value","unit"}. With --once every call is made
+// once, which shows that it works and measures little. Every plan is built from nothing but the parsed
 // model and layouts: spaces, optimizer buffers, device maps, transfers.
 #include <algorithm>
 #include <chrono>
@@ -15,6 +16,8 @@
 using namespace reshard;
 
 namespace {
+
+int most_calls = 1000;  // of what a median is taken
 
 double now_us() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -44,7 +47,7 @@ struct switch_of_layouts {
   }
   double median_of(rank_t device, int calls) const {
     std::vector<double> times;
-    for (int i = 0; i < calls; ++i) times.push_back(one_call(device));
+    for (int i = 0; i < std::min(calls, most_calls); ++i) times.push_back(one_call(device));
     return median(times);
   }
   std::size_t transfers(rank_t device) const {
@@ -68,7 +71,7 @@ struct switch_of_layouts {
   /// Plans of all devices, the holdings built once inside the time.
   double all_ranks_ms() const {
     std::vector<double> times;
-    for (int i = 0; i < 21; ++i) {
+    for (int i = 0; i < std::min(21, most_calls); ++i) {
       const double start = now_us();
       const space a(m, from), b(m, to);
       const placement where{device_map(a.ranks()), device_map(b.ranks()), 0, states};
@@ -88,7 +91,7 @@ double all_pairs_us(const switch_of_layouts& s, rank_t device) {
   const computed_holding before(a, parameter_states), after(b, parameter_states);
   std::vector<double> times;
   index_t met = 0;
-  for (int i = 0; i < 11; ++i) {
+  for (int i = 0; i < std::min(11, most_calls); ++i) {
     const double start = now_us();
     after.held(device, role::parameter, [&](int f, const family_box& target) {
       for (rank_t r = 0; r < a.ranks(); ++r)
@@ -101,7 +104,8 @@ double all_pairs_us(const switch_of_layouts& s, rank_t device) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--once") most_calls = 1;
   const model& qwen = models::qwen3_235b_a22b;
   const auto with = [](const char* text, bool zero) { return parse_degrees(std::string(text) + (zero ? ",zero=1" : "")); };
   const char *from = "tp=4,pp=8,dp=4,ep=16,split=account", *to = "tp=8,pp=16,dp=1,ep=8,split=account";

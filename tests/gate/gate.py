@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gate.py SOURCE: tools/check and .ci/run are red where something went wrong, and green where nothing did.
+
+The scripts themselves run, linked into folders that hold a project of a few shell commands; Debian's package tools are stand-ins, so
+that a system without a compiler can be played. Every case names the exit code and the closing line that it wants."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+source = pathlib.Path(sys.argv[1]).resolve()
+
+DOCTEST = r"[doctest] test cases: 1 | 1 passed | 0 failed | 0 skipped\n[doctest] assertions: 2 | 2 passed | 0 failed |\n"
+SUCCESS = r"[doctest] Status: SUCCESS!\n"
+# Suite of one test: what the shell does there, and the arguments of test() beside.
+SUITES = {
+    "own": ("echo 3 passed, 0 failed", ""),
+    "doctest": (f"printf '{DOCTEST}{SUCCESS}'", ""),
+    "fails": ("echo 2 passed, 1 failed; exit 1", ""),
+    "crash": ("echo 3 passed, 0 failed; kill -SEGV $$", ""),
+    "silent": (":", ""),
+    "begun": ("echo RESHARD_SEED=1", ""),
+    "cut": (f"printf '{DOCTEST}'", ""),
+    "goes_on": ("echo 3 passed, 0 failed; echo and more", ""),
+    "liar": ("echo 2 passed, 1 failed", ""),
+    "empty": ("echo 0 passed, 0 failed", ""),
+    "hang": ("sleep 100", ", timeout: 1"),
+    "guarded": ("test \"$(ulimit -t)\" -le 600 && echo 1 passed, 0 failed", ""),
+    "skips": ("echo 2 passed, 0 failed; exit 77", ""),
+}
+# Stand-ins. FAKE_MISSING: packages that are not installed. FAKE_OFFERED: those that the lists have. FAKE_NETWORK: empty where there is none.
+TOOLS = {
+    "dpkg-query": 'case " $FAKE_MISSING " in *" ${4:-$3} "*) ;; *) printf installed ;; esac',
+    "apt-get": 'test -n "$FAKE_NETWORK" && case "$*" in *install*) false ;; esac',
+    "apt-cache": 'case " $FAKE_OFFERED " in *" $2 "*) echo "  Candidate: 1:1" ;; esac',
+    "id": 'echo "${FAKE_UID:-0}"',
+    # `meson test` runs; what is left of its log, and how it ends, is FAKE_MESON's.
+    "meson": '''case "$FAKE_MESON.$1.$*" in
+.* | *--list) exec REAL "$@" ;;
+*.test.*) REAL "$@"; log=$3/meson-logs/testlog.json
+  case $FAKE_MESON in
+    ends2) exit 2 ;;
+    killed) kill -KILL $$ ;;
+    cuts) truncate -s -20 "$log" ;;
+    drops) sed -i '$d' "$log" ;;
+    empties) : >"$log" ;;
+    removes) rm "$log" ;;
+  esac ;;
+*) exec REAL "$@" ;;
+esac''',
+}
+# tools/check as .ci/run calls it: the last configuration does FAKE_CHECK; with FAKE_REAL that of clang++-19 goes through the real one.
+CHECK = '''case "$FAKE_REAL.$*" in yes.*clang++-19*) exec tools/real-check "$@" ;; esac
+case "$*" in *thread*) eval "$FAKE_CHECK" ;; esac
+echo "2 passed, 0 failed"'''
+
+passed = failed = 0
+env = {k: v for k, v in os.environ.items() if not re.match(r"MESON_|FAKE_|RESHARD_|DESTDIR|.*SAN_OPTIONS", k)}
+
+
+def script(path, text):
+    path.write_text("#!/bin/bash\n" + text + "\n")
+    path.chmod(0o755)
+
+
+def case(name, folder, command, code, closing, *words, **fakes):
+    """Runs a script in a folder and compares how it ends; words must be among what it says."""
+    global passed, failed
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          env={**env, "FAKE_NETWORK": "yes", "FAKE_OFFERED": "g++", "FAKE_MESON": "", "FAKE_MISSING": "", **fakes})
+    last = (done.stdout.splitlines() or [""])[-1]
+    good = (done.returncode, last) == (code, closing) and all(word in done.stdout for word in words)
+    passed, failed = passed + good, failed + (not good)
+    print(f"{'ok' if good else 'NOT AS WANTED'}: {name}: {last!r}, exit code {done.returncode}", flush=True)
+    if not good:
+        print(f"  wanted {closing!r}, exit code {code}" + "".join(f", and the words {word!r}" for word in words))
+        print("".join(f"  | {line}\n" for line in done.stdout.splitlines()))
+
+
+def check(name, suites, code, closing, *words, **fakes):
+    case(name, room / "small", ["tools/check", *sum((["--suite", suite] for suite in suites.split()), [])], code, closing, *words, **fakes)
+
+
+def gate(name, code, closing, *words, **fakes):
+    case(name, room / "whole", [".ci/run"], code, closing, *words, **fakes)
+
+
+with tempfile.TemporaryDirectory() as name:
+    room = pathlib.Path(name)
+    tools = room / "bin"
+    tools.mkdir()
+    for tool, text in TOOLS.items():
+        script(tools / tool, text.replace("REAL ", shutil.which("meson") + " "))
+    env["PATH"] = f"{tools}:{env['PATH']}"
+    for folder, linked in {"small": "tools/check", "unbuilt": "tools/check", "whole": ".ci/run"}.items():
+        (room / folder / "tools").mkdir(parents=True)
+        (room / folder / ".ci").mkdir()
+        for path in (linked, "tools/lib", "meson_options.txt"):
+            (room / folder / path).symlink_to(source / path)
+    (room / "whole" / "tools" / "real-check").symlink_to(source / "tools" / "check")
+    script(room / "whole" / "tools" / "check", CHECK)
+    (room / "unbuilt" / "meson.build").write_text(
+        "project('unbuilt')\nnone = custom_target(output: 'none', command: 'false', build_by_default: true)\n"
+        "test('own', find_program('echo'), args: '1 passed, 0 failed', depends: none, suite: 'own')\n")
+    for suite, (text, _) in SUITES.items():
+        script(room / "small" / suite, text)
+    mutants = source / "tests" / "mutant" / "mutants.py"
+    (room / "small" / "tomllib.py").write_text("raise ImportError\n")  # as Python 3.10 has it
+    (room / "small" / "meson.build").write_text(
+        "project('small')\n"
+        + "".join(f"test('{suite}', files('{suite}'){more}, suite: '{suite}')\n" for suite, (_, more) in SUITES.items())
+        + f"test('tomllib', find_program('python3'), args: '{mutants}', env: ['PYTHONPATH={room}/small'], suite: 'tomllib')\n")
+
+    # tools/check: what tests do
+    check("all is well", "own doctest guarded", 0, "5 passed, 0 failed")
+    check("a failed case", "own fails", 1, "5 passed, 1 failed", "failed: small:fails / fails")
+    check("a crash after the closing line", "own crash", 1, "6 passed, 1 failed", "failed: small:crash / crash")
+    check("a test that prints nothing", "own silent", 1, "3 passed, 1 failed", "without its closing line")
+    check("a program that ends before its closing line", "own begun cut", 1, "3 passed, 2 failed", "without its closing line")
+    check("a program that goes on after its closing line", "goes_on", 1, "0 passed, 1 failed", "without its closing line")
+    check("a closing line that contradicts the exit code", "own liar", 1, "3 passed, 1 failed")
+    check("a closing line that counts nothing", "empty", 1, "0 passed, 1 failed", "ran no case")
+    check("a hang", "own hang", 1, "3 passed, 1 failed", "failed: small:hang / hang (timeout")
+    check("a skipped test is told", "own skips", 0, "3 passed, 0 failed, 1 skipped", "skipped: small:skips / skips")
+    check("mutants without tomllib", "tomllib", 0, "0 passed, 0 failed, 1 skipped", "Python 3.11")
+    # what becomes of meson test
+    check("meson test ends with 2, no test failed", "own doctest", 1, "4 passed, 1 failed", "meson test ended with 2", FAKE_MESON="ends2")
+    check("meson test is killed", "own doctest", 1, "4 passed, 1 failed", "meson test ended with 137", FAKE_MESON="killed")
+    check("the log is cut", "own doctest", 1, "3 passed, 2 failed", "is cut", "was to run and is not in", FAKE_MESON="cuts")
+    check("the log lacks a test", "own doctest", 1, "3 passed, 1 failed", "was to run and is not in", FAKE_MESON="drops")
+    check("the log is empty", "own", 1, "0 passed, 2 failed", "no test was run", FAKE_MESON="empties")
+    check("the log is gone", "own", 1, "0 passed, 1 failed", "no such test", FAKE_MESON="removes")
+    case("the build fails", room / "unbuilt", ["tools/check"], 1, "0 passed, 1 failed", "does not build")
+    case("what a test needs does not build", room / "unbuilt", ["tools/check", "--suite", "own"], 1, "0 passed, 1 failed", "does not build")
+    check("a suite that there is not", "own nosuch", 1, "3 passed, 1 failed", "no test is of the suite nosuch")
+    # compilers
+    for told, fakes in {"root, no network": {"FAKE_NETWORK": ""}, "root, the package cannot be installed": {}, "no root": {"FAKE_UID": "1000"}}.items():
+        case(f"a compiler is missing: {told}", room / "small", ["tools/check", "--compiler", "clang++-99"], 1, "0 passed, 1 failed", "clang-99", FAKE_MISSING="clang-99", **fakes)
+
+    # .ci/run: five configurations, each a closing line
+    gate("all is well", 0, "10 passed, 0 failed")
+    gate("a configuration fails", 1, "9 passed, 1 failed", FAKE_CHECK="echo 1 passed, 1 failed; exit 1")
+    gate("a configuration ends with 2, and no test failed", 1, "10 passed, 1 failed", "ended with 2", FAKE_CHECK="echo 2 passed, 0 failed; exit 2")
+    gate("a configuration is killed", 1, "8 passed, 1 failed", "no closing line", FAKE_CHECK="kill -KILL $$")
+    gate("a configuration has no closing line", 1, "8 passed, 1 failed", "no closing line", FAKE_CHECK="echo 2 passed, 0 failed; echo; exit 0")
+    gate("a configuration runs nothing", 1, "8 passed, 1 failed", "nothing was run", FAKE_CHECK="echo 0 passed, 0 failed; exit 0")
+    gate("a test is skipped", 1, "9 passed, 1 failed", "a test was skipped", FAKE_CHECK="echo 1 passed, 0 failed, 1 skipped; exit 0")
+    absent = {"FAKE_MISSING": "clang-19", "FAKE_REAL": "yes"}
+    gate("clang-19 is offered and cannot be installed", 1, "8 passed, 1 failed", "could not install", FAKE_OFFERED="g++ clang-19", **absent)
+    gate("clang-19 is offered and we are not root", 1, "8 passed, 1 failed", "as root", FAKE_OFFERED="g++ clang-19", FAKE_UID="1000", **absent)
+    gate("there is no asking for clang-19", 1, "8 passed, 1 failed", "could not be renewed", FAKE_NETWORK="", **absent)
+    gate("there are no lists, and we are not root", 1, "8 passed, 1 failed", "as root", FAKE_OFFERED="", FAKE_UID="1000", **absent)
+    gate("clang-19 is not offered", 0, "8 passed, 0 failed, 1 skipped", "does not offer it", **absent)
+
+print(f"{passed} passed, {failed} failed")
+sys.exit(bool(failed))
