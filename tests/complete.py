@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""complete.py SOURCE BUILD FOLDER... --random PROGRAM...: every .cpp under the folders is compiled by the build, every file says its
-licence, and the programs under tests/ that throw dice are those that are named.
+"""complete.py SOURCE BUILD FOLDER...: every .cpp under the folders is compiled by the build, and every file says its licence.
 
 Cases of tests/reject and tests/consumers are compiled by their harnesses."""
 import json
 import pathlib
-import re
 import sys
 
 source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
-split = sys.argv.index("--random")
-folders, random = sys.argv[3:split], sys.argv[split + 1:]
+folders = sys.argv[3:]
 seen, faults = 0, []
 
 compiled = {(build / c["directory"] / c["file"]).resolve() for c in json.loads((build / "compile_commands.json").read_text())}
@@ -37,10 +34,6 @@ for place in places:
         seen += 1
         if not any("SPDX-License-Identifier: Apache-2.0" in line for line in (head if script else head[:1])):
             faults.append(f"{file.relative_to(source)} does not begin with its SPDX line")
-
-throws = {f"{file.parent.name}/{file.stem}" for file in (source / "tests").glob("*/*.cpp") if re.search(r"\bdice\b|testing::seed", file.read_text())}
-faults += [f"tests/{program}.cpp throws dice: add it to `random` in tests/meson.build" for program in sorted(throws - set(random))]
-faults += [f"tests/{program}.cpp throws no dice: take it from `random` in tests/meson.build" for program in sorted(set(random) - throws)]
 
 for fault in faults:
     print(fault)
