@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intervals as sets: every interval with small ends, as a mask of its members. (algebra/box.cpp asks the same of products.)
+// Intervals as sets: every interval with small ends, as a mask of its members. (algebra/box.cpp asks the same of
+// products.)
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -70,5 +71,6 @@ TEST_CASE("an even split: parts follow each other, fill the interval, and differ
 TEST_CASE("equal parts of [0, extent) are extent / parts long") {
   for (index_t size = 0; size <= 4; ++size)
     for (index_t parts = 1; parts <= 5; ++parts)
-      for (index_t i = 0; i < parts; ++i) CHECK(equal_part(size * parts, i, parts) == interval{i * size, i * size + size});
+      for (index_t i = 0; i < parts; ++i)
+        CHECK(equal_part(size * parts, i, parts) == interval{i * size, i * size + size});
 }

@@ -58,8 +58,10 @@ void check(const std::vector<box<N>>& boxes, counts& met) {
   const auto [a, b] = *pairs.begin();
   bool apart = true;
   for (int i = 0; i < N; ++i) {
-    const index_t low = std::min(boxes[a].dim[i].begin, boxes[b].dim[i].begin), high = std::max(boxes[a].dim[i].begin, boxes[b].dim[i].begin);
-    apart = apart && std::any_of(boxes.begin(), boxes.end(), [&](const box<N>& c) { return low < c.dim[i].begin && c.dim[i].begin < high; });
+    const index_t low = std::min(boxes[a].dim[i].begin, boxes[b].dim[i].begin),
+                  high = std::max(boxes[a].dim[i].begin, boxes[b].dim[i].begin);
+    apart = apart && std::any_of(boxes.begin(), boxes.end(),
+                                 [&](const box<N>& c) { return low < c.dim[i].begin && c.dim[i].begin < high; });
   }
   met.one_far_apart += apart ? 1 : 0;
 }
@@ -72,7 +74,8 @@ void check_random(index_t room, int most_boxes, counts& met) {
     const index_t wanted = random.within(0, most_boxes);
     for (index_t k = 0; k < wanted; ++k) {
       const box<N> b = testing::random_box<N>(random, 0, room);
-      const bool fits = std::none_of(boxes.begin(), boxes.end(), [&](const box<N>& other) { return share_a_point(b, other); });
+      const bool fits =
+          std::none_of(boxes.begin(), boxes.end(), [&](const box<N>& other) { return share_a_point(b, other); });
       if (fits || random.below(6) == 0) boxes.push_back(b);
     }
     check(boxes, met);
@@ -80,13 +83,15 @@ void check_random(index_t room, int most_boxes, counts& met) {
 }
 }  // namespace
 
-TEST_CASE("a pair is found iff some two of all pairs share a coordinate, and it is such a pair, the lower index first") {
+TEST_CASE(
+    "a pair is found iff some two of all pairs share a coordinate, and it is such a pair, the lower index first") {
   counts met;
   check_random<1>(24, 10, met);
   check_random<2>(9, 14, met);
   check_random<3>(6, 26, met);
-  std::printf("%d lists without an overlap, %d with one, %d of them a single one of boxes far apart; %d with an empty box\n", met.none, met.some,
-              met.one_far_apart, met.with_empty);
+  std::printf(
+      "%d lists without an overlap, %d with one, %d of them a single one of boxes far apart; %d with an empty box\n",
+      met.none, met.some, met.one_far_apart, met.with_empty);
   CHECK(met.none > 100);
   CHECK(met.some > 100);
   CHECK(met.one_far_apart > 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contiguous runs: offsets of single coordinates against the loops, and the loops themselves. (That their number is the least
-// is shown in algebra/flat.cpp.)
+// Contiguous runs: offsets of single coordinates against the loops, and the loops themselves. (That their number is the
+// least is shown in algebra/flat.cpp.)
 #include <doctest/doctest.h>
 
 #include <cstdio>

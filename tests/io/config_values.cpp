@@ -18,7 +18,9 @@ namespace {
 using detail::config_values;
 using kind = detail::config_value::kind;
 
-detail::config_value value(const std::string& written) { return config_values("{\"head_dim\": " + written + "}", "m.json")["head_dim"]; }
+detail::config_value value(const std::string& written) {
+  return config_values("{\"head_dim\": " + written + "}", "m.json")["head_dim"];
+}
 std::string said(const std::string& text) {
   return refused([&] { config_values(text, "m.json"); });
 }
@@ -34,12 +36,22 @@ TEST_CASE("every kind of value is kept as what it is, and described in a sentenc
     const char* written;
     kind is;
     const char* described;
-  } cases[] = {{"null", kind::null, "null"}, {"true", kind::boolean, "true"}, {"false", kind::boolean, "false"}, {"0", kind::integer, "0"},
-               {"-17", kind::integer, "-17"}, {"9223372036854775807", kind::integer, "9223372036854775807"},
+  } cases[] = {{"null", kind::null, "null"},
+               {"true", kind::boolean, "true"},
+               {"false", kind::boolean, "false"},
+               {"0", kind::integer, "0"},
+               {"-17", kind::integer, "-17"},
+               {"9223372036854775807", kind::integer, "9223372036854775807"},
                {"-9223372036854775808", kind::integer, "-9223372036854775808"},
-               {"9223372036854775808", kind::other_number, "9223372036854775808"}, {"18446744073709551615", kind::other_number, "18446744073709551615"},
-               {"18446744073709551616", kind::other_number, "18446744073709551616"}, {"1.50", kind::other_number, "1.50"}, {"1e2", kind::other_number, "1e2"},
-               {"\"\"", kind::text, "the text ''"}, {"\"a\\nb\"", kind::text, "the text 'a\\x0ab'"}, {"[]", kind::list, "a list"}, {"{}", kind::object, "an object"}};
+               {"9223372036854775808", kind::other_number, "9223372036854775808"},
+               {"18446744073709551615", kind::other_number, "18446744073709551615"},
+               {"18446744073709551616", kind::other_number, "18446744073709551616"},
+               {"1.50", kind::other_number, "1.50"},
+               {"1e2", kind::other_number, "1e2"},
+               {"\"\"", kind::text, "the text ''"},
+               {"\"a\\nb\"", kind::text, "the text 'a\\x0ab'"},
+               {"[]", kind::list, "a list"},
+               {"{}", kind::object, "an object"}};
   for (const auto& c : cases) {
     CAPTURE(std::string(c.written));
     CHECK(value(c.written).is == c.is);
@@ -50,11 +62,14 @@ TEST_CASE("every kind of value is kept as what it is, and described in a sentenc
   CHECK(nothing["head_dim"].is == kind::absent);
   CHECK(nothing["head_dim"].described() == "missing");
   CHECK(nothing["no key of ours"].is == kind::absent);
-  CHECK(value("\"" + std::string(100, 'x') + "\"").described() == "the text '" + std::string(27, 'x') + "..." + std::string(13, 'x') + "'");
+  CHECK(value("\"" + std::string(100, 'x') + "\"").described() ==
+        "the text '" + std::string(27, 'x') + "..." + std::string(13, 'x') + "'");
 }
 
 TEST_CASE("keys count at the top level alone, each goes to its own value, and none may come twice") {
-  const config_values file(R"({"a": {"head_dim": 1, "hidden_size": [2]}, "b": [{"head_dim": 3}], "head_dim": 4, "hidden_size": 5, "vocab_size": {"head_dim": 6}})", "m.json");
+  const config_values file(
+      R"({"a": {"head_dim": 1, "hidden_size": [2]}, "b": [{"head_dim": 3}], "head_dim": 4, "hidden_size": 5, "vocab_size": {"head_dim": 6}})",
+      "m.json");
   CHECK(file["head_dim"].integer == 4);
   CHECK(file["hidden_size"].integer == 5);
   CHECK(file["vocab_size"].is == kind::object);
@@ -78,17 +93,23 @@ TEST_CASE("a list has its items in order, what is inside them left out, up to 65
     return text + "]";
   };
   CHECK(value(zeros(65536)).items.size() == 65536);
-  CHECK(said("{\"mlp_only_layers\": " + zeros(65537) + "}") == "reshard: m.json: mlp_only_layers has more than 65536 entries");
+  CHECK(said("{\"mlp_only_layers\": " + zeros(65537) + "}") ==
+        "reshard: m.json: mlp_only_layers has more than 65536 entries");
   CHECK(said("{\"a\": " + zeros(65537) + "}") == "accepted");
 }
 
 TEST_CASE("numbers have a least, truths are true or false, and absent is not null") {
-  const auto number = [](index_t least) { return [least](const config_values& file) { file.number("head_dim", least); }; };
+  const auto number = [](index_t least) {
+    return [least](const config_values& file) { file.number("head_dim", least); };
+  };
   CHECK(said_of("1", number(1)) == "accepted");
   CHECK(said_of("0", number(0)) == "accepted");
-  CHECK(said_of("0", number(1)) == "reshard: m.json: head_dim is 0, but must be a whole number, at least 1 and below 2^63");
-  CHECK(said_of("6", number(7)) == "reshard: m.json: head_dim is 6, but must be a whole number, at least 7 and below 2^63");
-  CHECK(said_of("true", number(0)) == "reshard: m.json: head_dim is true, but must be a whole number, at least 0 and below 2^63");
+  CHECK(said_of("0", number(1)) ==
+        "reshard: m.json: head_dim is 0, but must be a whole number, at least 1 and below 2^63");
+  CHECK(said_of("6", number(7)) ==
+        "reshard: m.json: head_dim is 6, but must be a whole number, at least 7 and below 2^63");
+  CHECK(said_of("true", number(0)) ==
+        "reshard: m.json: head_dim is true, but must be a whole number, at least 0 and below 2^63");
   CHECK(refused([] { config_values("{}", "m.json").number("head_dim"); }) == "reshard: m.json: head_dim is missing");
   const config_values file(R"({"head_dim": null, "vocab_size": false, "hidden_size": true})", "m.json");
   CHECK(file.missing_or_null("head_dim"));
@@ -99,8 +120,10 @@ TEST_CASE("numbers have a least, truths are true or false, and absent is not nul
     CHECK(file.truth("hidden_size", otherwise));
     CHECK_FALSE(file.truth("vocab_size", otherwise));
   }
-  CHECK(said_of("0", [](const config_values& f) { f.truth("head_dim", true); }) == "reshard: m.json: head_dim is 0, but must be true or false");
-  CHECK(said_of("null", [](const config_values& f) { f.truth("head_dim", true); }) == "reshard: m.json: head_dim is null, but must be true or false");
+  CHECK(said_of("0", [](const config_values& f) { f.truth("head_dim", true); }) ==
+        "reshard: m.json: head_dim is 0, but must be true or false");
+  CHECK(said_of("null", [](const config_values& f) { f.truth("head_dim", true); }) ==
+        "reshard: m.json: head_dim is null, but must be true or false");
 }
 
 TEST_CASE("lists and objects may be nested 128 deep, and no deeper") {
@@ -132,7 +155,8 @@ TEST_CASE("wrong text is told with its line and column, wherever it stands") {
     for (std::size_t i = 0; i < at; ++i) text[i] == '\n' ? (++line, column = 1) : ++column;
     std::string wrong = text;
     wrong.insert(at, 1, '?');
-    CHECK(said(wrong) == "reshard: m.json: not JSON: wrong text at line " + std::to_string(line) + ", column " + std::to_string(column));
+    CHECK(said(wrong) == "reshard: m.json: not JSON: wrong text at line " + std::to_string(line) + ", column " +
+                             std::to_string(column));
     ++tried;
   }
   CHECK(tried > 15);

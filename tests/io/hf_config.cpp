@@ -92,7 +92,9 @@ TEST_CASE("absent and null mean the default") {
   CHECK(read(with(llama, "tie_word_embeddings", "true")).shape.tied);
 }
 
-TEST_CASE("every default, of every architecture: untied, as many groups as heads, head_dim hidden / heads, all layers MoE, none dense") {
+TEST_CASE(
+    "every default, of every architecture: untied, as many groups as heads, head_dim hidden / heads, all layers MoE, "
+    "none dense") {
   const entries qwen3 = with(llama, "architectures", R"(["Qwen3ForCausalLM"])");
   const entries bare_moe = with(with(moe, "num_key_value_heads", ""), "head_dim", "");
   for (const entries& base : {llama, qwen3, moe, bare_moe}) {
@@ -100,7 +102,8 @@ TEST_CASE("every default, of every architecture: untied, as many groups as heads
     const model m = read(base);
     CHECK_FALSE(m.shape.tied);
     CHECK(names(m).back() == "output_layer.weight");
-    const model tied = read(with(base, "tie_word_embeddings", "true")), untied = read(with(base, "tie_word_embeddings", "false"));
+    const model tied = read(with(base, "tie_word_embeddings", "true")),
+                untied = read(with(base, "tie_word_embeddings", "false"));
     CHECK(tied.shape.tied);
     CHECK(tied[0].tied_name == "output_layer.weight");
     CHECK(names(tied).back() == "decoder.final_layernorm.weight");
@@ -110,7 +113,8 @@ TEST_CASE("every default, of every architecture: untied, as many groups as heads
   CHECK(read(bare_moe).shape.head_dim == 8);
   CHECK(read(moe).shape.groups == 4);
   CHECK(read(moe).shape.head_dim == 16);
-  CHECK(moe_layers(read(moe)) == moe_layers(read(with(with(moe, "decoder_sparse_step", "1"), "mlp_only_layers", "[]"))));
+  CHECK(moe_layers(read(moe)) ==
+        moe_layers(read(with(with(moe, "decoder_sparse_step", "1"), "mlp_only_layers", "[]"))));
   CHECK(read(moe).shape.experts == 8);
   CHECK(read(moe).shape.expert_ffn == 24);
   CHECK(read(llama).shape.experts == 0);
@@ -118,9 +122,17 @@ TEST_CASE("every default, of every architecture: untied, as many groups as heads
 }
 
 TEST_CASE("each number goes where its key says") {
-  const model m = read({{"architectures", R"(["Qwen3MoeForCausalLM"])"}, {"num_hidden_layers", "3"}, {"hidden_size", "10"}, {"num_attention_heads", "6"},
-                        {"num_key_value_heads", "2"}, {"head_dim", "7"}, {"vocab_size", "13"}, {"num_experts", "5"}, {"moe_intermediate_size", "9"},
-                        {"intermediate_size", "11"}, {"decoder_sparse_step", "2"}});
+  const model m = read({{"architectures", R"(["Qwen3MoeForCausalLM"])"},
+                        {"num_hidden_layers", "3"},
+                        {"hidden_size", "10"},
+                        {"num_attention_heads", "6"},
+                        {"num_key_value_heads", "2"},
+                        {"head_dim", "7"},
+                        {"vocab_size", "13"},
+                        {"num_experts", "5"},
+                        {"moe_intermediate_size", "9"},
+                        {"intermediate_size", "11"},
+                        {"decoder_sparse_step", "2"}});
   CHECK(m.shape.layers == 3);
   CHECK(m.shape.hidden == 10);
   CHECK(m.shape.heads == 6);

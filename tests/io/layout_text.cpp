@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layout as tables: the words for layers, boxes, meshes and models, and the figures of `check` and of one rank, counted again.
+// A layout as tables: the words for layers, boxes, meshes and models, and the figures of `check` and of one rank,
+// counted again.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,7 +14,15 @@
 using namespace reshard;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 8, .hidden = 64, .heads = 8, .groups = 4, .head_dim = 8, .ffn = 96, .vocabulary = 1280, .experts = 4,
+constexpr transformer small{.name = "small",
+                            .layers = 8,
+                            .hidden = 64,
+                            .heads = 8,
+                            .groups = 4,
+                            .head_dim = 8,
+                            .ffn = 96,
+                            .vocabulary = 1280,
+                            .experts = 4,
                             .expert_ffn = 24};
 model mixed(bool tied = false) {
   transformer t = small;
@@ -65,16 +74,20 @@ TEST_CASE("states by name, in order, with plus signs between them") {
 
 TEST_CASE("short names leave out what is the same for all") {
   CHECK(detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.weight") == "linear_qkv.weight");
-  CHECK(detail::short_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}") == "experts.linear_fc1.weight");
+  CHECK(detail::short_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}") ==
+        "experts.linear_fc1.weight");
   CHECK(detail::short_name("decoder.layers.{layer}.pre_mlp_layernorm.weight") == "pre_mlp_layernorm.weight");
   CHECK(detail::short_name("decoder.final_layernorm.weight") == "final_layernorm.weight");
   CHECK(detail::short_name("embedding.word_embeddings.weight") == "word_embeddings.weight");
   CHECK(detail::short_name("output_layer.weight") == "output_layer.weight");
 }
 
-TEST_CASE("layers of members are global; where some in between are missing, how many there are is said; pinned ones have none") {
+TEST_CASE(
+    "layers of members are global; where some in between are missing, how many there are is said; pinned ones have "
+    "none") {
   const model m = mixed();
-  const int qkv = find(m, "linear_qkv.weight"), router = find(m, "router.weight"), norm = find(m, "final_layernorm.weight");
+  const int qkv = find(m, "linear_qkv.weight"), router = find(m, "router.weight"),
+            norm = find(m, "final_layernorm.weight");
   CHECK(detail::layers_text(m, qkv, {2, 6}) == "[2,6)");
   CHECK(detail::layers_text(m, router, {1, 3}) == "[3,6) 2 of 3");
   CHECK(detail::layers_text(m, router, {3, 4}) == "[7,8)");
@@ -82,8 +95,10 @@ TEST_CASE("layers of members are global; where some in between are missing, how 
 }
 
 TEST_CASE("a stage's layers: its chunks' intervals, four of them at most, and their number") {
-  const model m = make_transformer({.name = "m", .layers = 24, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});
-  const space even(m, parse_degrees("pp=2,vpp=2")), many(m, parse_degrees("pp=2,vpp=6")), four(m, parse_degrees("pp=2,vpp=4")), spread(m, parse_degrees("pp=25,split=spread"));
+  const model m = make_transformer(
+      {.name = "m", .layers = 24, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});
+  const space even(m, parse_degrees("pp=2,vpp=2")), many(m, parse_degrees("pp=2,vpp=6")),
+      four(m, parse_degrees("pp=2,vpp=4")), spread(m, parse_degrees("pp=25,split=spread"));
   CHECK(detail::stage_layers_text(even.pipeline(), 1) == "layers [6,12) [18,24)");
   CHECK(detail::stage_layer_count(even.pipeline(), 1) == 12);
   CHECK(detail::stage_layers_text(four.pipeline(), 0) == "layers [0,3) [6,9) [12,15) [18,21)");
@@ -95,13 +110,17 @@ TEST_CASE("a stage's layers: its chunks' intervals, four of them at most, and th
 
 TEST_CASE("a box of a tensor has parts where there are several, rows but for a vector, and columns") {
   const model m = mixed();
-  CHECK(detail::tensor_box_text(m[find(m, "linear_qkv.weight")], {{{0, 1}, {0, 1}, {0, 1}, {2, 4}, {5, 7}}}) == "[2,4)x[5,7)");
-  CHECK(detail::tensor_box_text(m[find(m, "mlp.linear_fc1.weight")], {{{0, 1}, {0, 1}, {1, 2}, {2, 4}, {5, 7}}}) == "[1,2)x[2,4)x[5,7)");
-  CHECK(detail::tensor_box_text(m[find(m, "final_layernorm.weight")], {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {5, 7}}}) == "[5,7)");
+  CHECK(detail::tensor_box_text(m[find(m, "linear_qkv.weight")], {{{0, 1}, {0, 1}, {0, 1}, {2, 4}, {5, 7}}}) ==
+        "[2,4)x[5,7)");
+  CHECK(detail::tensor_box_text(m[find(m, "mlp.linear_fc1.weight")], {{{0, 1}, {0, 1}, {1, 2}, {2, 4}, {5, 7}}}) ==
+        "[1,2)x[2,4)x[5,7)");
+  CHECK(detail::tensor_box_text(m[find(m, "final_layernorm.weight")], {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {5, 7}}}) ==
+        "[5,7)");
 }
 
 TEST_CASE("a model and its meshes in words") {
-  CHECK(detail::model_text(mixed()) == "8 layers, hidden 64, 8 heads of 8 in 4 query groups, ffn 96, 4 experts of 24, vocabulary 1,280");
+  CHECK(detail::model_text(mixed()) ==
+        "8 layers, hidden 64, 8 heads of 8 in 4 query groups, ffn 96, 4 experts of 24, vocabulary 1,280");
   CHECK(detail::model_text(mixed(true)).ends_with("vocabulary 1,280 (tied)"));
   CHECK(detail::model_text(models::qwen3_30b_a3b).find("ffn") == std::string::npos);
   CHECK(detail::model_text(models::llama2_7b).find("experts") == std::string::npos);
@@ -110,35 +129,44 @@ TEST_CASE("a model and its meshes in words") {
   CHECK(detail::mesh_text(s, mesh_kind::expert) == "etp 1 x ep 4 x edp 3 x pp 2");
 }
 
-TEST_CASE("check: least, most, mean and sum of every state are those of the ranks' boxes; stages have their ranks, layers and ends") {
+TEST_CASE(
+    "check: least, most, mean and sum of every state are those of the ranks' boxes; stages have their ranks, layers "
+    "and ends") {
   for (const char* layout : {"", "tp=2,dp=2,zero=1", "pp=4,dp=2,ep=2,split=spread", "pp=8,zero=1,dp=3,split=spread"}) {
     CAPTURE(layout);
     for (const bool tied : {false, true}) {
       const space s(mixed(tied), parse_degrees(layout));
       const computed_holding h(s);
       const std::string text = check_text(h);
-      CHECK(lines_of(text)[0] == "small under " + (layout[0] != '\0' ? to_text(s.which_degrees()) : "''") + " is legal.");
+      CHECK(lines_of(text)[0] ==
+            "small under " + (layout[0] != '\0' ? to_text(s.which_degrees()) : "''") + " is legal.");
       for (int state = 0; state <= state_count; ++state) {  // the last: all
         bytes_t low = -1, high = 0, sum = 0;
         for (rank_t rank = 0; rank < s.ranks(); ++rank) {
           bytes_t mine = 0;
           for (int one = 0; one < state_count; ++one)
             if (state == state_count || one == state)
-              h.held(rank, adam_states[one].placed_as, [&](int, const family_box& b) { mine += b.volume() * (one == 0 ? 2 : 4); });
+              h.held(rank, adam_states[one].placed_as,
+                     [&](int, const family_box& b) { mine += b.volume() * (one == 0 ? 2 : 4); });
           low = low < 0 ? mine : std::min(low, mine), high = std::max(high, mine), sum += mine;
         }
         const std::string name(state == state_count ? "all" : adam_states[state].name);
-        CHECK(line_of(text, name) == row{name, bytes_text(low), bytes_text(high), bytes_text(sum / s.ranks()), bytes_text(sum)});
+        CHECK(line_of(text, name) ==
+              row{name, bytes_text(low), bytes_text(high), bytes_text(sum / s.ranks()), bytes_text(sum)});
       }
       index_t tensors = 0;
       for (int f = 0; f < s.families(); ++f) tensors += s.family_at(f).extent[0] * s.family_at(f).extent[1];
-      CHECK(text.find(" in " + std::to_string(tensors) + " tensors of " + std::to_string(s.families()) + " families\n") != std::string::npos);
+      CHECK(text.find(" in " + std::to_string(tensors) + " tensors of " + std::to_string(s.families()) +
+                      " families\n") != std::string::npos);
       CHECK(line_of(text, "world") == row{"world", std::to_string(s.ranks()) + (s.ranks() == 1 ? " rank" : " ranks")});
       const index_t pp = s.which_degrees().pp, stage_ranks = s.ranks() / pp;
       for (index_t stage = 0; stage < pp; ++stage) {
-        const std::string ranks = stage_ranks == 1 ? std::to_string(stage) : std::to_string(stage * stage_ranks) + "-" + std::to_string((stage + 1) * stage_ranks - 1);
+        const std::string ranks = stage_ranks == 1 ? std::to_string(stage)
+                                                   : std::to_string(stage * stage_ranks) + "-" +
+                                                         std::to_string((stage + 1) * stage_ranks - 1);
         const index_t layers = 8 / pp;
-        std::string holds = (stage == 0 ? "embedding, layers [" : "layers [") + std::to_string(stage * layers) + "," + std::to_string((stage + 1) * layers) + ")";
+        std::string holds = (stage == 0 ? "embedding, layers [" : "layers [") + std::to_string(stage * layers) + "," +
+                            std::to_string((stage + 1) * layers) + ")";
         if (stage == pp - 1) holds += !tied ? ", norm, output" : pp > 1 ? ", norm, copy of the embedding" : ", norm";
         CHECK(line_of(text, std::to_string(stage)) == row{std::to_string(stage), ranks, std::to_string(layers), holds});
       }
@@ -147,7 +175,8 @@ TEST_CASE("check: least, most, mean and sum of every state are those of the rank
 }
 
 TEST_CASE("check: of more than 16 stages, neighbours with as many layers share a line") {
-  const model m = make_transformer({.name = "m", .layers = 30, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});
+  const model m = make_transformer(
+      {.name = "m", .layers = 30, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});
   const space twenty(m, parse_degrees("pp=20,split=spread")), sixteen(m, parse_degrees("pp=16,split=spread"));
   const std::string text = check_text(computed_holding(twenty)), few = check_text(computed_holding(sixteen));
   CHECK(line_of(text, "0-9") == row{"0-9", "0-9", "2", "embedding, layers [0,2) ... layers [18,20)"});
@@ -155,24 +184,29 @@ TEST_CASE("check: of more than 16 stages, neighbours with as many layers share a
   CHECK(line_of(few, "15") == row{"15", "15", "1", "layers [29,30), norm, output"});
 }
 
-TEST_CASE("one rank: where it sits, what each table of states sums to, and no more boxes of a family than are asked for") {
+TEST_CASE(
+    "one rank: where it sits, what each table of states sums to, and no more boxes of a family than are asked for") {
   const space s(mixed(), parse_degrees("tp=2,pp=2,dp=4,ep=2,zero=1,bucket=3000"));
   const computed_holding h(s);
   for (const rank_t rank : {0, 7, 15}) {
     CAPTURE(rank);
     const std::string text = rank_text(h, rank, all_states, 2);
-    CHECK(lines_of(text)[0] == "Rank " + std::to_string(rank) + " of 16, small under tp=2,pp=2,dp=4,ep=2,zero=1,bucket=3000");
-    CHECK(lines_of(text)[1] == "  at tp " + std::to_string(rank % 2) + ", cp 0, dp " + std::to_string(rank / 2 % 4) + ", pp " + std::to_string(rank / 8) + ", etp 0, ep " +
-                                   std::to_string(rank % 2) + ", edp " + std::to_string(rank / 2 % 4));
+    CHECK(lines_of(text)[0] ==
+          "Rank " + std::to_string(rank) + " of 16, small under tp=2,pp=2,dp=4,ep=2,zero=1,bucket=3000");
+    CHECK(lines_of(text)[1] == "  at tp " + std::to_string(rank % 2) + ", cp 0, dp " + std::to_string(rank / 2 % 4) +
+                                   ", pp " + std::to_string(rank / 8) + ", etp 0, ep " + std::to_string(rank % 2) +
+                                   ", edp " + std::to_string(rank / 2 % 4));
     for (const role r : roles) {
       bytes_t sum = 0;
       index_t most = 0;
       for (int f = 0; f < s.families(); ++f) {
         index_t boxes = 0;
-        h.held(f, rank, r, [&](int, const family_box& b) { sum += b.volume() * (r == role::parameter ? 2 : 12), ++boxes; });
+        h.held(f, rank, r,
+               [&](int, const family_box& b) { sum += b.volume() * (r == role::parameter ? 2 : 12), ++boxes; });
         most = std::max(most, boxes);
       }
-      const std::string heading = (r == role::parameter ? "param: " : "master + exp_avg + exp_avg_sq: ") + bytes_text(sum);
+      const std::string heading =
+          (r == role::parameter ? "param: " : "master + exp_avg + exp_avg_sq: ") + bytes_text(sum);
       CHECK(text.find("\n" + heading + "\n") != std::string::npos);
       CHECK((rank_text(h, rank, states_of(r), 2).find(" more") != std::string::npos) == (most > 2));
     }
@@ -182,8 +216,10 @@ TEST_CASE("one rank: where it sits, what each table of states sums to, and no mo
   const space whole(mixed(), parse_degrees("tp=2"));  // roles that lie alike share a table
   const std::string text = rank_text(computed_holding(whole), 1, all_states);
   CHECK(text.find("\nparam + master + exp_avg + exp_avg_sq: ") != std::string::npos);
-  CHECK(line_of(text, "linear_qkv.weight") == row{"linear_qkv.weight", "[0,8)", "-", "[64,128)x[0,64)", bytes_text(8 * 64 * 64 * 14)});
-  CHECK(line_of(text, "experts.linear_fc2.weight") == row{"experts.linear_fc2.weight", "[1,8) 4 of 7", "[0,4)", "[0,64)x[12,24)", bytes_text(4 * 4 * 64 * 12 * 14)});
+  CHECK(line_of(text, "linear_qkv.weight") ==
+        row{"linear_qkv.weight", "[0,8)", "-", "[64,128)x[0,64)", bytes_text(8 * 64 * 64 * 14)});
+  CHECK(line_of(text, "experts.linear_fc2.weight") ==
+        row{"experts.linear_fc2.weight", "[1,8) 4 of 7", "[0,4)", "[0,64)x[12,24)", bytes_text(4 * 4 * 64 * 12 * 14)});
 }
 
 TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are not lost") {
@@ -193,7 +229,8 @@ TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are n
   const bytes_t box = s.family_at(qkv).tensor_elements() * 14;
   const auto rows_of = [&](index_t shown) {
     const std::vector<std::string> lines = lines_of(rank_text(h, 0, all_states, shown));
-    const auto at = std::find_if(lines.begin(), lines.end(), [](const std::string& line) { return line.starts_with("  linear_qkv.weight "); });
+    const auto at = std::find_if(lines.begin(), lines.end(),
+                                 [](const std::string& line) { return line.starts_with("  linear_qkv.weight "); });
     return std::vector<std::string>(at, lines.end());
   };
   CHECK(cells_of(rows_of(4)[3]) == row{"[6,7)", "-", "[0,128)x[0,64)", bytes_text(box)});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drawing of a layout in a terminal: what a bar may and may not show, which ranks stand beside it, and each block of a picture.
+// The drawing of a layout in a terminal: what a bar may and may not show, which ranks stand beside it, and each block
+// of a picture.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -44,26 +45,38 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::string exact_bar(index_t begin, index_t end, index_t extent, index_t columns) {
   std::string bar;
   for (index_t c = 0; c < columns; ++c) {
-    const auto in = [&](index_t half) { return begin * 2 * columns <= half * extent && (half + 1) * extent <= end * 2 * columns; };
+    const auto in = [&](index_t half) {
+      return begin * 2 * columns <= half * extent && (half + 1) * extent <= end * 2 * columns;
+    };
     bar += in(2 * c) && in(2 * c + 1) ? "█" : in(2 * c) ? "▌" : in(2 * c + 1) ? "▐" : "·";
   }
   return bar;
 }
 std::vector<std::string> block_after(const std::string& picture, const std::string& heading) {
   const std::vector<std::string> lines = lines_of(picture);
-  auto at = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(heading); });
+  auto at =
+      std::find_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(heading); });
   std::vector<std::string> block;
   while (at != lines.end() && ++at != lines.end() && !at->empty()) block.push_back(*at);
   return block;
 }
-constexpr transformer small{.name = "small", .layers = 8, .hidden = 64, .heads = 8, .groups = 4, .head_dim = 8, .vocabulary = 128, .experts = 4, .expert_ffn = 24};
+constexpr transformer small{.name = "small",
+                            .layers = 8,
+                            .hidden = 64,
+                            .heads = 8,
+                            .groups = 4,
+                            .head_dim = 8,
+                            .vocabulary = 128,
+                            .experts = 4,
+                            .expert_ffn = 24};
 std::string drawn(const std::string& layout, const transformer& t = small) {
   const space s(make_transformer(t), parse_degrees(layout));
   return layout_picture(computed_holding(s));
 }
 }  // namespace
 
-TEST_CASE("a half column is full where one part has most of it, empty where none has any, and a part is never invisible") {
+TEST_CASE(
+    "a half column is full where one part has most of it, empty where none has any, and a part is never invisible") {
   dice random(1);
   int hidden_but_for_the_rule = 0, empty_halves = 0;
   for (int n = 0; n < 3000; ++n) {
@@ -87,7 +100,8 @@ TEST_CASE("a half column is full where one part has most of it, empty where none
       for (std::size_t p = 0; p < parts.size(); ++p) {
         index_t inside = 0;
         for (index_t x = begin; x < end; ++x) inside += parts[p].begin <= x && x < parts[p].end ? 1 : 0;
-        const bool stands_in = begin == end && parts[p].begin <= begin && begin < parts[p].end;  // several halves for one number
+        const bool stands_in =
+            begin == end && parts[p].begin <= begin && begin < parts[p].end;  // several halves for one number
         full = full || (begin < end && 2 * inside >= end - begin) || stands_in;
         any = any || inside > 0 || stands_in;
         if (filled[static_cast<std::size_t>(h)] && (inside > 0 || stands_in)) seen[p] = true;
@@ -99,12 +113,15 @@ TEST_CASE("a half column is full where one part has most of it, empty where none
     }
     for (const bool visible : seen) CHECK(visible);
   }
-  std::printf("%d halves are filled by a part that is smaller; %d halves are of no number\n", hidden_but_for_the_rule, empty_halves);
+  std::printf("%d halves are filled by a part that is smaller; %d halves are of no number\n", hidden_but_for_the_rule,
+              empty_halves);
   CHECK(hidden_but_for_the_rule > 100);
   CHECK(empty_halves > 100);
 }
 
-TEST_CASE("holders are told as a range where they are one, all where they are four at most, else the first three and how many there are") {
+TEST_CASE(
+    "holders are told as a range where they are one, all where they are four at most, else the first three and how "
+    "many there are") {
   const mesh on = mesh_of(parse_degrees("tp=2,cp=3,dp=5,pp=2"), mesh_kind::dense);
   dice random(2);
   int ranges = 0, few = 0, many = 0;
@@ -112,17 +129,20 @@ TEST_CASE("holders are told as a range where they are one, all where they are fo
     rank_product ranks{on, {}};
     for (int a = 0; a < mesh_ndim; ++a) {
       const index_t first = random.below(on.extent[a]);
-      ranks.along[a] = random.coin() ? progression{0, on.extent[a]} : progression{first, random.within(1, on.extent[a] - first)};
+      ranks.along[a] =
+          random.coin() ? progression{0, on.extent[a]} : progression{first, random.within(1, on.extent[a] - first)};
     }
     std::vector<rank_t> all;
     for (rank_t r = 0; r < 60; ++r)
       if (ranks.contains(r)) all.push_back(r);
     std::string wanted;
     if (all.back() - all.front() + 1 == static_cast<rank_t>(all.size())) {
-      wanted = all.size() == 1 ? std::to_string(all[0]) : std::to_string(all.front()) + "-" + std::to_string(all.back());
+      wanted =
+          all.size() == 1 ? std::to_string(all[0]) : std::to_string(all.front()) + "-" + std::to_string(all.back());
       ++ranges;
     } else {
-      for (std::size_t i = 0; i < (all.size() > 4 ? 3 : all.size()); ++i) wanted += (i == 0 ? "" : ",") + std::to_string(all[i]);
+      for (std::size_t i = 0; i < (all.size() > 4 ? 3 : all.size()); ++i)
+        wanted += (i == 0 ? "" : ",") + std::to_string(all[i]);
       if (all.size() > 4) wanted += ",.. (" + std::to_string(all.size()) + ")";
       ++(all.size() > 4 ? many : few);
     }
@@ -134,12 +154,15 @@ TEST_CASE("holders are told as a range where they are one, all where they are fo
 
 TEST_CASE("a block has all its rows where they are 16 at most, else the first 14, the last, and how many are between") {
   for (const index_t count : {1, 15, 16, 17, 40}) {
-    const std::string text = detail::block_text("heading", count, count, [](index_t i) { return detail::bar_row{"row " + std::to_string(i), {{i, i + 1}}, "after"}; });
+    const std::string text = detail::block_text("heading", count, count, [](index_t i) {
+      return detail::bar_row{"row " + std::to_string(i), {{i, i + 1}}, "after"};
+    });
     const std::vector<std::string> lines = lines_of(text);
     CHECK(lines[0].empty());
     CHECK(lines[1] == "heading");
     const index_t head = count <= 16 ? count : 14;
-    for (index_t i = 0; i < head; ++i) CHECK(lines[static_cast<std::size_t>(2 + i)].starts_with("  row " + std::to_string(i) + " "));
+    for (index_t i = 0; i < head; ++i)
+      CHECK(lines[static_cast<std::size_t>(2 + i)].starts_with("  row " + std::to_string(i) + " "));
     REQUIRE(lines.size() == static_cast<std::size_t>(count <= 16 ? 2 + count : 18));
     if (count <= 16) continue;
     CHECK(lines[16] == "  ... " + std::to_string(count - 15) + " more like these");
@@ -147,12 +170,15 @@ TEST_CASE("a block has all its rows where they are 16 at most, else the first 14
   }
 }
 
-TEST_CASE("layers along the pipeline: a row for each stage with its ranks, its part of the bar, and what stands at the ends") {
+TEST_CASE(
+    "layers along the pipeline: a row for each stage with its ranks, its part of the bar, and what stands at the "
+    "ends") {
   const struct {
     const char* layout;
     bool tied;
     const char* ends;
-  } cases[] = {{"pp=4,tp=2", false, "NO"}, {"pp=2", false, "NO"}, {"pp=4,tp=2", true, "Ne"}, {"", true, "N"}, {"", false, "NO"}};
+  } cases[] = {
+      {"pp=4,tp=2", false, "NO"}, {"pp=2", false, "NO"}, {"pp=4,tp=2", true, "Ne"}, {"", true, "N"}, {"", false, "NO"}};
   for (const auto& c : cases) {
     CAPTURE(c.layout);
     transformer t = small;
@@ -162,46 +188,57 @@ TEST_CASE("layers along the pipeline: a row for each stage with its ranks, its p
     const std::string picture = drawn(c.layout, t);
     const std::vector<std::string> lines = lines_of(picture);
     CHECK(lines[0] == "small under " + std::string(c.layout[0] == '\0' ? "''" : to_text(d)));
-    CHECK(lines[3] == std::string("Layers along the pipeline, 0 to 59 (E embedding, N norm, O output") + (c.tied && d.pp > 1 ? ", e its tied copy)" : ")"));
+    CHECK(lines[3] == std::string("Layers along the pipeline, 0 to 59 (E embedding, N norm, O output") +
+                          (c.tied && d.pp > 1 ? ", e its tied copy)" : ")"));
     const std::vector<std::string> rows = block_after(picture, "Layers along");
     REQUIRE(rows.size() == static_cast<std::size_t>(d.pp + 1));
     for (index_t s = 0; s < d.pp; ++s) {
       const index_t begin = s * 60 / d.pp, end = (s + 1) * 60 / d.pp;
-      const std::string ranks = d.tp * d.dp == 1 ? std::to_string(s) : std::to_string(s * d.tp * d.dp) + "-" + std::to_string((s + 1) * d.tp * d.dp - 1);
+      const std::string ranks = d.tp * d.dp == 1
+                                    ? std::to_string(s)
+                                    : std::to_string(s * d.tp * d.dp) + "-" + std::to_string((s + 1) * d.tp * d.dp - 1);
       const std::string bar = (s == 0 ? "E" : " ") + exact_bar(begin, end, 60, 30) + (s == d.pp - 1 ? c.ends : "");
       const std::string& row = rows[static_cast<std::size_t>(s + 1)];
       CHECK(row.find("  " + ranks + "  " + bar) != std::string::npos);
       CHECK(row.ends_with(" " + std::to_string(end - begin) + "  " + to_text(interval{begin, end})));
     }
   }
-  const std::vector<std::string> chunks = block_after(drawn("pp=2,vpp=4"), "Layers along");  // of many intervals the first two are named
+  const std::vector<std::string> chunks =
+      block_after(drawn("pp=2,vpp=4"), "Layers along");  // of many intervals the first two are named
   CHECK(chunks[1].ends_with("  4  [0,1) [2,3) .."));
-  const std::vector<std::string> shared = block_after(drawn("pp=33,split=spread,dp=2"), "Layers along");  // more than 32 stages: two share a row
+  const std::vector<std::string> shared =
+      block_after(drawn("pp=33,split=spread,dp=2"), "Layers along");  // more than 32 stages: two share a row
   CHECK(shared.size() == 1 + 17);
   CHECK(shared[1].starts_with("    0-1    0-3  E"));
   CHECK(shared[17].starts_with("     32  64-65  "));
 }
 
-TEST_CASE("inside a stage: heads, experts and shards of buffers, each with its ranks by the contract's order of coordinates") {
+TEST_CASE(
+    "inside a stage: heads, experts and shards of buffers, each with its ranks by the contract's order of "
+    "coordinates") {
   // dense: tp + 2 (cp + 2 dp); expert: etp + 1 (ep + 4 edp)
   const std::string picture = drawn("tp=2,cp=2,dp=2,pp=2,ep=4,zero=1");
   using rows = std::vector<std::string>;
   const auto bar = [](index_t part, index_t parts) { return exact_bar(part, part + 1, parts, 32); };
   CHECK(picture.find("\nInside a stage, drawn for stage 0; the others add 8 ranks a stage.\n") != std::string::npos);
-  CHECK(block_after(picture, "tp cuts dense matrices in 2 ") == rows{"  tp 0       " + bar(0, 2) + " ranks 0,2,4,6", "  tp 1       " + bar(1, 2) + " ranks 1,3,5,7"});
+  CHECK(block_after(picture, "tp cuts dense matrices in 2 ") ==
+        rows{"  tp 0       " + bar(0, 2) + " ranks 0,2,4,6", "  tp 1       " + bar(1, 2) + " ranks 1,3,5,7"});
   CHECK(block_after(picture, "ep cuts the 4 experts of a layer in 4:") ==
-        rows{"  ep 0       " + bar(0, 4) + " [0,1) 0,4", "  ep 1       " + bar(1, 4) + " [1,2) 1,5", "  ep 2       " + bar(2, 4) + " [2,3) 2,6",
-             "  ep 3       " + bar(3, 4) + " [3,4) 3,7"});
+        rows{"  ep 0       " + bar(0, 4) + " [0,1) 0,4", "  ep 1       " + bar(1, 4) + " [1,2) 1,5",
+             "  ep 2       " + bar(2, 4) + " [2,3) 2,6", "  ep 3       " + bar(3, 4) + " [3,4) 3,7"});
   CHECK(block_after(picture, "zero=1 cuts each buffer of optimizer states of all but experts in 4 (cp x dp)") ==
-        rows{"  shard 0    " + bar(0, 4) + " ranks 0-1", "  shard 1    " + bar(1, 4) + " ranks 2-3", "  shard 2    " + bar(2, 4) + " ranks 4-5",
-             "  shard 3    " + bar(3, 4) + " ranks 6-7"});
+        rows{"  shard 0    " + bar(0, 4) + " ranks 0-1", "  shard 1    " + bar(1, 4) + " ranks 2-3",
+             "  shard 2    " + bar(2, 4) + " ranks 4-5", "  shard 3    " + bar(3, 4) + " ranks 6-7"});
   CHECK(block_after(picture, "zero=1 cuts each buffer of optimizer states of experts in 2 (edp)") ==
         rows{"  shard 0    " + bar(0, 2) + " ranks 0-3", "  shard 1    " + bar(1, 2) + " ranks 4-7"});
 }
 
 TEST_CASE("what does not cut anything is not drawn") {
-  const auto has = [](const std::string& picture, const char* words) { return picture.find(words) != std::string::npos; };
-  const std::string one = drawn(""), data = drawn("dp=4"), tensor = drawn("tp=4,zero=1"), sharded = drawn("dp=4,zero=1");
+  const auto has = [](const std::string& picture, const char* words) {
+    return picture.find(words) != std::string::npos;
+  };
+  const std::string one = drawn(""), data = drawn("dp=4"), tensor = drawn("tp=4,zero=1"),
+                    sharded = drawn("dp=4,zero=1");
   CHECK_FALSE(has(one, "Inside a stage"));
   CHECK(has(one, "\n1 rank, 1 stage of 1; "));
   CHECK(has(data, "Inside a stage, drawn for stage 0.\n"));

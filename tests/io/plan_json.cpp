@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as JSON: the tensors and elements that are printed are those of the plan, and every figure stands under its own name.
+// A plan as JSON: the tensors and elements that are printed are those of the plan, and every figure stands under its
+// own name.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -21,8 +22,17 @@ using namespace reshard;
 using nlohmann::json;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 4, .hidden = 4, .heads = 4, .groups = 2, .head_dim = 1, .ffn = 4, .vocabulary = 8, .tied = true,
-                            .experts = 4, .expert_ffn = 4};
+constexpr transformer small{.name = "small",
+                            .layers = 4,
+                            .hidden = 4,
+                            .heads = 4,
+                            .groups = 2,
+                            .head_dim = 1,
+                            .ffn = 4,
+                            .vocabulary = 8,
+                            .tied = true,
+                            .experts = 4,
+                            .expert_ffn = 4};
 const model& tiny() {
   static const model m = make_transformer(small, [](index_t l) { return l % 2 == 1; });
   return m;
@@ -35,20 +45,24 @@ using elements = std::map<std::tuple<rank_t, rank_t, index_t, std::string, std::
 std::string name_on(const space& to, int f, index_t member, index_t expert, rank_t rank) {
   const family& which = tiny()[f];
   const degrees& d = to.which_degrees();
-  if (which.place == home::both_ends && d.pp > 1 && rank / (d.tp * d.cp * d.dp) == d.pp - 1) return "output_layer.weight";
+  if (which.place == home::both_ends && d.pp > 1 && rank / (d.tp * d.cp * d.dp) == d.pp - 1)
+    return "output_layer.weight";
   std::string name(which.name);
-  if (const std::size_t at = name.find("{layer}"); at != name.npos) name.replace(at, 7, std::to_string(tiny().layers_of(f).layer_of(member)));
+  if (const std::size_t at = name.find("{layer}"); at != name.npos)
+    name.replace(at, 7, std::to_string(tiny().layers_of(f).layer_of(member)));
   if (const std::size_t at = name.find("{expert}"); at != name.npos) name.replace(at, 8, std::to_string(expert));
   return name;
 }
 
-void add_planned(elements& all, const switch_question& asked, rank_t src, rank_t dst, index_t stage, state_set states, int f, const family_box& where) {
+void add_planned(elements& all, const switch_question& asked, rank_t src, rank_t dst, index_t stage, state_set states,
+                 int f, const family_box& where) {
   const family& which = tiny()[f];
   for (int s = 0; s < state_count; ++s)
     if (states.contains(s))
       testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
         const index_t flat = (x[2] * which.extent[3] + x[3]) * which.extent[4] + x[4];
-        ++all[{src, dst, stage, std::string(adam_states[s].name), name_on(asked.to->where(), f, x[0], x[1], asked.where.to.rank_of(dst)), flat}];
+        ++all[{src, dst, stage, std::string(adam_states[s].name),
+               name_on(asked.to->where(), f, x[0], x[1], asked.where.to.rank_of(dst)), flat}];
       });
 }
 
@@ -70,10 +84,13 @@ void add_printed(elements& all, const json& t) {
 }
 }  // namespace
 
-TEST_CASE("transfers: what is printed is what is planned, element by element, where it arrives; of one device's view, where it leaves too") {
+TEST_CASE(
+    "transfers: what is printed is what is planned, element by element, where it arrives; of one device's view, where "
+    "it leaves too") {
   const struct {
     const char *from, *to;
-  } switches[] = {{"tp=2,dp=2", "pp=2,dp=2,ep=2"}, {"dp=4,ep=2,zero=1", "tp=2,pp=2,zero=1"}, {"pp=2", "pp=4"}, {"pp=4", ""}};
+  } switches[] = {
+      {"tp=2,dp=2", "pp=2,dp=2,ep=2"}, {"dp=4,ep=2,zero=1", "tp=2,pp=2,zero=1"}, {"pp=2", "pp=4"}, {"pp=4", ""}};
   for (const auto& [from_text, to_text] : switches)
     for (const index_t stages : {1, 3})
       for (const state_set states : {all_states, only(0), optimizer_states}) {
@@ -85,7 +102,8 @@ TEST_CASE("transfers: what is printed is what is planned, element by element, wh
         const rank_t devices = std::max(from.ranks(), to.ranks() + 1);
         std::vector<rank_t> on;
         for (rank_t r = 0; r < to.ranks(); ++r) on.push_back(r + 1);
-        const switch_question asked{&before, &after, {device_map(from.ranks()), device_map(on), 0, states}, devices, stages};
+        const switch_question asked{
+            &before, &after, {device_map(from.ranks()), device_map(on), 0, states}, devices, stages};
         for (const auto view : {figure_collector::view::whole_switch, figure_collector::view::one_device}) {
           elements planned, printed;
           for (rank_t device = 0; device < devices; ++device) {
@@ -100,14 +118,19 @@ TEST_CASE("transfers: what is printed is what is planned, element by element, wh
             if (stages == 1)
               for (const std::vector<transfer>* list : {&p.whole.receives, &p.whole.retains, &p.whole.sends}) {
                 if (list == &p.whole.sends && !leaving_too) continue;
-                for (const transfer& t : *list) add_planned(planned, asked, t.src, t.dst, 0, t.states, t.family, t.where);
+                for (const transfer& t : *list)
+                  add_planned(planned, asked, t.src, t.dst, 0, t.states, t.family, t.where);
               }
             else
               for (const std::vector<staged_piece>* list : {&p.receives, &p.retains, &p.sends}) {
                 if (list == &p.sends && !leaving_too) continue;
                 for (const staged_piece& t : *list)
                   add_planned(planned, asked, t.src, t.dst, t.stage, t.states, t.family,
-                              {{{t.member, t.member + 1}, {t.expert, t.expert + 1}, t.where.dim[0], t.where.dim[1], t.where.dim[2]}});
+                              {{{t.member, t.member + 1},
+                                {t.expert, t.expert + 1},
+                                t.where.dim[0],
+                                t.where.dim[1],
+                                t.where.dim[2]}});
               }
           }
           CHECK_FALSE(planned.empty());
@@ -130,8 +153,20 @@ TEST_CASE("every figure stands under its own name") {
   const space one(tiny(), degrees{});
   const computed_holding h(one);
   const switch_question asked{&h, &h, {device_map(1), device_map(1), 0, all_states}, 2, 17};
-  switch_figures f{.moved = 1, .relayed = 2, .retained = 3, .least = 4, .inter_node = 5, .messages = 6, .max_send = 7, .max_receive = 8, .peak = 9,
-                   .peak_floor = 10, .peak_excess = 11, .planning_seconds = 0.5, .devices = {}, .busiest = {}};
+  switch_figures f{.moved = 1,
+                   .relayed = 2,
+                   .retained = 3,
+                   .least = 4,
+                   .inter_node = 5,
+                   .messages = 6,
+                   .max_send = 7,
+                   .max_receive = 8,
+                   .peak = 9,
+                   .peak_floor = 10,
+                   .peak_excess = 11,
+                   .planning_seconds = 0.5,
+                   .devices = {},
+                   .busiest = {}};
   f.devices = {{12, 13, 14, 15, 16, 18, 19}, {20, 21, 22, 23, 24, 25, 26}};
   text_output out;
   out << "{";

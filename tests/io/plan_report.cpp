@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a switch against its transfers: every sum counted again, peaks by following every element of every device.
+// The figures of a switch against its transfers: every sum counted again, peaks by following every element of every
+// device.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,9 +24,19 @@ using namespace reshard;
 using testing::dice;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 4, .hidden = 4, .heads = 4, .groups = 2, .head_dim = 1, .ffn = 4, .vocabulary = 4, .tied = true};
+constexpr transformer small{.name = "small",
+                            .layers = 4,
+                            .hidden = 4,
+                            .heads = 4,
+                            .groups = 2,
+                            .head_dim = 1,
+                            .ffn = 4,
+                            .vocabulary = 4,
+                            .tied = true};
 constexpr model tiny = make_transformer(small);
-constexpr const char* layouts[] = {"", "tp=2", "pp=2,dp=2", "tp=2,pp=2,dp=2,zero=1", "dp=4,zero=1", "tp=4,dp=2,zero=1", "pp=4,dp=2", "tp=2,cp=3", "dp=5"};
+constexpr const char* layouts[] = {
+    "",          "tp=2",      "pp=2,dp=2", "tp=2,pp=2,dp=2,zero=1", "dp=4,zero=1", "tp=4,dp=2,zero=1",
+    "pp=4,dp=2", "tp=2,cp=3", "dp=5"};
 
 using element = std::array<index_t, 7>;  // state, family, coordinate
 struct move {
@@ -41,7 +52,10 @@ struct move {
 std::vector<element> elements_of(state_set states, int f, const family_box& where) {
   std::vector<element> all;
   for (int s = 0; s < state_count; ++s)
-    if (states.contains(s)) testing::each_point(where, [&](const index_t(&x)[family_ndim]) { all.push_back({s, f, x[0], x[1], x[2], x[3], x[4]}); });
+    if (states.contains(s))
+      testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
+        all.push_back({s, f, x[0], x[1], x[2], x[3], x[4]});
+      });
   return all;
 }
 std::set<element> held_elements(const computed_holding& h, rank_t rank, state_set states) {
@@ -66,9 +80,16 @@ moves_of_device moves_of(const device_plan& p, index_t stages) {
   const auto cut = [](const std::vector<staged_piece>& list, std::vector<move>& out) {
     for (const staged_piece& t : list)
       out.push_back({t.src, t.dst, t.stage,
-                     elements_of(t.states, t.family, {{{t.member, t.member + 1}, {t.expert, t.expert + 1}, t.where.dim[0], t.where.dim[1], t.where.dim[2]}})});
+                     elements_of(t.states, t.family,
+                                 {{{t.member, t.member + 1},
+                                   {t.expert, t.expert + 1},
+                                   t.where.dim[0],
+                                   t.where.dim[1],
+                                   t.where.dim[2]}})});
   };
-  if (stages == 1) whole(p.whole.sends, result.sends), whole(p.whole.receives, result.receives), whole(p.whole.retains, result.retains);
+  if (stages == 1)
+    whole(p.whole.sends, result.sends), whole(p.whole.receives, result.receives),
+        whole(p.whole.retains, result.retains);
   else cut(p.sends, result.sends), cut(p.receives, result.receives), cut(p.retains, result.retains);
   return result;
 }
@@ -78,7 +99,8 @@ bytes_t sum_of(const std::vector<move>& moves) {
   return sum;
 }
 
-bytes_t peak_of(const std::set<element>& before, const std::set<element>& after, const moves_of_device& moves, index_t stages) {
+bytes_t peak_of(const std::set<element>& before, const std::set<element>& after, const moves_of_device& moves,
+                index_t stages) {
   std::map<element, index_t> last;  // the stage of the last reader; `stages`: kept
   for (const move& m : moves.sends)
     for (const element& e : m.elements) last[e] = std::max(last.contains(e) ? last[e] : 0, m.stage);
@@ -101,7 +123,8 @@ bytes_t peak_of(const std::set<element>& before, const std::set<element>& after,
   return std::max({peak, had, has});
 }
 
-void check_figures(const switch_figures& f, const std::vector<move>& told, index_t node, const std::map<rank_t, device_figures>& devices) {
+void check_figures(const switch_figures& f, const std::vector<move>& told, index_t node,
+                   const std::map<rank_t, device_figures>& devices) {
   bytes_t inter_node = 0;
   std::set<std::tuple<rank_t, rank_t, index_t>> messages;
   std::map<std::pair<rank_t, rank_t>, bytes_t> links;
@@ -164,7 +187,8 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     std::vector<rank_t> to_devices;
     for (rank_t r = 0; r < to.ranks(); ++r) to_devices.push_back(first + to.ranks() - 1 - r);
     const index_t node = random.below(4), stages = n % 2 == 0 ? 1 : random.within(2, 5);
-    const switch_question asked{&before, &after, {device_map(from.ranks()), device_map(to_devices), node, states}, devices, stages};
+    const switch_question asked{
+        &before, &after, {device_map(from.ranks()), device_map(to_devices), node, states}, devices, stages};
     figure_collector whole(asked, figure_collector::view::whole_switch);
     std::vector<move> all;
     std::map<rank_t, device_figures> counted;
@@ -174,7 +198,8 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     for (rank_t device = 0; device < devices; ++device) {
       const device_plan p = plan_device(asked, device);
       CHECK(p.whole.device == device);
-      CHECK((p.sends.empty() && p.receives.empty() && p.retains.empty()) == (stages == 1 || p.whole == plan{device, {}, {}, {}}));
+      CHECK((p.sends.empty() && p.receives.empty() && p.retains.empty()) ==
+            (stages == 1 || p.whole == plan{device, {}, {}, {}}));
       whole.add(p);
       const moves_of_device moves = moves_of(p, stages);
       all.insert(all.end(), moves.receives.begin(), moves.receives.end());
@@ -185,7 +210,8 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
         for (const element& e : set) sum += e[0] == 0 ? 2 : 4;
         return sum;
       };
-      counted[device] = {device, sum_of(moves.sends), sum_of(moves.receives), sum_of(moves.retains), bytes_of(had), bytes_of(has), peak_of(had, has, moves, stages)};
+      counted[device] = {device,        sum_of(moves.sends), sum_of(moves.receives),          sum_of(moves.retains),
+                         bytes_of(had), bytes_of(has),       peak_of(had, has, moves, stages)};
       above += counted[device].peak > std::max(bytes_of(had), bytes_of(has)) ? 1 : 0;
       if (device != told) continue;
       view.add(p);
@@ -200,8 +226,10 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     between_nodes += whole.figures().inter_node > 0 ? 1 : 0;
     many_links += whole.figures().busiest.size() == 6 ? 1 : 0;
   }
-  std::printf("of 60 switches: %d in stages, %d between nodes, %d with more links than are kept; %d devices with a peak above both sides\n", staged,
-              between_nodes, many_links, above);
+  std::printf(
+      "of 60 switches: %d in stages, %d between nodes, %d with more links than are kept; %d devices with a peak above "
+      "both sides\n",
+      staged, between_nodes, many_links, above);
   for (const int met : {staged, between_nodes, many_links, above}) CHECK(met > 5);
 }
 

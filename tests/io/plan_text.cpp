@@ -18,8 +18,9 @@ using namespace reshard;
 using testing::dice;
 
 namespace {
-constexpr bytes_t device_figures::*fields[] = {&device_figures::send, &device_figures::receive, &device_figures::retained,
-                                               &device_figures::before, &device_figures::after, &device_figures::peak};
+constexpr bytes_t device_figures::*fields[] = {&device_figures::send,     &device_figures::receive,
+                                               &device_figures::retained, &device_figures::before,
+                                               &device_figures::after,    &device_figures::peak};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -52,14 +53,18 @@ std::vector<std::string> row_of(std::string name, const device_figures& d) {
   row.push_back(bytes_text(d.peak - std::max(d.before, d.after)));
   return row;
 }
-std::string named(rank_t first, rank_t last) { return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last); }
+std::string named(rank_t first, rank_t last) {
+  return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
+}
 }  // namespace
 
 TEST_CASE("two devices share a row where every figure agrees, and not where any one differs, peaks too") {
-  const device_figures first{.device = 3, .send = 10, .receive = 20, .retained = 30, .before = 40, .after = 50, .peak = 60};
+  const device_figures first{
+      .device = 3, .send = 10, .receive = 20, .retained = 30, .before = 40, .after = 50, .peak = 60};
   device_figures second = first;
   second.device = 4;
-  const std::vector<std::string> heading = {"device", "sends", "receives", "keeps", "before", "after", "peak", "excess"};
+  const std::vector<std::string> heading = {"device", "sends", "receives", "keeps",
+                                            "before", "after", "peak",     "excess"};
   auto rows = rows_of({first, second});
   REQUIRE(rows.size() == 4);
   CHECK(rows[0] == heading);
@@ -77,10 +82,13 @@ TEST_CASE("two devices share a row where every figure agrees, and not where any 
   REQUIRE(rows.size() == 5);
   CHECK(rows[1] == row_of("3", first));
   CHECK(rows[2] == row_of("5", first));
-  CHECK(rows_of({first}) == std::vector<std::vector<std::string>>{heading, row_of("3", first)});  // of one device there is no least and most
+  CHECK(rows_of({first}) == std::vector<std::vector<std::string>>{
+                                heading, row_of("3", first)});  // of one device there is no least and most
 }
 
-TEST_CASE("rows are the longest runs of neighbours that agree; least and most are of each column; of many rows the busiest are shown") {
+TEST_CASE(
+    "rows are the longest runs of neighbours that agree; least and most are of each column; of many rows the busiest "
+    "are shown") {
   dice random(1);
   int merged = 0, left_out = 0;
   for (int n = 0; n < 300; ++n) {
@@ -88,7 +96,8 @@ TEST_CASE("rows are the longest runs of neighbours that agree; least and most ar
     const rank_t count = random.within(2, n % 2 == 0 ? 15 : 90);
     for (rank_t d = 0; d < count; ++d) {
       device_figures one{.device = d};
-      for (const auto field : fields) one.*field = 100 + (random.below(n % 2 == 0 ? 8 : 3) == 0 ? random.below(400) : 0);
+      for (const auto field : fields)
+        one.*field = 100 + (random.below(n % 2 == 0 ? 8 : 3) == 0 ? random.below(400) : 0);
       one.peak += 500;
       devices.push_back(one);
     }
@@ -102,7 +111,9 @@ TEST_CASE("rows are the longest runs of neighbours that agree; least and most ar
     merged += all < devices.size() ? 1 : 0;
     if (all > 20) {
       ++left_out;
-      std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second.send + a.second.receive > b.second.send + b.second.receive; });
+      std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+        return a.second.send + a.second.receive > b.second.send + b.second.receive;
+      });
       groups.resize(20);
     }
     std::vector<std::vector<std::string>> rows = rows_of(devices), wanted;
@@ -121,7 +132,9 @@ TEST_CASE("rows are the longest runs of neighbours that agree; least and most ar
       row.push_back(bytes_text(excess));
       wanted.push_back(row);
     }
-    if (all > 20) wanted.push_back({"The busiest devices; " + std::to_string(all - 20) + " more rows are left out. --json has them all."});
+    if (all > 20)
+      wanted.push_back(
+          {"The busiest devices; " + std::to_string(all - 20) + " more rows are left out. --json has them all."});
     CHECK(rows == wanted);
   }
   std::printf("of 300 tables %d share rows, %d leave some out\n", merged, left_out);
@@ -147,7 +160,8 @@ std::vector<std::string> line_of(const std::string& text, const std::string& wor
 TEST_CASE("the summary says what the figures are, each in its line") {
   asked_for asked;
   switch_figures f;
-  f.moved = 1000, f.retained = 2000, f.least = 900, f.inter_node = 300, f.messages = 1234, f.peak = 5000, f.peak_excess = 600, f.planning_seconds = 0.25;
+  f.moved = 1000, f.retained = 2000, f.least = 900, f.inter_node = 300, f.messages = 1234, f.peak = 5000,
+  f.peak_excess = 600, f.planning_seconds = 0.25;
   f.devices.push_back({.device = 0});
   f.busiest = {{7, 8, 512}, {1, 2, 100}};
   std::string text = plan_text(asked.question, f, 0, -1);
@@ -158,7 +172,8 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   CHECK(line_of(text, "moves") == row{"moves", "1000 B", "least possible: 900 B"});
   CHECK(line_of(text, "keeps") == row{"keeps", "1.95 KiB", "already where it is needed"});
   CHECK(line_of(text, "messages") == row{"messages", "1,234", "in 1 stage"});
-  CHECK(line_of(text, "peak") == row{"peak", "4.88 KiB", "of any device; at most 600 B above what it holds before or after"});
+  CHECK(line_of(text, "peak") ==
+        row{"peak", "4.88 KiB", "of any device; at most 600 B above what it holds before or after"});
   CHECK(line_of(text, "planned in") == row{"planned in", "250.00 ms"});
   CHECK(line_of(text, "budget").empty());
   CHECK(line_of(text, "300 B").empty());  // one node: nothing goes between nodes
@@ -170,7 +185,8 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   CHECK(line_of(plan_text(asked.question, f, 0, -1), "moves") == row{"moves", "1000 B", "the least possible"});
   CHECK(line_of(plan_text(asked.question, f, 600, -1), "budget") == row{"budget", "600 B", "kept"});
   CHECK(line_of(plan_text(asked.question, f, 599, -1), "budget") == row{"budget", "599 B", "exceeded by 1 B"});
-  CHECK(lines_of(plan_text(asked.question, f, 0, 3))[2] == "on 4 devices of one node; only what goes from or to device 3");
+  CHECK(lines_of(plan_text(asked.question, f, 0, 3))[2] ==
+        "on 4 devices of one node; only what goes from or to device 3");
   asked.question.where.states = only(1) | only(3);
   CHECK(lines_of(plan_text(asked.question, f, 0, -1))[2] == "on 4 devices of one node, master + exp_avg_sq only");
   asked.question.where.node_devices = 3;

@@ -60,7 +60,9 @@ inline answer ask(const words& arguments, const fs::path& to) {
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    const auto redirect = [](const fs::path& file, int descriptor) { dup2(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), descriptor); };
+    const auto redirect = [](const fs::path& file, int descriptor) {
+      dup2(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), descriptor);
+    };
     redirect(err, STDERR_FILENO);
     if (to.empty()) close(STDOUT_FILENO);  // last: the next file that is opened has its number
     else redirect(to, STDOUT_FILENO);
@@ -72,7 +74,8 @@ inline answer ask(const words& arguments, const fs::path& to) {
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), fs::is_regular_file(to) ? content_of(to) : "", content_of(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          fs::is_regular_file(to) ? content_of(to) : "", content_of(err)};
 }
 inline answer ask(const words& arguments) { return ask(arguments, here().folder / "stdout"); }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture file, read back: every rectangle is where the layout says, as a fraction of its cell or of the layers' axis.
+// The picture file, read back: every rectangle is where the layout says, as a fraction of its cell or of the layers'
+// axis.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -14,7 +15,15 @@
 using namespace reshard;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 8, .hidden = 64, .heads = 8, .groups = 4, .head_dim = 8, .ffn = 96, .vocabulary = 128, .experts = 4,
+constexpr transformer small{.name = "small",
+                            .layers = 8,
+                            .hidden = 64,
+                            .heads = 8,
+                            .groups = 4,
+                            .head_dim = 8,
+                            .ffn = 96,
+                            .vocabulary = 128,
+                            .experts = 4,
                             .expert_ffn = 24};
 
 struct rectangle {
@@ -42,7 +51,8 @@ struct drawing {
       const std::string line = svg.substr(at, end - at);
       at = end + 1;
       if (line.starts_with("<rect x="))
-        all.push_back({number_of(line, "x"), number_of(line, "y"), number_of(line, "width"), number_of(line, "height"), line.substr(line.find("fill="), line.size() - 2 - line.find("fill="))});
+        all.push_back({number_of(line, "x"), number_of(line, "y"), number_of(line, "width"), number_of(line, "height"),
+                       line.substr(line.find("fill="), line.size() - 2 - line.find("fill="))});
       if (line.starts_with("<text ")) {
         const std::size_t from = line.find('>') + 1;
         labels.push_back({number_of(line, "x"), number_of(line, "y"), line.substr(from, line.rfind("</text>") - from)});
@@ -73,11 +83,14 @@ interval members_of_stage(const computed_holding& h, int f, index_t stage) {
 }
 
 /// What a box must look like in its cell.
-void check_part(const rectangle& found, const rectangle& cell, const family& of, interval members, const family_box& b, bool dark) {
+void check_part(const rectangle& found, const rectangle& cell, const family& of, interval members, const family_box& b,
+                bool dark) {
   int down = axis_of::row;
   if (of.extent[axis_of::expert] > 1) down = axis_of::expert;
   else if (of.shape_ndim == 1 || of.tensor_axis == axis_of::column) down = axis_of::column;
-  const auto part = [](double size, index_t at, index_t extent) { return size * static_cast<double>(at) / static_cast<double>(extent); };
+  const auto part = [](double size, index_t at, index_t extent) {
+    return size * static_cast<double>(at) / static_cast<double>(extent);
+  };
   check_near(found.x, cell.x + part(cell.width, b.dim[0].begin - members.begin, members.size()));
   check_near(found.width, std::max(0.5, part(cell.width, b.dim[0].size(), members.size())));
   check_near(found.y, cell.y + part(cell.height, b.dim[down].begin, of.extent[down]));
@@ -89,14 +102,18 @@ void check_part(const rectangle& found, const rectangle& cell, const family& of,
   const std::size_t pale = found.style.find(" fill-opacity=\"0.");
   CHECK(found.style.starts_with(colour));
   CHECK((pale != std::string::npos) == (covered < 1));
-  if (covered < 1 && pale != std::string::npos) CHECK(std::abs((found.style[pale + 17] - '0') - (3 + 6 * covered)) <= 1.01);
+  if (covered < 1 && pale != std::string::npos)
+    CHECK(std::abs((found.style[pale + 17] - '0') - (3 + 6 * covered)) <= 1.01);
 }
 }  // namespace
 
-TEST_CASE("cells: one for each rank of the stage and each family that it has; in it every box, as a fraction of layers and of the axis that is cut") {
+TEST_CASE(
+    "cells: one for each rank of the stage and each family that it has; in it every box, as a fraction of layers and "
+    "of the axis that is cut") {
   int cells = 0, parts = 0, pale = 0;
   for (const bool tied : {false, true})
-    for (const char* layout : {"", "tp=2,pp=2,dp=2,zero=1", "pp=2,vpp=2,dp=2,ep=2", "tp=2,dp=2,pp=4,ep=4,zero=1", "dp=3,zero=1,bucket=4000", "tp=4,cp=2,dp=4"}) {
+    for (const char* layout : {"", "tp=2,pp=2,dp=2,zero=1", "pp=2,vpp=2,dp=2,ep=2", "tp=2,dp=2,pp=4,ep=4,zero=1",
+                               "dp=3,zero=1,bucket=4000", "tp=4,cp=2,dp=4"}) {
       CAPTURE(layout);
       transformer t = small;
       t.tied = tied;
@@ -113,7 +130,8 @@ TEST_CASE("cells: one for each rank of the stage and each family that it has; in
           CHECK(r.x + r.width <= d.width);
           CHECK(r.y + r.height <= d.height);
         }
-        auto at = std::find_if(d.all.begin(), d.all.end(), [](const rectangle& r) { return r.style.find("stroke") != std::string::npos; });
+        auto at = std::find_if(d.all.begin(), d.all.end(),
+                               [](const rectangle& r) { return r.style.find("stroke") != std::string::npos; });
         const rectangle* above = nullptr;
         for (int f = 0; f < s.families(); ++f) {
           const interval members = members_of_stage(h, f, stage);
@@ -153,7 +171,8 @@ TEST_CASE("cells: one for each rank of the stage and each family that it has; in
   CHECK(pale > 20);
 }
 
-TEST_CASE("layers along the pipeline: each stage's layers on one axis, in a row and colour of its own, the ends marked") {
+TEST_CASE(
+    "layers along the pipeline: each stage's layers on one axis, in a row and colour of its own, the ends marked") {
   for (const bool tied : {false, true})
     for (const char* layout : {"", "pp=2", "pp=4,tp=2", "pp=2,vpp=4", "pp=3,split=spread"}) {
       CAPTURE(layout);
@@ -189,7 +208,9 @@ TEST_CASE("layers along the pipeline: each stage's layers on one axis, in a row 
         if (stage == 0) CHECK(next().x < begin->x);
         if (stage == d.pp - 1) CHECK(next().x >= end->x);
         const index_t ranks = d.stage_ranks();
-        const std::string own = ranks == 1 ? std::to_string(stage) : std::to_string(stage * ranks) + "-" + std::to_string((stage + 1) * ranks - 1);
+        const std::string own = ranks == 1
+                                    ? std::to_string(stage)
+                                    : std::to_string(stage * ranks) + "-" + std::to_string((stage + 1) * ranks - 1);
         CHECK(drawn.find("stage " + std::to_string(stage) + ", ranks " + own) != nullptr);
       }
       CHECK(drawn.find("E") != nullptr);
@@ -206,7 +227,10 @@ TEST_CASE("text of others is escaped, and numbers are tenths") {
   canvas.rectangle(15, 0, 1, 100, "fill=\"x\"");
   canvas.text(7, 10, "<", "end", " a=\"b\"");
   canvas.finish();
-  CHECK(out.text() == "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100\" height=\"200\" viewBox=\"0 0 100 200\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
-                      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<rect x=\"1.5\" y=\"0.0\" width=\"0.1\" height=\"10.0\" fill=\"x\"/>\n"
-                      "<text x=\"0.7\" y=\"1.0\" text-anchor=\"end\" a=\"b\">&lt;</text>\n</svg>\n");
+  CHECK(out.text() ==
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100\" height=\"200\" viewBox=\"0 0 100 200\" "
+        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
+        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<rect x=\"1.5\" y=\"0.0\" width=\"0.1\" height=\"10.0\" "
+        "fill=\"x\"/>\n"
+        "<text x=\"0.7\" y=\"1.0\" text-anchor=\"end\" a=\"b\">&lt;</text>\n</svg>\n");
 }

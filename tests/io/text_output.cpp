@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output: what is written arrives, in order; what cannot be written is noticed; numbers as JSON has them. (The tool on a full disk
-// is in io/tool.cpp.)
+// Output: what is written arrives, in order; what cannot be written is noticed; numbers as JSON has them. (The tool on
+// a full disk is in io/tool.cpp.)
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -72,7 +72,8 @@ TEST_CASE("what is written arrives in order, however long, each byte once; what 
     text_output out(file.get());
     while (wanted.size() < (3u << 20)) {
       const index_t number = static_cast<index_t>(random.bits() >> random.below(64));
-      const std::string text(static_cast<std::size_t>(random.below(20) == 0 ? random.below(300'000) : random.below(40)), static_cast<char>('a' + random.below(26)));
+      const std::string text(static_cast<std::size_t>(random.below(20) == 0 ? random.below(300'000) : random.below(40)),
+                             static_cast<char>('a' + random.below(26)));
       out << text << number;
       wanted += text + std::to_string(number);
       CHECK(out.text().size() < (1u << 20));  // no more than that is ever kept
@@ -97,11 +98,13 @@ TEST_CASE("without a file everything is kept, and a flush leaves it") {
 
 TEST_CASE("integers in decimal, to the ends of their types; doubles in the shortest form that reads back as the same") {
   text_output out;
-  out << 0 << " " << -7 << " " << std::numeric_limits<std::int64_t>::min() << " " << std::numeric_limits<std::uint64_t>::max() << " " << std::string_view("end");
+  out << 0 << " " << -7 << " " << std::numeric_limits<std::int64_t>::min() << " "
+      << std::numeric_limits<std::uint64_t>::max() << " " << std::string_view("end");
   CHECK(out.text() == "0 -7 -9223372036854775808 18446744073709551615 end");
   testing::dice random(2);
   for (int n = 0; n < 1000; ++n) {
-    const double number = static_cast<double>(random.bits()) / static_cast<double>(1 + (random.bits() >> random.below(64)));
+    const double number =
+        static_cast<double>(random.bits()) / static_cast<double>(1 + (random.bits() >> random.below(64)));
     text_output one;
     one << number;
     CHECK(std::stod(one.text()) == number);

@@ -183,10 +183,17 @@ TEST_CASE("what is legal is answered") {
 TEST_CASE("a full disk and a closed stdout are noticed, by every command, short answers and long ones") {
   const std::string config = here().file("llama.json", llama);
   const std::string sentence = "reshard: the output cannot be written: the disk is full, or nobody reads\n";
-  for (const words& asked : std::vector<words>{{"--version"}, {"--help"}, {"plan", "--help"}, {"check", "llama2-7b", ""}, {"check", config, "tp=2", "--json"},
-                                               {"regions", "llama2-7b", "tp=2"}, {"regions", config, "tp=2", "--rank", "1"},
-                                               {"regions", "llama2-7b", "tp=8,dp=4", "--json"},  // more than is buffered
-                                               {"plan", config, "tp=2", "tp=4"}, {"plan", "llama2-7b", "tp=8", "tp=4", "--json", "--transfers"}}) {
+  for (const words& asked :
+       std::vector<words>{{"--version"},
+                          {"--help"},
+                          {"plan", "--help"},
+                          {"check", "llama2-7b", ""},
+                          {"check", config, "tp=2", "--json"},
+                          {"regions", "llama2-7b", "tp=2"},
+                          {"regions", config, "tp=2", "--rank", "1"},
+                          {"regions", "llama2-7b", "tp=8,dp=4", "--json"},  // more than is buffered
+                          {"plan", config, "tp=2", "tp=4"},
+                          {"plan", "llama2-7b", "tp=8", "tp=4", "--json", "--transfers"}}) {
     CAPTURE(shown(asked));
     const answer fine = ask(asked);
     CHECK(fine.code == 0);

@@ -10,7 +10,8 @@
 using namespace reshard;
 
 namespace {
-constexpr dtype all[] = {dtype::bf16, dtype::fp16, dtype::fp32, dtype::fp64, dtype::fp8, dtype::int8, dtype::int32, dtype::int64};
+constexpr dtype all[] = {dtype::bf16, dtype::fp16, dtype::fp32,  dtype::fp64,
+                         dtype::fp8,  dtype::int8, dtype::int32, dtype::int64};
 }
 
 TEST_CASE("the number in a type's name is that of its bits") {

@@ -31,11 +31,13 @@ TEST_CASE("a family without further words is one matrix of one element in the la
 }
 
 TEST_CASE("a vector has one dimension; a matrix has two, and what is stacked three") {
-  for (int ndim = 0; ndim <= family_ndim; ++ndim) CHECK(family{.name = "f", .shape_ndim = ndim}.vector() == (ndim == 1));
+  for (int ndim = 0; ndim <= family_ndim; ++ndim)
+    CHECK(family{.name = "f", .shape_ndim = ndim}.vector() == (ndim == 1));
 }
 
 TEST_CASE("names: numbers take the places of {layer} and {expert}, wherever and however often they stand") {
-  CHECK(tensor_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", 93, 127) == "decoder.layers.93.mlp.experts.linear_fc1.weight127");
+  CHECK(tensor_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", 93, 127) ==
+        "decoder.layers.93.mlp.experts.linear_fc1.weight127");
   CHECK(tensor_name("{expert}-{layer}", 1, 2) == "2-1");
   CHECK(tensor_name("{layer}{layer}{expert}", 10, 0) == "10100");
   CHECK(tensor_name("output_layer.weight", 3, 4) == "output_layer.weight");

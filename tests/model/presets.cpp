@@ -51,11 +51,13 @@ TEST_CASE("every published size, by name and as a constant") {
 TEST_CASE("parameters are those of the published sizes, counted layer by layer; Qwen3 has norms of q and k") {
   for (const published& p : known) {
     CAPTURE(std::string(p.name));
-    const index_t attention = p.hidden * p.heads * p.head_dim + (p.heads + 2 * p.groups) * p.head_dim * p.hidden + p.hidden;
+    const index_t attention =
+        p.hidden * p.heads * p.head_dim + (p.heads + 2 * p.groups) * p.head_dim * p.hidden + p.hidden;
     const index_t norms = p.name.starts_with("qwen3") ? 2 * p.head_dim : 0;
     const index_t dense = p.experts == 0 ? 3 * p.hidden * p.ffn + p.hidden : 0;
     const index_t moe = p.experts > 0 ? p.experts * (p.hidden + 3 * p.hidden * p.expert_ffn) + p.hidden : 0;
-    CHECK(p.constant->parameters() == p.layers * (attention + norms + dense + moe) + 2 * p.vocabulary * p.hidden + p.hidden);
+    CHECK(p.constant->parameters() ==
+          p.layers * (attention + norms + dense + moe) + 2 * p.vocabulary * p.hidden + p.hidden);
   }
 }
 

@@ -23,7 +23,10 @@ TEST_CASE("mixed-precision Adam: bf16 parameters, and three states of 4 bytes th
     const char* name;
     bytes_t width;
     role placed_as;
-  } wanted[] = {{"param", 2, role::parameter}, {"master", 4, role::optimizer}, {"exp_avg", 4, role::optimizer}, {"exp_avg_sq", 4, role::optimizer}};
+  } wanted[] = {{"param", 2, role::parameter},
+                {"master", 4, role::optimizer},
+                {"exp_avg", 4, role::optimizer},
+                {"exp_avg_sq", 4, role::optimizer}};
   CHECK(std::size(adam_states) == std::size(wanted));
   CHECK(state_count == 4);
   for (int i = 0; i < 4; ++i) {

@@ -43,7 +43,8 @@ TEST_CASE("equal degrees are equal in every one") {
     CHECK_FALSE(other == usual);
     ++fields;
   };
-  for (index_t degrees::*field : {&degrees::tp, &degrees::cp, &degrees::pp, &degrees::vpp, &degrees::dp, &degrees::ep, &degrees::etp, &degrees::zero, &degrees::bucket})
+  for (index_t degrees::*field : {&degrees::tp, &degrees::cp, &degrees::pp, &degrees::vpp, &degrees::dp, &degrees::ep,
+                                  &degrees::etp, &degrees::zero, &degrees::bucket})
     differs(field, index_t{2});
   differs(&degrees::split, pipeline_split::spread);
   CHECK(fields == 10);
@@ -52,9 +53,12 @@ TEST_CASE("equal degrees are equal in every one") {
 
 TEST_CASE("products that leave 64 bits are refused, whichever degrees make them") {
   const index_t large = index_t{1} << 32;
-  for (const degrees& d : {degrees{.tp = large, .cp = large}, degrees{.cp = large, .dp = large}, degrees{.pp = large, .dp = large}})
+  for (const degrees& d :
+       {degrees{.tp = large, .cp = large}, degrees{.cp = large, .dp = large}, degrees{.pp = large, .dp = large}})
     CHECK(testing::refused([&] { d.world(); }) == "reshard: 4294967296 x 4294967296 does not fit 64 bits");
-  CHECK(testing::refused([&] { degrees{.pp = large, .vpp = large}.chunks(); }) == "reshard: 4294967296 x 4294967296 does not fit 64 bits");
-  CHECK(testing::refused([&] { degrees{.ep = large, .etp = large}.expert_dp(); }) == "reshard: 4294967296 x 4294967296 does not fit 64 bits");
+  CHECK(testing::refused([&] { degrees{.pp = large, .vpp = large}.chunks(); }) ==
+        "reshard: 4294967296 x 4294967296 does not fit 64 bits");
+  CHECK(testing::refused([&] { degrees{.ep = large, .etp = large}.expert_dp(); }) ==
+        "reshard: 4294967296 x 4294967296 does not fit 64 bits");
   CHECK(testing::refused([&] { degrees{.tp = large, .pp = large / 4}.world(); }) == "accepted");
 }

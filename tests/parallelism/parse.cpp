@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts as text: every key alone with its own field, its order when written, and what no text may be. (Whole texts, in any order
-// of keys, are in parallelism/config.cpp.)
+// Layouts as text: every key alone with its own field, its order when written, and what no text may be. (Whole texts,
+// in any order of keys, are in parallelism/config.cpp.)
 #include <doctest/doctest.h>
 
 #include <string>
@@ -19,8 +19,9 @@ struct key {
   index_t degrees::*field;
   index_t least;
 };
-constexpr key keys[] = {{"tp", &degrees::tp, 1}, {"cp", &degrees::cp, 1}, {"pp", &degrees::pp, 1}, {"vpp", &degrees::vpp, 1}, {"dp", &degrees::dp, 1},
-                        {"ep", &degrees::ep, 1}, {"etp", &degrees::etp, 1}, {"zero", &degrees::zero, 0}, {"bucket", &degrees::bucket, 0}};
+constexpr key keys[] = {{"tp", &degrees::tp, 1},   {"cp", &degrees::cp, 1},     {"pp", &degrees::pp, 1},
+                        {"vpp", &degrees::vpp, 1}, {"dp", &degrees::dp, 1},     {"ep", &degrees::ep, 1},
+                        {"etp", &degrees::etp, 1}, {"zero", &degrees::zero, 0}, {"bucket", &degrees::bucket, 0}};
 
 std::string said(const std::string& text) {
   return refused([&] { parse_degrees(text); });
@@ -39,7 +40,9 @@ TEST_CASE("each key sets its own degree and no other, and is written back under 
   const struct {
     const char* text;
     pipeline_split split;
-  } splits[] = {{"split=even", pipeline_split::even}, {"split=account", pipeline_split::account}, {"split=spread", pipeline_split::spread}};
+  } splits[] = {{"split=even", pipeline_split::even},
+                {"split=account", pipeline_split::account},
+                {"split=spread", pipeline_split::spread}};
   for (const auto& s : splits) {
     CHECK(parse_degrees(s.text) == degrees{.split = s.split});
     CHECK(to_text(degrees{.split = s.split}) == (s.split == pipeline_split::even ? "" : s.text));
@@ -69,7 +72,8 @@ TEST_CASE("a value is digits only, and at least its least; leading zeros do no h
     CHECK(said(name + "=1") == "accepted");
     CHECK(said(name + "=") == "reshard: layout: '" + name + "=' needs a number");
     for (const char* bad : {"-1", "+1", " 1", "1 ", "1.0", "0x1", "1e3", "one", "/", ":"})
-      CHECK(said(name + "=" + bad) == "reshard: layout: '" + std::string(bad) + "' is not a number, in " + name + "=" + bad);
+      CHECK(said(name + "=" + bad) ==
+            "reshard: layout: '" + std::string(bad) + "' is not a number, in " + name + "=" + bad);
     for (const char* large : {"9223372036854775808", "18446744073709551617", "100000000000000000000"})
       CHECK(said(name + "=" + large) == "reshard: layout: " + name + "=" + large + " does not fit 64 bits");
     CHECK(parse_degrees(name + "=0007").*k.field == 7);

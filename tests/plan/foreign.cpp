@@ -112,7 +112,8 @@ TEST_CASE("two lists in one call are planned like their holdings") {
 namespace {
 std::vector<shard> one_tensor(rank_t rank, const std::vector<std::string>& states) {
   std::vector<shard> list;
-  for (const std::string& state : states) list.push_back({rank, "w", state == "param" ? bf16 : fp32, {6, 4}, {0, 0}, {6, 4}, state});
+  for (const std::string& state : states)
+    list.push_back({rank, "w", state == "param" ? bf16 : fp32, {6, 4}, {0, 0}, {6, 4}, state});
   return list;
 }
 state_set states_of_plan(const plan& p) {
@@ -132,15 +133,20 @@ TEST_CASE("a list planned to a list has the states of TO, where FROM has them to
     for (int s = 0; s < state_count; ++s)
       for (const std::string& state : wanted)
         if (adam_states[s].name == state) named = named | only(s);
-    const plan arriving = make_plan(shard_list{all}, shard_list{to}, 1), leaving = make_plan(shard_list{all}, shard_list{to}, 0);
+    const plan arriving = make_plan(shard_list{all}, shard_list{to}, 1),
+               leaving = make_plan(shard_list{all}, shard_list{to}, 0);
     CHECK(states_of_plan(arriving) == named);
     CHECK(arriving.receives == leaving.sends);
     CHECK(total_bytes(arriving.receives) == 24 * named.bytes_per_element());
   }
-  const std::vector<shard> parameters = one_tensor(0, {"param"}), some = one_tensor(0, {"param", "master"}), to = one_tensor(1, every);
-  CHECK_REFUSED(make_plan(shard_list{parameters}, shard_list{to}, 1), "plan: rank 1 needs 24 elements of w, and no rank of FROM holds 24 of them");
-  CHECK_REFUSED(make_plan(shard_list{some}, shard_list{to}, 1), "plan: FROM lists states that lie like exp_avg, but not that one");
-  CHECK_REFUSED(make_plan(shard_list{some}, shard_list{to}, 0), "plan: FROM lists states that lie like exp_avg, but not that one");
+  const std::vector<shard> parameters = one_tensor(0, {"param"}), some = one_tensor(0, {"param", "master"}),
+                           to = one_tensor(1, every);
+  CHECK_REFUSED(make_plan(shard_list{parameters}, shard_list{to}, 1),
+                "plan: rank 1 needs 24 elements of w, and no rank of FROM holds 24 of them");
+  CHECK_REFUSED(make_plan(shard_list{some}, shard_list{to}, 1),
+                "plan: FROM lists states that lie like exp_avg, but not that one");
+  CHECK_REFUSED(make_plan(shard_list{some}, shard_list{to}, 0),
+                "plan: FROM lists states that lie like exp_avg, but not that one");
 }
 
 TEST_CASE("between a list and a space, the states are the list's, on whichever side it is") {

@@ -21,11 +21,13 @@ using namespace reshard;
 using testing::dice, testing::refused;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 2, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8};
+constexpr transformer small{
+    .name = "small", .layers = 2, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8};
 constexpr model tiny = make_transformer(small);
 
 /// A tensor of that shape, whole on each of the ranks 0 .. ranks - 1.
-std::vector<shard> whole_on(rank_t ranks, const std::string& name, extents shape, const std::vector<std::string>& states = {"param"}) {
+std::vector<shard> whole_on(rank_t ranks, const std::string& name, extents shape,
+                            const std::vector<std::string>& states = {"param"}) {
   extents zero = shape;
   for (index_t& at : zero.at) at = 0;
   std::vector<shard> list;
@@ -68,14 +70,17 @@ TEST_CASE("both sides hold one model: as many families, their names, their exten
   std::vector<shard> both = w;
   both.insert(both.end(), v.begin(), v.end());
   CHECK(refusal_of(w, w, placed(1, 1)) == "accepted");
-  CHECK(refusal_of(w, both, placed(1, 1)) == "reshard: plan: FROM has 1 tensor families and TO 2; both sides hold one model");
-  CHECK(refusal_of(both, w, placed(1, 1)) == "reshard: plan: FROM has 2 tensor families and TO 1; both sides hold one model");
+  CHECK(refusal_of(w, both, placed(1, 1)) ==
+        "reshard: plan: FROM has 1 tensor families and TO 2; both sides hold one model");
+  CHECK(refusal_of(both, w, placed(1, 1)) ==
+        "reshard: plan: FROM has 2 tensor families and TO 1; both sides hold one model");
   CHECK(refusal_of(w, v, placed(1, 1)) == "reshard: plan: family 0 is w on one side and v on the other");
   for (int axis = 0; axis < family_ndim; ++axis) {
     extents other = {2, 3, 4, 5, 6};
     other.at[axis] = 7;
-    CHECK(refusal_of(w, whole_on(1, "w", other), placed(1, 1)) == "reshard: plan: w has extent " + std::to_string(axis + 2) + " along axis " +
-                                                                      std::to_string(axis) + " on one side and 7 on the other");
+    CHECK(refusal_of(w, whole_on(1, "w", other), placed(1, 1)) ==
+          "reshard: plan: w has extent " + std::to_string(axis + 2) + " along axis " + std::to_string(axis) +
+              " on one side and 7 on the other");
   }
   const std::vector<shard> last_differs = whole_on(1, "z", {2});  // every family is looked at, not the first alone
   std::vector<shard> other = v;
@@ -84,7 +89,8 @@ TEST_CASE("both sides hold one model: as many families, their names, their exten
 }
 
 TEST_CASE("a list that has some optimizer states and not others is not planned as if it had them") {
-  const std::vector<shard> some = whole_on(1, "w", {4}, {"param", "master", "exp_avg"}), all = whole_on(1, "w", {4}, {"param", "master", "exp_avg", "exp_avg_sq"});
+  const std::vector<shard> some = whole_on(1, "w", {4}, {"param", "master", "exp_avg"}),
+                           all = whole_on(1, "w", {4}, {"param", "master", "exp_avg", "exp_avg_sq"});
   const state_set two = only(1) | only(2);
   CHECK(refusal_of(all, all, placed(1, 1, 0, all_states)) == "accepted");
   CHECK(refusal_of(some, some, placed(1, 1, 0, parameter_states | two)) == "accepted");
@@ -101,7 +107,8 @@ TEST_CASE("elements that no rank of FROM holds are refused with their number") {
   const std::vector<shard> half = {{0, "w", bf16, {4, 6}, {0, 0}, {2, 6}}}, all = whole_on(2, "w", {4, 6});
   const tensor_table table{&half, &all};
   const listed_holding from(table, half, 1), to(table, all, 2);
-  CHECK(refused([&] { make_plan(from, to, 1, placed(1, 2)); }) == "reshard: plan: rank 1 needs 24 elements of w, and no rank of FROM holds 12 of them");
+  CHECK(refused([&] { make_plan(from, to, 1, placed(1, 2)); }) ==
+        "reshard: plan: rank 1 needs 24 elements of w, and no rank of FROM holds 12 of them");
   CHECK(refused([&] { make_plan(to, from, 0, placed(2, 1)); }) == "accepted");
   CHECK(refused([&] { make_plan(from, to, 2, placed(1, 2)); }) == "accepted");  // a device without a rank needs nothing
 }
@@ -119,7 +126,8 @@ TEST_CASE("without a placement, rank r sits on device r, all devices share a nod
     state_set planned;
     for (const transfer& t : p.receives) planned = planned | t.states;
     CHECK(planned == all_states);
-    for (const transfer& t : make_plan(from, to, device, placement{device_map(2), device_map(2), 0, only(2)}).receives) CHECK(t.states == only(2));
+    for (const transfer& t : make_plan(from, to, device, placement{device_map(2), device_map(2), 0, only(2)}).receives)
+      CHECK(t.states == only(2));
   }
 }
 
@@ -141,14 +149,20 @@ std::vector<shard> random_grid(dice& random, rank_t ranks) {
       const index_t one_in = random.within(1, 3);
       for (rank_t r = 0; r < ranks; ++r)
         if (r == first || random.below(one_in) == 0)
-          list.push_back({r, "w", bf16, {rows, columns}, {down[i], across[j]}, {down[i + 1] - down[i], across[j + 1] - across[j]}});
+          list.push_back({r,
+                          "w",
+                          bf16,
+                          {rows, columns},
+                          {down[i], across[j]},
+                          {down[i + 1] - down[i], across[j + 1] - across[j]}});
     }
   return list;
 }
 std::vector<rank_t> random_devices(dice& random, rank_t ranks, rank_t devices) {
   std::vector<rank_t> all;
   for (rank_t d = 0; d < devices; ++d) all.push_back(d);
-  for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
+  for (std::size_t i = all.size(); i > 1; --i)
+    std::swap(all[i - 1], all[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
   all.resize(static_cast<std::size_t>(ranks));
   return all;
 }
@@ -169,14 +183,18 @@ std::map<rank_t, elements> held_by_device(const std::vector<shard>& list, const 
 }
 }  // namespace
 
-TEST_CASE("random plans: each element arrives once, from a holder, on the node where one is; kept where it was; both ends agree") {
+TEST_CASE(
+    "random plans: each element arrives once, from a holder, on the node where one is; kept where it was; both ends "
+    "agree") {
   dice random(11);
   int kept = 0, near = 0, far = 0, without_rank = 0;
   for (int n = 0; n < 300; ++n) {
-    const rank_t from_ranks = random.within(1, 7), to_ranks = random.within(1, 7), devices = std::max(from_ranks, to_ranks) + random.below(4);
+    const rank_t from_ranks = random.within(1, 7), to_ranks = random.within(1, 7),
+                 devices = std::max(from_ranks, to_ranks) + random.below(4);
     const index_t node = random.below(4);
     const std::vector<shard> before = random_grid(random, from_ranks), after = random_grid(random, to_ranks);
-    const std::vector<rank_t> from_devices = random_devices(random, from_ranks, devices), to_devices = random_devices(random, to_ranks, devices);
+    const std::vector<rank_t> from_devices = random_devices(random, from_ranks, devices),
+                              to_devices = random_devices(random, to_ranks, devices);
     auto had = held_by_device(before, from_devices), wanted = held_by_device(after, to_devices);
     const tensor_table table{&before, &after};
     const listed_holding from(table, before, from_ranks), to(table, after, to_ranks);
@@ -189,18 +207,21 @@ TEST_CASE("random plans: each element arrives once, from a holder, on the node w
       const plan p = make_plan(from, to, device, where);
       without_rank += p == plan{device, {}, {}, {}} ? 1 : 0;
       for (const std::vector<transfer>* list : {&p.sends, &p.receives, &p.retains})
-        CHECK(std::is_sorted(list->begin(), list->end(), [](const transfer& a, const transfer& b) { return precedes(a, b); }));
+        CHECK(std::is_sorted(list->begin(), list->end(),
+                             [](const transfer& a, const transfer& b) { return precedes(a, b); }));
       elements missing = wanted[device];
       const auto take = [&](const transfer& t) {
         CHECK(t.states == parameter_states);
-        for (const auto& e : elements_of(t.where.dim[3].begin, t.where.dim[3].end, t.where.dim[4].begin, t.where.dim[4].end)) {
+        for (const auto& e :
+             elements_of(t.where.dim[3].begin, t.where.dim[3].end, t.where.dim[4].begin, t.where.dim[4].end)) {
           CHECK(had[t.src].contains(e));
           CHECK(missing.erase(e) == 1);
           CHECK((t.src == device) == had[device].contains(e));
           if (t.src == device) ++kept;
           if (t.src == device || node == 0) continue;
           bool on_my_node = false;
-          for (rank_t d = device / node * node; d < (device / node + 1) * node; ++d) on_my_node = on_my_node || had[d].contains(e);
+          for (rank_t d = device / node * node; d < (device / node + 1) * node; ++d)
+            on_my_node = on_my_node || had[d].contains(e);
           CHECK(on_my_node == (t.src / node == device / node));
           ++(on_my_node ? near : far);
         }
@@ -215,11 +236,14 @@ TEST_CASE("random plans: each element arrives once, from a holder, on the node w
       sent.insert(sent.end(), p.sends.begin(), p.sends.end());
       received.insert(received.end(), p.receives.begin(), p.receives.end());
     }
-    const auto ordered = [](std::vector<transfer>& list) { std::sort(list.begin(), list.end(), [](const transfer& a, const transfer& b) { return precedes(a, b); }); };
+    const auto ordered = [](std::vector<transfer>& list) {
+      std::sort(list.begin(), list.end(), [](const transfer& a, const transfer& b) { return precedes(a, b); });
+    };
     ordered(sent);
     ordered(received);
     CHECK(sent == received);
   }
-  std::printf("elements: %d kept, %d from the same node, %d from others; %d devices with nothing to do\n", kept, near, far, without_rank);
+  std::printf("elements: %d kept, %d from the same node, %d from others; %d devices with nothing to do\n", kept, near,
+              far, without_rank);
   for (const int met : {kept, near, far, without_rank}) CHECK(met > 50);
 }

@@ -19,11 +19,16 @@ namespace {
 /// What a transfer is ordered by, as a list of numbers.
 std::array<index_t, 4 + 2 * family_ndim> numbers(const transfer& t) {
   std::array<index_t, 4 + 2 * family_ndim> n{t.src, t.dst, static_cast<index_t>(t.states.bits), t.family};
-  for (std::size_t i = 0; i < family_ndim; ++i) n[4 + i] = t.where.dim[i].begin, n[4 + family_ndim + i] = t.where.dim[i].end;
+  for (std::size_t i = 0; i < family_ndim; ++i)
+    n[4 + i] = t.where.dim[i].begin, n[4 + family_ndim + i] = t.where.dim[i].end;
   return n;
 }
 transfer random_transfer(dice& random, index_t values) {
-  transfer t{random.below(values), random.below(values), {static_cast<unsigned>(1 + random.below(values))}, static_cast<int>(random.below(values)), {}};
+  transfer t{random.below(values),
+             random.below(values),
+             {static_cast<unsigned>(1 + random.below(values))},
+             static_cast<int>(random.below(values)),
+             {}};
   for (interval& i : t.where.dim) i = {random.below(2), 2 + random.below(2)};
   return t;
 }
@@ -53,10 +58,14 @@ TEST_CASE("sort_transfers is sorting by that order, whichever end's list it is a
       (sends ? list.back().src : list.back().dst) = 7;
     }
     const auto peer = [sends](const transfer& t) { return sends ? t.dst : t.src; };
-    if (n % 3 == 0) std::sort(list.begin(), list.end(), [](const transfer& a, const transfer& b) { return numbers(a) < numbers(b); });
-    if (n % 3 == 1) std::stable_sort(list.begin(), list.end(), [&](const transfer& a, const transfer& b) { return peer(a) < peer(b); });
+    if (n % 3 == 0)
+      std::sort(list.begin(), list.end(), [](const transfer& a, const transfer& b) { return numbers(a) < numbers(b); });
+    if (n % 3 == 1)
+      std::stable_sort(list.begin(), list.end(),
+                       [&](const transfer& a, const transfer& b) { return peer(a) < peer(b); });
     std::vector<transfer> wanted = list;
-    std::stable_sort(wanted.begin(), wanted.end(), [](const transfer& a, const transfer& b) { return numbers(a) < numbers(b); });
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [](const transfer& a, const transfer& b) { return numbers(a) < numbers(b); });
     already += list == wanted ? 1 : 0;
     peers_alone += n % 3 == 1 && list != wanted ? 1 : 0;
     sort_transfers(list, peer);

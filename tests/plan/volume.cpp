@@ -19,7 +19,15 @@ using namespace reshard;
 using testing::dice;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 4, .hidden = 4, .heads = 4, .groups = 2, .head_dim = 1, .ffn = 4, .vocabulary = 4, .tied = true};
+constexpr transformer small{.name = "small",
+                            .layers = 4,
+                            .hidden = 4,
+                            .heads = 4,
+                            .groups = 2,
+                            .head_dim = 1,
+                            .ffn = 4,
+                            .vocabulary = 4,
+                            .tied = true};
 constexpr model tiny = make_transformer(small);
 
 using element = std::array<index_t, 7>;  // state, family, coordinate
@@ -28,7 +36,9 @@ std::set<element> held(const computed_holding& h, rank_t rank, state_set states)
   for (int s = 0; s < state_count; ++s)
     if (states.contains(s))
       h.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
-        testing::each_point(b, [&](const index_t(&x)[family_ndim]) { all.insert({s, f, x[0], x[1], x[2], x[3], x[4]}); });
+        testing::each_point(b, [&](const index_t(&x)[family_ndim]) {
+          all.insert({s, f, x[0], x[1], x[2], x[3], x[4]});
+        });
       });
   return all;
 }
@@ -36,7 +46,14 @@ std::set<element> held(const computed_holding& h, rank_t rank, state_set states)
 
 TEST_CASE("moved is what ranks need and their devices lack, retained what is already there, element by element") {
   dice random(1);
-  constexpr const char* layouts[] = {"", "tp=2", "pp=2,dp=2", "tp=2,pp=2,dp=2,zero=1", "dp=4,zero=1", "tp=4,zero=1,dp=2", "pp=4,split=spread,zero=1,dp=3", "cp=2,tp=2"};
+  constexpr const char* layouts[] = {"",
+                                     "tp=2",
+                                     "pp=2,dp=2",
+                                     "tp=2,pp=2,dp=2,zero=1",
+                                     "dp=4,zero=1",
+                                     "tp=4,zero=1,dp=2",
+                                     "pp=4,split=spread,zero=1,dp=3",
+                                     "cp=2,tp=2"};
   int with_both = 0, apart = 0;
   for (int n = 0; n < 40; ++n) {
     const std::string from_text = layouts[random.below(8)], to_text = layouts[random.below(8)];
@@ -54,7 +71,8 @@ TEST_CASE("moved is what ranks need and their devices lack, retained what is alr
     for (rank_t r = 0; r < to.ranks(); ++r) {
       const rank_t device = devices[static_cast<std::size_t>(r)];
       const std::set<element> there = device < from.ranks() ? held(have, device, states) : std::set<element>{};
-      for (const element& e : held(want, r, states)) (there.contains(e) ? wanted.retained : wanted.moved) += e[0] == 0 ? 2 : 4;
+      for (const element& e : held(want, r, states))
+        (there.contains(e) ? wanted.retained : wanted.moved) += e[0] == 0 ? 2 : 4;
       apart += device >= from.ranks() ? 1 : 0;
     }
     CHECK(volume_of_switch(have, want, where) == wanted);
@@ -78,7 +96,8 @@ TEST_CASE("between spaces: rank r on device r, of the states asked for, at compi
   static_assert(whole.moved + whole.retained == 2 * 14 * tiny.parameters());
   static_assert(moved_bytes(one, two) == whole.moved && retained_bytes(one, two) == whole.retained);
   static_assert(7 * moved_bytes(one, two, parameter_states) == whole.moved);
-  static_assert(moved_bytes(one, two, only(2)) + moved_bytes(one, two, only(3)) == 4 * moved_bytes(one, two, parameter_states));
+  static_assert(moved_bytes(one, two, only(2)) + moved_bytes(one, two, only(3)) ==
+                4 * moved_bytes(one, two, parameter_states));
   static_assert(moved_bytes(one, one) == 0 && retained_bytes(two, two) == 2 * 14 * tiny.parameters());
   CHECK(whole.moved > 0);
   CHECK(whole.retained > whole.moved);

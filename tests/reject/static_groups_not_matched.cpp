@@ -5,7 +5,8 @@
 #include <reshard/space/static_space.hpp>
 
 using namespace reshard;
-constexpr model odd = make_transformer({.name = "odd", .layers = 2, .hidden = 96, .heads = 48, .groups = 12, .head_dim = 4, .ffn = 96, .vocabulary = 96});
+constexpr model odd = make_transformer(
+    {.name = "odd", .layers = 2, .hidden = 96, .heads = 48, .groups = 12, .head_dim = 4, .ffn = 96, .vocabulary = 96});
 #ifdef ACCEPT
 using named = config<tp<12>>;
 #else

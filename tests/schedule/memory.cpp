@@ -23,7 +23,9 @@ template <typename Sink>
 void each_element(state_set states, int family, const family_box& where, Sink&& sink) {
   for (int s = 0; s < state_count; ++s)
     if (states.contains(s))
-      testing::each_point(where, [&](const index_t(&x)[family_ndim]) { sink(element{s, family, x[0], x[1], x[2], x[3], x[4]}); });
+      testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
+        sink(element{s, family, x[0], x[1], x[2], x[3], x[4]});
+      });
 }
 family_box whole_of(const staged_piece& p) {
   return {{{p.member, p.member + 1}, {p.expert, p.expert + 1}, p.where.dim[0], p.where.dim[1], p.where.dim[2]}};
@@ -44,13 +46,20 @@ device_story tell(dice& random) {
   const auto random_states = [&] { return random.coin() ? parameter_states : optimizer_states; };
   const auto random_piece = [&] {
     const family_box b = testing::random_part(random, extent);
-    return staged_piece{random.below(d.stages), 0, random.within(1, 3), random_states(), static_cast<int>(random.below(2)), random.below(2), random.below(2),
+    return staged_piece{random.below(d.stages),
+                        0,
+                        random.within(1, 3),
+                        random_states(),
+                        static_cast<int>(random.below(2)),
+                        random.below(2),
+                        random.below(2),
                         {{b.dim[2], b.dim[3], b.dim[4]}}};
   };
   std::map<element, index_t> last_reader;  // -1: nobody, `stages`: kept for good
   for (int f = 0; f < 2; ++f)
     for (const state_set states : {parameter_states, optimizer_states})
-      if (random.below(4) != 0) each_element(states, f, whole_box(extent), [&](const element& e) { last_reader[e] = -1; });
+      if (random.below(4) != 0)
+        each_element(states, f, whole_box(extent), [&](const element& e) { last_reader[e] = -1; });
   const auto holds = [&](state_set states, int f) {
     bool all = true;
     each_element(states, f, whole_box(extent), [&](const element& e) { all = all && last_reader.contains(e); });
@@ -63,11 +72,19 @@ device_story tell(dice& random) {
   for (index_t left = random.below(10); left > 0; --left) wanted.push_back(random_piece());
   if (random.coin())  // one destination takes all there is
     for (index_t tensor = 0; tensor < 16; ++tensor)
-      wanted.push_back({random.below(d.stages), 0, 4, tensor % 2 == 0 ? parameter_states : optimizer_states, static_cast<int>(tensor / 2 % 2), tensor / 4 % 2,
-                        tensor / 8, {{{0, extent[2]}, {0, extent[3]}, {0, extent[4]}}}});
+      wanted.push_back({random.below(d.stages),
+                        0,
+                        4,
+                        tensor % 2 == 0 ? parameter_states : optimizer_states,
+                        static_cast<int>(tensor / 2 % 2),
+                        tensor / 4 % 2,
+                        tensor / 8,
+                        {{{0, extent[2]}, {0, extent[3]}, {0, extent[4]}}}});
   for (const staged_piece& p : wanted) {
     bool fresh = holds(p.states, p.family);
-    each_element(p.states, p.family, whole_of(p), [&](const element& e) { fresh = fresh && !sent_to.contains({p.dst, e}); });
+    each_element(p.states, p.family, whole_of(p), [&](const element& e) {
+      fresh = fresh && !sent_to.contains({p.dst, e});
+    });
     if (!fresh) continue;  // what one destination gets is disjoint
     d.sent.push_back(p);
     each_element(p.states, p.family, whole_of(p), [&](const element& e) {
@@ -107,7 +124,9 @@ device_story tell(dice& random) {
 }
 }  // namespace
 
-TEST_CASE("the peak is that of following every element: arrivals at the start of a stage, departures at the end of the last reader's") {
+TEST_CASE(
+    "the peak is that of following every element: arrivals at the start of a stage, departures at the end of the last "
+    "reader's") {
   dice random(5);
   int read_twice = 0, sent_and_kept = 0, unread = 0, above_both_sides = 0;
   for (int n = 0; n < 400; ++n) {
@@ -123,8 +142,8 @@ TEST_CASE("the peak is that of following every element: arrivals at the start of
     unread += d.unread > 0 ? 1 : 0;
     above_both_sides += replay.excess() > 0 ? 1 : 0;
   }
-  std::printf("of 400: %d with elements read twice, %d sent and kept, %d unread; %d peaks above both sides\n", read_twice, sent_and_kept, unread,
-              above_both_sides);
+  std::printf("of 400: %d with elements read twice, %d sent and kept, %d unread; %d peaks above both sides\n",
+              read_twice, sent_and_kept, unread, above_both_sides);
   for (const int met : {read_twice, sent_and_kept, unread, above_both_sides}) CHECK(met > 20);
 }
 
@@ -134,7 +153,8 @@ TEST_CASE("one device by hand: 16 elements, 8 of them sent, 4 kept, 4 that nobod
   const staged_piece first{.stage = 0, .dst = 1, .states = parameter_states, .where = row(0)};
   const staged_piece second{.stage = 1, .dst = 1, .states = parameter_states, .where = row(1)};
   const std::vector<transfer> kept = {{0, 0, parameter_states, 0, {{{0, 1}, {0, 1}, {0, 1}, {2, 3}, {0, 4}}}}};
-  staged_piece fresh{.stage = 0, .src = 1, .states = parameter_states, .family = 1, .where = {{{0, 1}, {0, 3}, {0, 4}}}};
+  staged_piece fresh{
+      .stage = 0, .src = 1, .states = parameter_states, .family = 1, .where = {{{0, 1}, {0, 3}, {0, 4}}}};
   // row 3 goes first: 24 left; 24 arrive: 48; row 0 goes: 40; row 1 goes: 32
   const memory_replay early = replay_memory(32, 32, {fresh}, {first, second}, kept, 2);
   CHECK(early.peak == 48);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Staged plans: nothing is lost or added, lists are by stage, and both ends of a stage list what passes between them alike.
+// Staged plans: nothing is lost or added, lists are by stage, and both ends of a stage list what passes between them
+// alike.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 using namespace reshard;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 4, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 8};
+constexpr transformer small{
+    .name = "small", .layers = 4, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 8};
 constexpr model tiny = make_transformer(small);
 
 struct one_switch {
@@ -22,7 +24,8 @@ struct one_switch {
   placement where{device_map(8), device_map(std::vector<rank_t>{1, 0, 2, 3, 4, 7, 6, 5})};
   std::vector<staged_plan> all(index_t stages) const {
     std::vector<staged_plan> plans;
-    for (rank_t device = 0; device < 8; ++device) plans.push_back(stage_plan(make_plan(from, to, device, where), to, where.to, stages));
+    for (rank_t device = 0; device < 8; ++device)
+      plans.push_back(stage_plan(make_plan(from, to, device, where), to, where.to, stages));
     return plans;
   }
 };
@@ -78,7 +81,8 @@ TEST_CASE("what two devices exchange in a stage comes in the same order at both 
 
 TEST_CASE("the pieces of a stage are those with its number, also where there are none") {
   std::vector<staged_piece> pieces;
-  for (const index_t stage : {0, 0, 2, 2, 2, 5}) pieces.push_back({.stage = stage, .dst = static_cast<rank_t>(pieces.size()), .states = {}, .where = {}});
+  for (const index_t stage : {0, 0, 2, 2, 2, 5})
+    pieces.push_back({.stage = stage, .dst = static_cast<rank_t>(pieces.size()), .states = {}, .where = {}});
   for (index_t k = 0; k <= 6; ++k) {
     std::vector<rank_t> found, wanted;
     for (const staged_piece& p : pieces_of_stage(pieces, k)) found.push_back(p.dst);

@@ -26,13 +26,16 @@ TEST_CASE("S = max(1, ceil(4 B / budget))") {
   CHECK_REFUSED(stage_count(100, 0), "a budget of 0 bytes; it must be at least 1");
 }
 
-TEST_CASE("the least budget: no smaller one is kept by the number of stages that it makes, of S = 1, 2, 4 .. 4096, each of which is tried") {
+TEST_CASE(
+    "the least budget: no smaller one is kept by the number of stages that it makes, of S = 1, 2, 4 .. 4096, each of "
+    "which is tried") {
   testing::dice random(7);
   std::map<index_t, int> won;  // by stages of the least budget
   for (int n = 0; n < 400; ++n) {
     const bytes_t largest = n % 20 == 0 ? random.below(3) : random.within(1, n % 2 == 0 ? 200 : 20000);
     std::map<index_t, bytes_t> excess;
-    for (index_t stages = 1; stages <= 4096; stages *= 2) excess[stages] = random.below(random.coin() ? 8 * largest + 1 : 4 * largest / stages + 2);
+    for (index_t stages = 1; stages <= 4096; stages *= 2)
+      excess[stages] = random.below(random.coin() ? 8 * largest + 1 : 4 * largest / stages + 2);
     bytes_t wanted = 1;  // try every budget
     for (index_t stages = 0;; ++wanted) {
       stages = 1;
@@ -51,7 +54,8 @@ TEST_CASE("the least budget: no smaller one is kept by the number of stages that
     CHECK(found == wanted);
     CHECK(tried == std::vector<index_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096});
   }
-  for (const auto& [stages, times] : won) std::printf("least with %d stages: %d times\n", static_cast<int>(stages), times);
+  for (const auto& [stages, times] : won)
+    std::printf("least with %d stages: %d times\n", static_cast<int>(stages), times);
   CHECK(won.size() > 5);
 }
 
@@ -59,7 +63,8 @@ TEST_CASE("a least budget by hand: each number of stages is the best one for som
   for (index_t best = 1; best <= 4096; best *= 2) {
     CAPTURE(best);
     const bytes_t largest = 4096 * 25;
-    // every number of stages but one needs more than the whole state; `best` needs no more than what makes that many stages
+    // every number of stages but one needs more than the whole state; `best` needs no more than what makes that many
+    // stages
     const bytes_t found = least_budget(largest, [best](index_t stages) { return stages == best ? 1 : 5 * 4096 * 25; });
     CHECK(found == 4 * largest / best);
   }

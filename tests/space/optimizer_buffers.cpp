@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All optimizer buffers of a space against the contract's rule, followed parameter by parameter: reverse order, starts at 64
-// elements, buckets closed when full, shared parameters alone, ends padded to lcm(n, 128).
+// All optimizer buffers of a space against the contract's rule, followed parameter by parameter: reverse order, starts
+// at 64 elements, buckets closed when full, shared parameters alone, ends padded to lcm(n, 128).
 #include <doctest/doctest.h>
 
 #include <cstdio>
@@ -17,7 +17,15 @@
 using namespace reshard;
 
 namespace {
-constexpr transformer mixed{.name = "mixed", .layers = 8, .hidden = 12, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 20, .vocabulary = 24, .experts = 4,
+constexpr transformer mixed{.name = "mixed",
+                            .layers = 8,
+                            .hidden = 12,
+                            .heads = 4,
+                            .groups = 2,
+                            .head_dim = 2,
+                            .ffn = 20,
+                            .vocabulary = 24,
+                            .experts = 4,
                             .expert_ffn = 8};
 
 model make(bool tied, bool experts) {
@@ -33,16 +41,21 @@ struct parameter {
   bool shared;
 };
 
-/// The parameters of one buffer, last first: final families, layers downwards with their families and experts backwards, first families.
-std::vector<parameter> in_buffer_order(const model& m, const degrees& d, interval layers, bool first, bool last, bool of_experts) {
+/// The parameters of one buffer, last first: final families, layers downwards with their families and experts
+/// backwards, first families.
+std::vector<parameter> in_buffer_order(const model& m, const degrees& d, interval layers, bool first, bool last,
+                                       bool of_experts) {
   const index_t etp = d.etp != 0 ? d.etp : d.ep > 1 ? 1 : d.tp;
   const bool own_buffers = d.ep > 1 || etp != d.tp;
-  const auto cut = [&](const family& f) { return f.tensor_axis == axis_of::none ? 1 : f.mesh == mesh_kind::expert ? etp : d.tp; };
+  const auto cut = [&](const family& f) {
+    return f.tensor_axis == axis_of::none ? 1 : f.mesh == mesh_kind::expert ? etp : d.tp;
+  };
   const auto wanted = [&](const family& f) { return (f.mesh == mesh_kind::expert && own_buffers) == of_experts; };
   std::vector<parameter> list;
   const auto pinned = [&](home place, bool shared) {
     for (int f = m.families - 1; f >= 0; --f)
-      if (m[f].place == place && wanted(m[f])) list.push_back({f, 0, 0, m[f].extent[2] * m[f].extent[3] * m[f].extent[4] / cut(m[f]), shared});
+      if (m[f].place == place && wanted(m[f]))
+        list.push_back({f, 0, 0, m[f].extent[2] * m[f].extent[3] * m[f].extent[4] / cut(m[f]), shared});
   };
   if (last && d.pp > 1) pinned(home::both_ends, true);
   if (last) pinned(home::last_stage, false);
@@ -52,7 +65,8 @@ std::vector<parameter> in_buffer_order(const model& m, const degrees& d, interva
       for (index_t member = 0; member < m[f].extent[0]; ++member) {
         if (m.layers_of(f).layer_of(member) != layer) continue;
         const index_t experts = m[f].extent[1] / (m[f].mesh == mesh_kind::expert ? d.ep : 1);
-        for (index_t e = experts - 1; e >= 0; --e) list.push_back({f, member, e, m[f].extent[2] * m[f].extent[3] * m[f].extent[4] / cut(m[f]), false});
+        for (index_t e = experts - 1; e >= 0; --e)
+          list.push_back({f, member, e, m[f].extent[2] * m[f].extent[3] * m[f].extent[4] / cut(m[f]), false});
       }
     }
   if (first) pinned(home::both_ends, d.pp > 1);
@@ -78,7 +92,8 @@ packed pack(const std::vector<parameter>& list, index_t group, index_t bucket) {
   for (const parameter& p : list) {
     while (at % 64 != 0) ++at;
     if (p.shared && at > open) close();
-    result.parameters[{p.family, p.member, p.expert}] = {static_cast<index_t>(result.buckets.size()), at, at + p.elements};
+    result.parameters[{p.family, p.member, p.expert}] = {static_cast<index_t>(result.buckets.size()), at,
+                                                         at + p.elements};
     at += p.elements;
     if (p.shared || (bucket > 0 && at - open >= bucket)) close();
   }
@@ -91,8 +106,10 @@ TEST_CASE("every buffer of every chunk has its parameters where the rule puts th
   int several_buckets = 0, expert_buffers = 0, without = 0;
   for (const bool tied : {false, true})
     for (const bool experts : {false, true})
-      for (const char* text : {"", "dp=3", "tp=2,dp=2", "tp=2,cp=2,dp=3", "pp=2,dp=2", "pp=4,vpp=2,dp=2", "pp=3,split=spread,dp=2", "pp=2,split=spread,tp=4",
-                               "dp=4,ep=2", "dp=4,ep=4,pp=2,tp=2", "tp=2,dp=2,etp=1", "tp=4,dp=2,etp=2,pp=4", "pp=5,split=account,dp=2", "pp=10,split=spread"})
+      for (const char* text :
+           {"", "dp=3", "tp=2,dp=2", "tp=2,cp=2,dp=3", "pp=2,dp=2", "pp=4,vpp=2,dp=2", "pp=3,split=spread,dp=2",
+            "pp=2,split=spread,tp=4", "dp=4,ep=2", "dp=4,ep=4,pp=2,tp=2", "tp=2,dp=2,etp=1", "tp=4,dp=2,etp=2,pp=4",
+            "pp=5,split=account,dp=2", "pp=10,split=spread"})
         for (const char* bucket : {"", ",bucket=300", ",bucket=1", ",bucket=2000", ",bucket=640"}) {
           const std::string layout = text[0] == '\0' ? bucket[0] == '\0' ? "" : bucket + 1 : text + std::string(bucket);
           degrees d = parse_degrees(layout);
@@ -108,11 +125,17 @@ TEST_CASE("every buffer of every chunk has its parameters where the rule puts th
           for (index_t k = 0; k < chunks; ++k)
             for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
               const bool of_experts = kind == mesh_kind::expert;
-              const index_t etp = d.etp != 0 ? d.etp : d.ep > 1 ? 1 : d.tp, group = of_experts ? d.tp * d.cp * d.dp / (etp * d.ep) : d.dp * d.cp;
-              const packed wanted = pack(in_buffer_order(m, d, s.pipeline().chunk(k), k == 0, k == chunks - 1, of_experts), group, k == 0 ? d.bucket : 0);
+              const index_t etp = d.etp != 0 ? d.etp
+                                  : d.ep > 1 ? 1
+                                             : d.tp,
+                            group = of_experts ? d.tp * d.cp * d.dp / (etp * d.ep) : d.dp * d.cp;
+              const packed wanted =
+                  pack(in_buffer_order(m, d, s.pipeline().chunk(k), k == 0, k == chunks - 1, of_experts), group,
+                       k == 0 ? d.bucket : 0);
               CHECK(buffers.bucket_count(k, kind) == static_cast<index_t>(wanted.buckets.size()));
               if (buffers.bucket_count(k, kind) != static_cast<index_t>(wanted.buckets.size())) continue;
-              for (std::size_t b = 0; b < wanted.buckets.size(); ++b) CHECK(buffers.bucket(k, kind, static_cast<index_t>(b)) == wanted.buckets[b]);
+              for (std::size_t b = 0; b < wanted.buckets.size(); ++b)
+                CHECK(buffers.bucket(k, kind, static_cast<index_t>(b)) == wanted.buckets[b]);
               CHECK(buffers.elements(k, kind) == (wanted.buckets.empty() ? 0 : wanted.buckets.back().end));
               packed found;
               for (int f = 0; f < m.families; ++f) {
@@ -124,7 +147,10 @@ TEST_CASE("every buffer of every chunk has its parameters where the rule puts th
                   for (index_t i = 0; i < e.outer.count; ++i)
                     for (index_t j = 0; j < e.experts; ++j) {
                       const interval at = e.inner(i).item(j);
-                      CHECK(found.parameters.emplace(std::tuple(f, e.member_last - i, e.expert_last - j), where_it_lies(e.bucket, at.begin, at.end)).second);
+                      CHECK(found.parameters
+                                .emplace(std::tuple(f, e.member_last - i, e.expert_last - j),
+                                         where_it_lies(e.bucket, at.begin, at.end))
+                                .second);
                     }
                 }
               }
@@ -134,7 +160,8 @@ TEST_CASE("every buffer of every chunk has its parameters where the rule puts th
               without += wanted.buckets.empty() ? 1 : 0;
             }
         }
-  std::printf("buffers: %d of more than two buckets, %d of experts, %d with nothing in them\n", several_buckets, expert_buffers, without);
+  std::printf("buffers: %d of more than two buckets, %d of experts, %d with nothing in them\n", several_buckets,
+              expert_buffers, without);
   for (const int met : {several_buckets, expert_buffers, without}) CHECK(met > 20);
 }
 

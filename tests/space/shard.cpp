@@ -15,8 +15,10 @@ TEST_CASE("extents are the numbers that are listed, in order, five at most") {
   static_assert(five.ndim == 5);
   for (int i = 0; i < 5; ++i) CHECK(five.at[i] == i + 2);
   CHECK(testing::refused([] { extents{1, 2, 3, 4, 5}; }) == "accepted");
-  CHECK(testing::refused([] { extents{1, 2, 3, 4, 5, 6}; }) == "reshard: a tensor of 6 dimensions; at most 5 are supported");
-  CHECK(testing::refused([] { extents{1, 2, 3, 4, 5, 6, 7}; }) == "reshard: a tensor of 7 dimensions; at most 5 are supported");
+  CHECK(testing::refused([] { extents{1, 2, 3, 4, 5, 6}; }) ==
+        "reshard: a tensor of 6 dimensions; at most 5 are supported");
+  CHECK(testing::refused([] { extents{1, 2, 3, 4, 5, 6, 7}; }) ==
+        "reshard: a tensor of 7 dimensions; at most 5 are supported");
 }
 
 TEST_CASE("extents are equal where number and values are") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A space as a type: the same space as at run time, and rules that hold for exactly the numbers that a run-time check accepts.
+// A space as a type: the same space as at run time, and rules that hold for exactly the numbers that a run-time check
+// accepts.
 #include <doctest/doctest.h>
 
 #include <type_traits>
@@ -22,7 +23,8 @@ void check_same_space() {
   CHECK(typed.which_degrees() == d);
   CHECK(typed.which_model().name == Model.name);
   for (int f = 0; f < made.families(); ++f)
-    for (index_t k = 0; k < made.pipeline().chunks(); ++k) CHECK(typed.shard_box(f, k, 0, 0) == made.shard_box(f, k, 0, 0));
+    for (index_t k = 0; k < made.pipeline().chunks(); ++k)
+      CHECK(typed.shard_box(f, k, 0, 0) == made.shard_box(f, k, 0, 0));
 }
 
 /// Calls check.template operator()<1>(), .. <N>().

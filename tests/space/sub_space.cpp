@@ -47,12 +47,24 @@ TEST_CASE("every family is named; a rank of the last stage has no embedding, one
     }
 }
 
-TEST_CASE("whole is every element, absent is none, and anything between is part: counted tensor by tensor, element by element") {
-  constexpr transformer mixed{.name = "mixed", .layers = 6, .hidden = 4, .heads = 4, .groups = 2, .head_dim = 1, .ffn = 4, .vocabulary = 4, .tied = true,
-                              .experts = 4, .expert_ffn = 4};
+TEST_CASE(
+    "whole is every element, absent is none, and anything between is part: counted tensor by tensor, element by "
+    "element") {
+  constexpr transformer mixed{.name = "mixed",
+                              .layers = 6,
+                              .hidden = 4,
+                              .heads = 4,
+                              .groups = 2,
+                              .head_dim = 1,
+                              .ffn = 4,
+                              .vocabulary = 4,
+                              .tied = true,
+                              .experts = 4,
+                              .expert_ffn = 4};
   const model m = make_transformer(mixed, [](index_t l) { return l % 2 == 1; });
   int whole_in_boxes = 0, one_tensor_whole = 0, one_tensor_absent = 0, absent = 0;
-  for (const char* layout : {"", "pp=6", "pp=3,vpp=2", "pp=4,split=spread", "tp=2,dp=2,zero=1", "dp=4,ep=4", "dp=4,ep=2,pp=2,zero=1,split=spread", "dp=2,zero=1,bucket=50", "zero=1,bucket=50"}) {
+  for (const char* layout : {"", "pp=6", "pp=3,vpp=2", "pp=4,split=spread", "tp=2,dp=2,zero=1", "dp=4,ep=4",
+                             "dp=4,ep=2,pp=2,zero=1,split=spread", "dp=2,zero=1,bucket=50", "zero=1,bucket=50"}) {
     CAPTURE(layout);
     const space s(m, parse_degrees(layout));
     const computed_holding h(s);
@@ -87,8 +99,8 @@ TEST_CASE("whole is every element, absent is none, and anything between is part:
         }
       }
   }
-  std::printf("families: %d whole in several boxes, %d with one tensor alone, %d with all but one, %d absent\n", whole_in_boxes, one_tensor_whole,
-              one_tensor_absent, absent);
+  std::printf("families: %d whole in several boxes, %d with one tensor alone, %d with all but one, %d absent\n",
+              whole_in_boxes, one_tensor_whole, one_tensor_absent, absent);
   for (const int met : {whole_in_boxes, one_tensor_whole, one_tensor_absent, absent}) CHECK(met > 0);
 }
 

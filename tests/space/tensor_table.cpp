@@ -17,8 +17,17 @@ using namespace reshard;
 using testing::dice;
 
 namespace {
-constexpr transformer mixed{.name = "mixed", .layers = 12, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8, .qk_norm = true,
-                            .experts = 11, .expert_ffn = 4};
+constexpr transformer mixed{.name = "mixed",
+                            .layers = 12,
+                            .hidden = 4,
+                            .heads = 2,
+                            .groups = 2,
+                            .head_dim = 2,
+                            .ffn = 4,
+                            .vocabulary = 8,
+                            .qk_norm = true,
+                            .experts = 11,
+                            .expert_ffn = 4};
 
 using place = std::tuple<int, index_t, index_t>;
 
@@ -29,7 +38,8 @@ std::map<std::string, place> all_names(const model& m) {
     for (index_t member = 0; member < m[f].extent[axis_of::layer]; ++member)
       for (index_t expert = 0; expert < m[f].extent[axis_of::expert]; ++expert) {
         std::string name(m[f].name);
-        if (const std::size_t at = name.find("{layer}"); at != name.npos) name.replace(at, 7, std::to_string(m.layers_of(f).layer_of(member)));
+        if (const std::size_t at = name.find("{layer}"); at != name.npos)
+          name.replace(at, 7, std::to_string(m.layers_of(f).layer_of(member)));
         if (const std::size_t at = name.find("{expert}"); at != name.npos) name.replace(at, 8, std::to_string(expert));
         CHECK(names.emplace(name, place(f, member, expert)).second);
         if (!m[f].tied_name.empty()) names.emplace(m[f].tied_name, place(f, 0, 0));
@@ -48,7 +58,8 @@ void check_found(const tensor_table& table, const std::map<std::string, place>& 
 TEST_CASE("every tensor of a model is found under its name, dense and MoE layers apart, tied names included") {
   transformer tied = mixed;
   tied.tied = true;
-  for (const model& m : {make_transformer(mixed, [](index_t l) { return l % 3 != 1; }), make_transformer(tied, [](index_t l) { return l > 8; })}) {
+  for (const model& m : {make_transformer(mixed, [](index_t l) { return l % 3 != 1; }),
+                         make_transformer(tied, [](index_t l) { return l > 8; })}) {
     const tensor_table table(m);
     CHECK(table.families() == m.families);
     const std::map<std::string, place> names = all_names(m);
@@ -78,22 +89,26 @@ TEST_CASE("one character more, less or other, and it is another tensor's name or
   std::printf("%d texts were names after all, %d were not\n", known, unknown);
   CHECK(known > 10);
   CHECK(unknown > 100);
-  for (const char* name : {"", "decoder.layers.1.pre_mlp_layernorm.weight", "decoder.layers.0.mlp.linear_fc2.weight", "decoder.layers.12.mlp.router.weight",
-                           "decoder.layers.0.mlp.experts.linear_fc1.weight11", "decoder.layers.0.mlp.experts.linear_fc1.weight",
-                           "decoder.layers.00.mlp.router.weight", "decoder.layers.0.mlp.experts.linear_fc1.weight18446744073709551616"})
+  for (const char* name : {"", "decoder.layers.1.pre_mlp_layernorm.weight", "decoder.layers.0.mlp.linear_fc2.weight",
+                           "decoder.layers.12.mlp.router.weight", "decoder.layers.0.mlp.experts.linear_fc1.weight11",
+                           "decoder.layers.0.mlp.experts.linear_fc1.weight", "decoder.layers.00.mlp.router.weight",
+                           "decoder.layers.0.mlp.experts.linear_fc1.weight18446744073709551616"})
     check_found(table, names, name);
 }
 
 TEST_CASE("the table of lists: one family a name, by name; dimensions are the last ones of a family's axes") {
   const std::vector<shard> from = {{0, "c", bf16, {2, 3}, {0, 0}, {2, 3}}, {1, "a", bf16, {7}, {0}, {7}}},
-                           to = {{0, "b", bf16, {2, 3, 4, 5, 6}, {0, 0, 0, 0, 0}, {1, 1, 1, 1, 1}}, {0, "scalar", bf16, {}, {}, {}}, {3, "a", bf16, {7}, {0}, {2}}};
+                           to = {{0, "b", bf16, {2, 3, 4, 5, 6}, {0, 0, 0, 0, 0}, {1, 1, 1, 1, 1}},
+                                 {0, "scalar", bf16, {}, {}, {}},
+                                 {3, "a", bf16, {7}, {0}, {2}}};
   const tensor_table table{&from, &to};
   REQUIRE(table.families() == 4);
   const struct {
     const char* name;
     int ndim;
     index_t extent[family_ndim];
-  } wanted[] = {{"a", 1, {1, 1, 1, 1, 7}}, {"b", 5, {2, 3, 4, 5, 6}}, {"c", 2, {1, 1, 1, 2, 3}}, {"scalar", 0, {1, 1, 1, 1, 1}}};
+  } wanted[] = {
+      {"a", 1, {1, 1, 1, 1, 7}}, {"b", 5, {2, 3, 4, 5, 6}}, {"c", 2, {1, 1, 1, 2, 3}}, {"scalar", 0, {1, 1, 1, 1, 1}}};
   for (int f = 0; f < 4; ++f) {
     CHECK(table.family_at(f).name == wanted[f].name);
     CHECK(table.family_at(f).shape_ndim == wanted[f].ndim);
@@ -126,7 +141,8 @@ TEST_CASE("a table refuses too many dimensions and too many elements; five and m
   CHECK(testing::refused([&] { table_of(s); }) == "accepted");
   for (const int ndim : {6, -1, 1'000'000}) {
     s.whole.ndim = ndim;
-    CHECK(testing::refused([&] { table_of(s); }) == "reshard: 'w' has " + std::to_string(ndim) + " dimensions; 0 to 5 are supported");
+    CHECK(testing::refused([&] { table_of(s); }) ==
+          "reshard: 'w' has " + std::to_string(ndim) + " dimensions; 0 to 5 are supported");
   }
   s.whole = {index_t{1} << 31, index_t{1} << 31};
   CHECK(testing::refused([&] { table_of(s); }) == "accepted");
