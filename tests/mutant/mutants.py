@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutants.py SOURCE LIBRARY [NAME...] -- COMPILER...: each mutant of the .toml files beside this must be killed by the test that it names.
+"""mutants.py SOURCE LIBRARY [--of N] [NAME...] -- COMPILER...: each mutant of the .toml files beside this must be killed by its test.
 
 A mutant is a copy of include/ with one text changed. The test is compiled against it and run; that it passes unmutated is shown first.
-LIBRARY holds doctest's main. With names, only those mutants. ROOM.toml holds the faults in include/reshard/ROOM/:
+LIBRARY holds doctest's main. With names, only those mutants; with --of N an N-th of them, another every day (UTC), though the texts of
+all are looked for. ROOM.toml holds the faults in include/reshard/ROOM/:
   [[mutant]]
   name = "interval-touching"                  unique
   header = "reshard/algebra/interval.hpp"     what is changed
@@ -17,6 +18,7 @@ and where needed
   flags = ["-DSOMETHING"]   more arguments for the compiler
   args = ["--test-case=x"]  arguments for the program"""
 import concurrent.futures
+import datetime
 import os
 import pathlib
 import re
@@ -35,6 +37,9 @@ except ImportError:
 
 split = sys.argv.index("--")
 source, library, *names = sys.argv[1:split]
+share = 1
+if names[:1] == ["--of"]:
+    share, names = int(names[1]), names[2:]
 source = pathlib.Path(source)
 compiler = sys.argv[split + 1:]
 DEFAULTS = {"expect": "exit", "timeout": 300, "flags": [], "args": []}
@@ -88,20 +93,25 @@ def check_sound(key):
             raise Fault(f"{test} does not pass unmutated ({'still running after 900 s' if code is None else f'exit {code}'}):\n{tail(said)}")
 
 
+def mutated(mutant):
+    """The header's text with the fault."""
+    header = source / "include" / mutant["header"]
+    if not header.is_file():
+        raise Fault(f"{mutant['header']} does not exist")
+    text = header.read_text()
+    if text.count(mutant["original"]) != 1:
+        raise Fault(f"its original text occurs {text.count(mutant['original'])} times in {mutant['header']}, not once")
+    if mutant["original"] == mutant["replacement"]:
+        raise Fault("it changes nothing")
+    return text.replace(mutant["original"], mutant["replacement"])
+
+
 def kill(mutant):
     with tempfile.TemporaryDirectory() as room:
         include = pathlib.Path(room) / "include"
         program = pathlib.Path(room) / "program"
         shutil.copytree(source / "include", include)
-        header = include / mutant["header"]
-        if not header.is_file():
-            raise Fault(f"{mutant['header']} does not exist")
-        text = header.read_text()
-        if text.count(mutant["original"]) != 1:
-            raise Fault(f"its original text occurs {text.count(mutant['original'])} times in {mutant['header']}, not once")
-        if mutant["original"] == mutant["replacement"]:
-            raise Fault("it changes nothing")
-        header.write_text(text.replace(mutant["original"], mutant["replacement"]))
+        (include / mutant["header"]).write_text(mutated(mutant))
         code, said = build(mutant["test"], mutant["flags"], include, program)
         if mutant["expect"] == "static_assert":
             if code == 0:
@@ -148,6 +158,16 @@ def main():
         sys.exit(f"mutants: there is no {' '.join(sorted(set(names) - {m['name'] for m in mutants}))}")
     mutants = [m for m in mutants if not names or m["name"] in names]
     failed = killed = 0
+    for m in mutants:
+        try:
+            mutated(m)
+        except Fault as fault:
+            failed += 1
+            print(f"mutant {m['name']} {fault}", flush=True)
+    if share > 1:
+        today = datetime.datetime.now(datetime.timezone.utc).date().toordinal() % share
+        print(f"{len(mutants)} mutants; today those of number {today} modulo {share}", flush=True)
+        mutants = mutants[today::share]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         sound = {}
         tests = sorted({test_of(m) for m in mutants})
