@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <reshard/exec/mailboxes.hpp>
@@ -90,8 +91,9 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
   for (rank_t r = 0; r < 4; ++r) again.emplace_back(s.from, r, "rank " + std::to_string(r));
   binding lacking = changed(s.after[1].tensors(), [](const bound_box& b) { return b.state != 2; });
   std::byte* const source = s.before[3].tensors().boxes()[0].data;
+  bool moved = false;
   binding inside = changed(s.after[3].tensors(), [&](bound_box& b) {
-    if (b.state == 0 && b.where.volume() == 64) b.data = source;
+    if (b.state == 0 && b.where.volume() == 64 && !std::exchange(moved, true)) b.data = source;  // one of them
     return true;
   });
   binding none("nothing");
