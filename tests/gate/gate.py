@@ -141,6 +141,10 @@ with tempfile.TemporaryDirectory() as name:
     for told, fakes in {"root, no network": {"FAKE_NETWORK": ""}, "root, the package cannot be installed": {}, "no root": {"FAKE_UID": "1000"}}.items():
         case(f"a compiler is missing: {told}", room / "small", ["tools/check", "--compiler", "clang++-99"], 1, "0 passed, 1 failed", "clang-99", FAKE_MISSING="clang-99", **fakes)
 
+    # examples and benchmarks
+    for told, shell, code, closing in [("speaks", "echo so", 0, "1 passed, 0 failed"), ("says nothing", ":", 1, "0 passed, 1 failed"), ("fails", "echo so; exit 3", 1, "0 passed, 1 failed")]:
+        case(f"a benchmark {told}", room, [sys.executable, str(source / "tools" / "lib" / "runs.py"), "sh", "-c", shell], code, closing)
+
     # .ci/run: five configurations, each a closing line
     gate("all is well", 0, "10 passed, 0 failed")
     gate("a configuration fails", 1, "9 passed, 1 failed", FAKE_CHECK="echo 1 passed, 1 failed; exit 1")
