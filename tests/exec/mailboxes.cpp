@@ -25,7 +25,7 @@ model tiny() {
 
 TEST_CASE("random switches in one stage") {
   oracle::generator cases(testing::seed());
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < testing::tries(60); ++i) {
     const oracle::switch_case c = cases.next_switch();
     INFO(c.describe());
     switch_in_memory s(c);
@@ -37,18 +37,18 @@ TEST_CASE("random switches in one stage") {
 TEST_CASE("random switches in many stages") {
   oracle::generator cases(testing::seed() + 2);
   index_t stages = 0;
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < testing::tries(30); ++i) {
     const oracle::switch_case c = cases.next_switch();
     INFO(c.describe());
     switch_in_memory s(c);
     stages += s.run_in_stages<mailboxes>(32_KiB);
   }
-  CHECK(stages > 30 * 5);
+  CHECK(stages > testing::tries(30) * 5);
 }
 
 TEST_CASE("every size of world from 1 to 64, from data parallel to fewer and more ranks") {
   const model m = tiny();
-  for (rank_t n = 1; n <= 64; ++n) {
+  for (rank_t n = 1; n <= testing::tries(64); ++n) {
     INFO(n, " devices");
     const std::string from = "zero=1,dp=" + std::to_string(n), to = "zero=1,tp=2,dp=" + std::to_string((n + 3) / 4);
     switch_in_memory s(m, from, to);

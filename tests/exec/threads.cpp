@@ -19,7 +19,7 @@ constexpr patience soon = std::chrono::seconds(60);
 
 TEST_CASE("random switches in one stage") {
   oracle::generator cases(testing::seed());
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < testing::tries(120); ++i) {
     const oracle::switch_case c = cases.next_switch();
     INFO(c.describe());
     switch_in_memory s(c);
@@ -31,13 +31,13 @@ TEST_CASE("random switches in one stage") {
 TEST_CASE("random switches in many stages") {
   oracle::generator cases(testing::seed() + 1);
   index_t stages = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < testing::tries(60); ++i) {
     const oracle::switch_case c = cases.next_switch();
     INFO(c.describe());
     switch_in_memory s(c);
     stages += s.run_in_stages<threads>(16_KiB);
   }
-  CHECK(stages > 60 * 10);
+  CHECK(stages > testing::tries(60) * 10);
 }
 
 namespace {

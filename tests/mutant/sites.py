@@ -30,7 +30,7 @@ INTEGERS = {T.CHAR_U, T.UCHAR, T.USHORT, T.UINT, T.ULONG, T.ULONGLONG, T.CHAR_S,
 # Calls that only make room or tell the compiler something: a fault in their numbers changes no answer.
 NO_ANSWER = re.compile(r"\b(reserve|shrink_to_fit|prefetch|_mm_prefetch|notify_all|notify_one)\s*\(")
 # What gives the same whichever argument comes first.
-SYMMETRIC = re.compile(r"(reshard::|std::)?(intersect|intersects|least|greatest|min|max|checked_multiply|checked_add|gcd|lcm)(<[^()]*>)?\s*\(")
+SYMMETRIC = re.compile(r"(reshard::|std::)?(__builtin_add_overflow|__builtin_mul_overflow|intersect|intersects|least|greatest|min|max|checked_multiply|checked_add|gcd|lcm)(<[^()]*>)?\s*\(")
 
 
 @dataclasses.dataclass
@@ -273,7 +273,7 @@ class Finder:
         if kind == K.INTEGER_LITERAL:
             literal = self.source[h][begin:end].decode("latin-1")
             match = re.fullmatch(r"(0[xX][0-9a-fA-F']+|[0-9']+)([uUlLzZ]*)", literal)
-            if match:
+            if match and len(match[1]) < 10:  # a longer one is a constant of a hash, as good as another
                 value = int(match[1].replace("'", ""), 0) if match[1].lower().startswith("0x") else int(match[1].replace("'", ""))
                 for other in [value + 1] + ([value - 1] if value > 0 else []):
                     self.add(h, "number", begin, end, "expression", f"{other}{match[2]}", plain)
