@@ -240,3 +240,61 @@ TEST_CASE("a buffer that is too small is refused before it is bound") {
           bind_rank(h, 1, "rank 1", [&](const rank_array& a) { return memory{bytes.data(), a.sharded ? a.bytes() - 4 : a.bytes()}; }, only(2));
         }).starts_with("reshard: rank 1: the optimizer buffer of pipeline chunk 0, has "));
 }
+
+TEST_CASE("boxes are ordered by state, family, tensor and expert, then by the box") {
+  const box<3> low{{{0, 1}, {0, 2}, {0, 2}}}, high{{{0, 1}, {2, 3}, {0, 2}}};
+  std::vector<tensor_box> ordered;
+  for (int state = 0; state < 2; ++state)
+    for (int family = 0; family < 2; ++family)
+      for (index_t member = 0; member < 2; ++member)
+        for (index_t expert = 0; expert < 2; ++expert)
+          for (const box<3>& where : {low, high}) ordered.push_back({state, family, member, expert, where});
+  for (std::size_t i = 0; i < ordered.size(); ++i)
+    for (std::size_t j = 0; j < ordered.size(); ++j) {
+      CHECK(precedes(ordered[i], ordered[j]) == (i < j));
+      CHECK(ordered[i].same_tensor(ordered[j]) == (i / 2 == j / 2));
+    }
+}
+
+TEST_CASE("an empty box is not bound") {
+  std::vector<std::byte> bytes(64);
+  binding b("me");
+  b.add({0, 0, 0, 0, {{{0, 1}, {3, 3}, {0, 4}}}}, room(bytes));
+  b.add_flat({0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 4}}}}, {5, 5}, room(bytes));
+  b.seal();
+  CHECK(b.boxes().empty());
+}
+
+TEST_CASE("an element that is bound twice is refused, wherever the two boxes stand in their order") {
+  std::vector<std::byte> bytes(4096);
+  const auto bound = [&](const std::vector<box<3>>& boxes) {
+    return refused([&] {
+      binding b("me");
+      for (const box<3>& where : boxes) b.add({0, 1, 2, 3, where}, room(bytes), {80, 10, 1});
+      b.seal();
+    });
+  };
+  const box<3> first{{{0, 2}, {0, 4}, {0, 4}}}, second{{{1, 3}, {3, 6}, {1, 4}}}, apart{{{2, 3}, {0, 2}, {0, 4}}}, last{{{3, 4}, {0, 2}, {0, 4}}};
+  const std::string twice = "reshard: me: param of family 1, member 2, expert 3 is bound twice, 3 elements of it";
+  CHECK(bound({first, second}) == twice);
+  CHECK(bound({second, first}) == twice);
+  CHECK(bound({last, second, apart, first}) == twice);
+  CHECK(bound({first, apart, last}) == "accepted");
+  // a box that ends where another begins has nothing in common with it, and does not end the search for those that follow
+  CHECK(bound({{{{0, 1}, {0, 1}, {0, 1}}}, {{{0, 1}, {1, 2}, {0, 1}}}, {{{0, 1}, {0, 2}, {1, 2}}}}) == "accepted");
+  CHECK(bound({{{{0, 9}, {0, 1}, {0, 1}}}, {{{0, 9}, {1, 2}, {0, 1}}}, {{{8, 9}, {0, 1}, {0, 2}}}}) ==
+        "reshard: me: param of family 1, member 2, expert 3 is bound twice, 1 elements of it");
+}
+
+TEST_CASE("two blocks that share a page are refused, two side by side are not") {
+  page_range pages(4 * page_bytes);
+  const auto own = [&](bytes_t first, bytes_t second) {
+    return refused([&] {
+      binding b("me");
+      for (const bytes_t at : {second, first}) b.own({pages.data() + at, 2 * page_bytes}, pages_are::committed, [](std::byte*, bytes_t) {});
+      b.seal();
+    });
+  };
+  CHECK(own(0, page_bytes) == "reshard: me: two blocks of pages overlap, of 2 and 2 pages");
+  CHECK(own(0, 2 * page_bytes) == "accepted");
+}
