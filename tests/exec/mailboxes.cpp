@@ -118,3 +118,15 @@ TEST_CASE("a message of another length than is expected is refused, and says who
   CHECK(sentence.starts_with("reshard: device 1 expects "));
   CHECK(sentence.ends_with(" bytes from device 0 in stage 0, which sends " + std::to_string(all)));
 }
+
+TEST_CASE("who has left, or never came to be, is waited for by nobody") {
+  constexpr patience long_enough = std::chrono::seconds(60);
+  mailboxes world(2, long_enough);
+  auto here = world.at(0);
+  { auto gone = world.at(1); }
+  CHECK_THROWS_WITH_AS(here.largest(1), "reshard: device 1 has left; a world serves one run", peer_failed);
+  mailboxes other(2, long_enough);
+  auto alone = other.at(0);
+  other.leave(1, "reshard: there is no thread for device 1");
+  CHECK_THROWS_WITH_AS(alone.largest(1), "reshard: there is no thread for device 1", peer_failed);
+}

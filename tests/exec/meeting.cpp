@@ -287,3 +287,30 @@ TEST_CASE("run_devices hands on what is no std::exception, and the world hears o
   }) == "int 17");
   CHECK(world.told == std::vector<std::string>{"", "reshard: an exception of no standard kind"});
 }
+
+TEST_CASE("where a thread cannot be had, the devices without one are said to have left, and the others are waited for") {
+  struct short_world : noting_world {
+    mutable int asked = 0;
+    rank_t devices() const {
+      if (asked++ == 2) throw std::runtime_error("no more threads");
+      return count;
+    }
+    void leave(rank_t device, const std::string& sentence) { left += std::to_string(device) + ": " + sentence + "; "; }
+    std::string left;
+  };
+  short_world world;
+  world.count = 4;
+  std::atomic<int> ran = 0;
+  std::string thrown;
+  try {
+    run_devices(world, [&](auto&) {
+      std::this_thread::sleep_for(20ms);
+      ++ran;
+    });
+  } catch (const std::runtime_error& e) {
+    thrown = e.what();
+  }
+  CHECK(thrown == "no more threads");
+  CHECK(ran == 2);
+  CHECK(world.left == "2: no more threads; 3: no more threads; ");
+}

@@ -296,3 +296,15 @@ TEST_CASE("a target in the memory of a source is refused") {
         }).find("; a switch wants memory of its own for what it makes") != std::string::npos);
   CHECK(same.untouched());
 }
+
+TEST_CASE("who has left, or never came to be, is waited for by nobody") {
+  constexpr patience long_enough = std::chrono::seconds(60);
+  threads world(2, long_enough);
+  auto here = world.at(0);
+  { auto gone = world.at(1); }
+  CHECK_THROWS_WITH_AS(here.largest(1), "reshard: device 1 has left; a world serves one run", peer_failed);
+  threads other(2, long_enough);
+  auto alone = other.at(0);
+  other.leave(1, "reshard: there is no thread for device 1");
+  CHECK_THROWS_WITH_AS(alone.largest(1), "reshard: there is no thread for device 1", peer_failed);
+}

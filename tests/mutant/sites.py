@@ -185,8 +185,10 @@ class Finder:
             below = plain
             if constant_condition and condition is not None and child == condition:
                 below = True
-            if kind in (K.CASE_STMT,) and i == 0:
+            if kind == K.CASE_STMT and i == 0:
                 continue
+            if kind == K.VAR_DECL and text[:child.extent.start.offset].rstrip().endswith("["):
+                continue  # the extent of an array
             stands = kind == K.COMPOUND_STMT or (kind in (K.IF_STMT, K.WHILE_STMT, K.FOR_STMT, K.CXX_FOR_RANGE_STMT)
                                                  and child.extent.start.offset > self.header_end(h, cursor)) \
                 or (kind in (K.CASE_STMT, K.DEFAULT_STMT) and i == len(children) - 1)
