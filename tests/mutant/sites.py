@@ -29,6 +29,8 @@ MEMBERS = {"begin": "end", "end": "begin", "src": "dst", "dst": "src", "from": "
 INTEGERS = {T.CHAR_U, T.UCHAR, T.USHORT, T.UINT, T.ULONG, T.ULONGLONG, T.CHAR_S, T.SCHAR, T.SHORT, T.INT, T.LONG, T.LONGLONG}
 # Calls that only make room or tell the compiler something: a fault in their numbers changes no answer.
 NO_ANSWER = re.compile(r"\b(reserve|shrink_to_fit|prefetch|_mm_prefetch|notify_all|notify_one)\s*\(")
+# Statements that add to what there is.
+ADDS = re.compile(r"[+-]=|\+\+|--|\b(push_back|emplace_back|append|insert|add|sink|whole|partial)\s*\(")
 # What gives the same whichever argument comes first.
 SYMMETRIC = re.compile(r"(reshard::|std::)?(__builtin_add_overflow|__builtin_mul_overflow|intersect|intersects|least|greatest|min|max|checked_multiply|checked_add|gcd|lcm)(<[^()]*>)?\s*\(")
 
@@ -357,7 +359,6 @@ class Finder:
             if "throw" in head.split()[:1]:
                 return
             self.add(h, "dropped", begin, past, "drop", "", False)
-            # what is done twice must be able to matter: not an assignment, nor a refusal, a sort or a wait
-            if not re.match(r"[^=(]*[^=<>!+\-*/|&%^]=[^=]", head) and not re.match(
-                    r"(reshard::)?refuse\b|std::(sort|fill|memcpy|memset|rethrow)|\w*\.?(wait|reserve|resize|clear|assign)\b|refuse_|require", head):
+            # what is done twice must be able to matter: most calls and all assignments do the same again
+            if ADDS.search(head):
                 self.add(h, "doubled", begin, past, "double", "", False)
