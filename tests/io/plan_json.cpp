@@ -91,11 +91,11 @@ TEST_CASE(
     const char *from, *to;
   } switches[] = {
       {"tp=2,dp=2", "pp=2,dp=2,ep=2"}, {"dp=4,ep=2,zero=1", "tp=2,pp=2,zero=1"}, {"pp=2", "pp=4"}, {"pp=4", ""}};
-  for (const auto& [from_text, to_text] : switches)
+  for (const auto& change : switches)
     for (const index_t stages : {1, 3})
       for (const state_set states : {all_states, only(0), optimizer_states}) {
-        CAPTURE(from_text);
-        CAPTURE(to_text);
+        const std::string from_text = change.from, to_text = change.to;
+        INFO(from_text, " to ", to_text);
         CAPTURE(stages);
         const space from(tiny(), parse_degrees(from_text)), to(tiny(), parse_degrees(to_text));
         const computed_holding before(from, states), after(to, states);
