@@ -103,6 +103,7 @@ with tempfile.TemporaryDirectory() as name:
             (room / folder / path).symlink_to(source / path)
     (room / "whole" / "tools" / "real-check").symlink_to(source / "tools" / "check")
     script(room / "whole" / "tools" / "check", CHECK)
+    script(room / "whole" / "tools" / "mutate", 'eval "$FAKE_MUTATE"\necho "2 passed, 0 failed"')
     (room / "unbuilt" / "meson.build").write_text(
         "project('unbuilt')\nnone = custom_target(output: 'none', command: 'false', build_by_default: true)\n"
         "test('own', find_program('echo'), args: '1 passed, 0 failed', depends: none, suite: 'own')\n")
@@ -145,20 +146,21 @@ with tempfile.TemporaryDirectory() as name:
     for told, shell, code, closing in [("speaks", "echo so", 0, "1 passed, 0 failed"), ("says nothing", ":", 1, "0 passed, 1 failed"), ("fails", "echo so; exit 3", 1, "0 passed, 1 failed")]:
         case(f"a benchmark {told}", room, [sys.executable, str(source / "tools" / "lib" / "runs.py"), "sh", "-c", shell], code, closing)
 
-    # .ci/run: five configurations, each a closing line
-    gate("all is well", 0, "10 passed, 0 failed")
-    gate("a configuration fails", 1, "9 passed, 1 failed", FAKE_CHECK="echo 1 passed, 1 failed; exit 1")
-    gate("a configuration ends with 2, and no test failed", 1, "10 passed, 1 failed", "ended with 2", FAKE_CHECK="echo 2 passed, 0 failed; exit 2")
-    gate("a configuration is killed", 1, "8 passed, 1 failed", "no closing line", FAKE_CHECK="kill -KILL $$")
-    gate("a configuration has no closing line", 1, "8 passed, 1 failed", "no closing line", FAKE_CHECK="echo 2 passed, 0 failed; echo; exit 0")
-    gate("a configuration runs nothing", 1, "8 passed, 1 failed", "nothing was run", FAKE_CHECK="echo 0 passed, 0 failed; exit 0")
-    gate("a test is skipped", 1, "9 passed, 1 failed", "a test was skipped", FAKE_CHECK="echo 1 passed, 0 failed, 1 skipped; exit 0")
+    # .ci/run: five configurations and the sample of faults, each a closing line
+    gate("all is well", 0, "12 passed, 0 failed")
+    gate("a configuration fails", 1, "11 passed, 1 failed", FAKE_CHECK="echo 1 passed, 1 failed; exit 1")
+    gate("too few faults are noticed", 1, "11 passed, 1 failed", FAKE_MUTATE="echo 1 passed, 1 failed; exit 1")
+    gate("a configuration ends with 2, and no test failed", 1, "12 passed, 1 failed", "ended with 2", FAKE_CHECK="echo 2 passed, 0 failed; exit 2")
+    gate("a configuration is killed", 1, "10 passed, 1 failed", "no closing line", FAKE_CHECK="kill -KILL $$")
+    gate("a configuration has no closing line", 1, "10 passed, 1 failed", "no closing line", FAKE_CHECK="echo 2 passed, 0 failed; echo; exit 0")
+    gate("a configuration runs nothing", 1, "10 passed, 1 failed", "nothing was run", FAKE_CHECK="echo 0 passed, 0 failed; exit 0")
+    gate("a test is skipped", 1, "11 passed, 1 failed", "a test was skipped", FAKE_CHECK="echo 1 passed, 0 failed, 1 skipped; exit 0")
     absent = {"FAKE_MISSING": "clang-19", "FAKE_REAL": "yes"}
-    gate("clang-19 is offered and cannot be installed", 1, "8 passed, 1 failed", "could not install", FAKE_OFFERED="g++ clang-19", **absent)
-    gate("clang-19 is offered and we are not root", 1, "8 passed, 1 failed", "as root", FAKE_OFFERED="g++ clang-19", FAKE_UID="1000", **absent)
-    gate("there is no asking for clang-19", 1, "8 passed, 1 failed", "could not be renewed", FAKE_NETWORK="", **absent)
-    gate("there are no lists, and we are not root", 1, "8 passed, 1 failed", "as root", FAKE_OFFERED="", FAKE_UID="1000", **absent)
-    gate("clang-19 is not offered", 0, "8 passed, 0 failed, 1 skipped", "does not offer it", **absent)
+    gate("clang-19 is offered and cannot be installed", 1, "10 passed, 1 failed", "could not install", FAKE_OFFERED="g++ clang-19", **absent)
+    gate("clang-19 is offered and we are not root", 1, "10 passed, 1 failed", "as root", FAKE_OFFERED="g++ clang-19", FAKE_UID="1000", **absent)
+    gate("there is no asking for clang-19", 1, "10 passed, 1 failed", "could not be renewed", FAKE_NETWORK="", **absent)
+    gate("there are no lists, and we are not root", 1, "10 passed, 1 failed", "as root", FAKE_OFFERED="", FAKE_UID="1000", **absent)
+    gate("clang-19 is not offered", 0, "10 passed, 0 failed, 1 skipped", "does not offer it", **absent)
 
 print(f"{passed} passed, {failed} failed")
 sys.exit(bool(failed))
