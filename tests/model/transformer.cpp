@@ -125,7 +125,13 @@ TEST_CASE("a model that cannot be is refused with its name and the number") {
 
 TEST_CASE("more than 1024 layers are fine where they are all alike, and refused where they are of two kinds") {
   const transformer deep = changed(small_moe, [](auto& t) { t.layers = 1025; });
-  CHECK(make_transformer(deep).parameters() > 0);
+  const model alike = make_transformer(deep);
+  for (int f = 0; f < alike.families; ++f)
+    if (alike[f].place == home::layers) {
+      CHECK(alike[f].extent[0] == 1025);
+      CHECK(alike.layers_of(f).size() == 1025);
+      CHECK(alike.layers_of(f).layer_of(1024) == 1024);
+    }
   CHECK(refused([&] { make_transformer(deep, [](index_t l) { return l > 0; }); }) ==
         "reshard: model small: 1025 layers of two kinds; at most 1024 are supported");
 }

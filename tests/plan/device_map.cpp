@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include <reshard/plan/device_map.hpp>
@@ -42,4 +43,7 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
   CHECK(device_map(std::vector<rank_t>{0, 1, 2}).identity());
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, 3, 1, 3})), "device map: device 3 is given to two ranks");
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, -1})), "device map: rank 1 is on device -1, but devices count from 0");
+  const rank_t last = std::numeric_limits<rank_t>::max();  // one past it is no number
+  CHECK_REFUSED((device_map(std::vector<rank_t>{0, last})), "9223372036854775807 + 1 does not fit 64 bits");
+  CHECK(device_map(std::vector<rank_t>{0, last - 1}).devices() == last);
 }
