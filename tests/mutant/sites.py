@@ -189,8 +189,9 @@ class Finder:
                 below = True
             if kind == K.CASE_STMT and i == 0:
                 continue
-            if kind == K.VAR_DECL and text[:child.extent.start.offset].rstrip().endswith("["):
-                continue  # the extent of an array
+            if kind == K.VAR_DECL and child.kind == K.INTEGER_LITERAL and (
+                    child.extent.start.offset < cursor.location.offset or text[:child.extent.start.offset].rstrip().endswith("[")):
+                continue  # part of a type: the argument of a template, the extent of an array
             stands = kind == K.COMPOUND_STMT or (kind in (K.IF_STMT, K.WHILE_STMT, K.FOR_STMT, K.CXX_FOR_RANGE_STMT)
                                                  and child.extent.start.offset > self.header_end(h, cursor)) \
                 or (kind in (K.CASE_STMT, K.DEFAULT_STMT) and i == len(children) - 1)

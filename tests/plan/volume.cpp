@@ -101,4 +101,13 @@ TEST_CASE("between spaces: rank r on device r, of the states asked for, at compi
   static_assert(moved_bytes(one, one) == 0 && retained_bytes(two, two) == 2 * 14 * tiny.parameters());
   CHECK(whole.moved > 0);
   CHECK(whole.retained > whole.moved);
+  for (const state_set states : {all_states, only(0), only(2)}) {  // the short forms ask the long one, here too
+    CHECK(moved_bytes(one, two, states) == volume_of_switch(one, two, states).moved);
+    CHECK(retained_bytes(one, two, states) == volume_of_switch(one, two, states).retained);
+  }
+  CHECK(retained_bytes(one, two) == whole.retained);
+  const space four(tiny, config<dp<4>>{});  // more ranks on one side: what is kept depends on which it is
+  CHECK(retained_bytes(two, four) == 2 * 14 * tiny.parameters());
+  CHECK(moved_bytes(two, four) == 2 * 14 * tiny.parameters());
+  CHECK(moved_bytes(four, two) == 0);
 }
