@@ -145,3 +145,48 @@ TEST_CASE("bytes held are elements times width; all ranks together hold every st
   CHECK(bytes_per_rank(s) == most);
   CHECK(bytes_per_rank(s, {}) == 0);
 }
+
+TEST_CASE("the most that any rank holds is looked for among all ranks and no others, also where each holds another part") {
+  dice random(5);
+  for (int n = 0; n < 50; ++n) {
+    const family which{.name = "x", .extent = {random.within(1, 4), random.within(1, 4), 1, random.within(1, 6), random.within(1, 6)}};
+    boxes_of_ranks h{which, {}};
+    cut(random, which.whole(), 4, h.boxes);
+    bytes_t most = 0;
+    for (const family_box& b : h.boxes) most = greatest(most, b.volume() * 14);
+    CHECK(bytes_per_rank(h) == most);
+    for (std::size_t largest = 0; largest < h.boxes.size(); ++largest) {  // wherever it stands
+      std::swap(h.boxes[0], h.boxes[largest]);
+      CHECK(bytes_per_rank(h) == most);
+    }
+  }
+}
+
+TEST_CASE("a grid is recognised as one, whatever its cells' order and however often they occur, and only while none is missing") {
+  dice random(6);
+  index_t most_cells = 0;
+  for (int n = 0; n < 300; ++n) {
+    const family which{.name = "x", .extent = {random.within(1, 4), random.within(1, 3), random.within(1, 2), random.within(1, 6), random.within(1, 6)}};
+    std::vector<family_box> cells = grid(random, which);
+    for (std::size_t i = cells.size(); i > 1; --i) std::swap(cells[i - 1], cells[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
+    const auto is_grid = [&which](const std::vector<family_box>& boxes) {
+      detail::grid_of_boxes found;
+      for (const family_box& b : boxes) found.add(b);
+      return found.covers(which);
+    };
+    CHECK(is_grid(cells));
+    std::vector<family_box> twice = cells;
+    twice.insert(twice.end(), cells.begin(), cells.end());
+    CHECK(is_grid(twice));
+    twice.erase(twice.begin());  // its twin is still there
+    CHECK(is_grid(twice));
+    most_cells = greatest(most_cells, static_cast<index_t>(cells.size()));
+    if (cells.size() == 1) continue;
+    std::vector<family_box> without = cells;
+    without.erase(without.begin() + static_cast<std::ptrdiff_t>(random.below(static_cast<index_t>(cells.size()))));
+    CHECK(!is_grid(without));
+    without.push_back(without.front());  // as many boxes as cells, one of them twice
+    CHECK(!is_grid(without));
+  }
+  CHECK(most_cells > 20);
+}
