@@ -171,3 +171,11 @@ TEST_CASE("what a list of shards is refused for") {
   CHECK(refused([&] { listed_holding(table, good, 2); }) == "accepted");
   CHECK(refused([] { extents{1, 2, 3, 4, 5, 6}; }) == "reshard: a tensor of 6 dimensions; at most 5 are supported");
 }
+
+TEST_CASE("lists say nothing of memory: tensors come by layer, then in the table's order, then by expert") {
+  const tensor_table table(tiny);
+  const listed_holding h(table, {norm}, 1);
+  CHECK(h.address(2, 0, role::parameter, 5, 3) == storage_order{0, 5, 2, 3});
+  CHECK(precedes(h.address(1, 0, role::parameter, 0, 9), h.address(2, 0, role::parameter, 0, 0)));
+  CHECK(precedes(h.address(2, 0, role::parameter, 0, 9), h.address(1, 0, role::parameter, 1, 0)));
+}
