@@ -134,3 +134,34 @@ TEST_CASE("a space refuses what its model does not admit") {
         "reshard: 64 attention heads do not divide by tp=3; legal are tp in {1,2,4,8,16,32,64}");
   CHECK(refused([] { space(models::llama2_70b, config<tp<64>, pp<80>>{}); }) == "accepted");
 }
+
+TEST_CASE("experts are cut where there are some, on a mesh of their own; all else has one part") {
+  const transformer moe{.name = "moe", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .vocabulary = 16,
+                        .experts = 4, .expert_ffn = 4};
+  const model four = make_transformer(moe);
+  const space s(four, parse_degrees("tp=2,cp=2,dp=2,ep=2,etp=1"));
+  for (int f = 0; f < four.families; ++f) {
+    const bool expert = four[f].mesh == mesh_kind::expert;
+    CHECK(s.expert_parts(f) == (expert ? 2 : 1));
+    for (index_t e = 0; e < s.expert_parts(f); ++e) CHECK(s.expert_part(f, e) == (expert ? interval{2 * e, 2 * e + 2} : interval{0, 1}));
+    CHECK(s.mesh_for(f).extent[mesh_axis::tensor] == (expert ? 1 : 2));
+  }
+  transformer one_expert = moe;
+  one_expert.experts = 1;
+  const space one(make_transformer(one_expert), parse_degrees("tp=2,dp=2,etp=1"));  // one expert is an expert
+  CHECK(one.mesh_for(mesh_kind::expert).extent[mesh_axis::tensor] == 1);
+  CHECK(one.mesh_for(mesh_kind::expert).extent[mesh_axis::data] == 4);
+  for (int f = 0; f < one.families(); ++f) CHECK(one.expert_part(f, 0) == interval{0, 1});
+  one_expert.experts = 2;
+  const model two = make_transformer(one_expert);
+  const space uncut(two, parse_degrees("dp=2")), cut(two, parse_degrees("dp=2,ep=2"));
+  for (int f = 0; f < two.families; ++f)
+    if (two[f].mesh == mesh_kind::expert && two[f].extent[axis_of::expert] == 2) {
+      CHECK(uncut.expert_part(f, 0) == interval{0, 2});
+      CHECK(cut.expert_part(f, 1) == interval{1, 2});
+    }
+  const space dense(tied_dense(), parse_degrees("tp=2,cp=2,dp=2"));  // a dense model's ranks are read in one way
+  for (int axis = 0; axis < mesh_ndim; ++axis)
+    CHECK(dense.mesh_for(mesh_kind::expert).extent[axis] == dense.mesh_for(mesh_kind::dense).extent[axis]);
+  for (int f = 0; f < dense.families(); ++f) CHECK(dense.expert_parts(f) == 1);
+}
