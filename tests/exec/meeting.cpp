@@ -150,6 +150,24 @@ TEST_CASE("of several sentences the first is kept, and a device leaves once") {
   CHECK(ending([&] { return world.largest(2, 0); }) == "failed: reshard: the first");
 }
 
+TEST_CASE("after a break nothing is agreed on, though all have come") {
+  meeting alone(1, ample);
+  CHECK(ending([&] { return alone.largest(0, 3); }) == "3");
+  alone.leave(0, "reshard: it has ended");
+  CHECK(ending([&] { return alone.largest(0, 4); }) == "failed: reshard: it has ended");
+}
+
+TEST_CASE("every device that is waited for is named") {
+  for (rank_t waiting = 0; waiting < 3; ++waiting) {
+    meeting world(3, soon);
+    std::string absent;
+    for (rank_t d = 0; d < 3; ++d)
+      if (d != waiting) absent += (absent.empty() ? "" : ", ") + std::to_string(d);
+    CHECK(ending([&] { return world.largest(waiting, 0); }) ==
+          "missing: reshard: device " + std::to_string(waiting) + " waited 60 ms in vain for these devices: " + absent);
+  }
+}
+
 TEST_CASE("what was agreed on before a device left is agreed on") {
   for (int i = 0; i < 50; ++i) {
     meeting world(2, ample);

@@ -212,6 +212,47 @@ TEST_CASE("pages between the elements of a box are not touched by it") {
   CHECK(touched(page_bytes - 8, 4, 0, page_bytes + 4) == list{0, 1, 2, 3, 4});
 }
 
+TEST_CASE("a box is walked in as few stretches as have a byte of it in each of their pages") {
+  alignas(4096) static std::byte arena[16 * page_bytes];
+  using list = std::vector<std::pair<std::int64_t, bytes_t>>;
+  const auto stretches = [&](const box<3>& where, index_t part_bytes, index_t row_bytes, index_t column_bytes) {
+    list found;
+    detail::each_stretch({{1, 0, 0, 0, where}, arena + 40, {part_bytes / 4, row_bytes / 4, column_bytes / 4}},
+                         [&](const std::byte* at, bytes_t bytes) { found.emplace_back(at - arena - 40, bytes); });
+    return found;
+  };
+  const box<3> small{{{5, 7}, {1, 4}, {2, 6}}};  // 2 x 3 x 4 elements
+  CHECK(stretches(small, 48, 16, 4) == list{{0, 96}});
+  CHECK(stretches(small, 1000, 100, 4) == list{{0, 1000 + 200 + 16}});  // gaps that are shorter than a page
+  CHECK(stretches(small, 4, 8, 24) == list{{0, 96}});                   // in whatever order
+  CHECK(stretches(small, 4096 + 212, 100, 4) == list{{0, 4096 + 428}});
+  CHECK(stretches(small, 4096 + 216, 100, 4) == list{{0, 216}, {4096 + 216, 216}});  // a page between the parts
+  CHECK(stretches(small, 4, 4096 + 20, 4) == list{{0, 20}, {4116, 20}, {8232, 20}});
+  CHECK(stretches(small, 20'000, 4, 5000) ==
+        list{{0, 12}, {5000, 12}, {10'000, 12}, {15'000, 12}, {20'000, 12}, {25'000, 12}, {30'000, 12}, {35'000, 12}});
+  CHECK(stretches({{{0, 1}, {0, 1}, {0, 1}}}, 8192, 8192, 8192) == list{{0, 4}});
+  CHECK(stretches({{{0, 1}, {0, 2}, {0, 1}}}, 60'000, 8192, 20'000) == list{{0, 4}, {8192, 4}});
+}
+
+TEST_CASE("every stretch of a box outside the blocks counts, whether there are blocks elsewhere or none") {
+  page_range arena(8 * page_bytes), elsewhere(page_bytes);
+  for (const bool blocks : {false, true}) {
+    binding b;
+    const index_t stride[] = {0, 2 * page_bytes / 4, 1};
+    b.add({1, 0, 0, 0, {{{0, 1}, {0, 3}, {0, 5}}}}, {arena.data(), arena.bytes()}, stride);
+    b.add({2, 0, 0, 0, {{{0, 1}, {0, 1}, {0, 7}}}}, {arena.data() + 100, 28});
+    if (blocks) b.own(elsewhere);
+    b.seal();
+    CHECK(page_stages(b, binding_side::source).outside_bytes() == 3 * 20 + 28);
+    CHECK(page_stages(b, binding_side::target, only(1)).outside_bytes() == 3 * 20);
+    for (const index_t stages : {1, 5}) {
+      CHECK(page_stages(b, binding_side::source).spans_by_stage(stages).size() == static_cast<std::size_t>(stages) + 1);
+      CHECK(page_stages(b, binding_side::source).pages_by_stage(stages) ==
+            std::vector<std::int64_t>(static_cast<std::size_t>(stages) + 1));
+    }
+  }
+}
+
 namespace {
 
 /// Boxes at random places and strides in an arena of which some pages are blocks: they share pages, leave pages out,
@@ -393,6 +434,9 @@ TEST_CASE("a stage that no page can remember is refused") {
   b.seal();
   page_stages s(b, binding_side::source);
   CHECK_REFUSED(s.read(one, index_t{1} << 31), "a switch in more than 2147483648 stages");
+  page_stages most(b, binding_side::source);
+  most.read(one, (index_t{1} << 31) - 3);
+  CHECK_REFUSED(most.read(one, (index_t{1} << 31) - 2), "a switch in more than 2147483646 stages");
   CHECK_REFUSED(s.written(one, -1), "a switch in more than -1 stages");
   CHECK(s.pages_by_stage(1) == std::vector<std::int64_t>{1, 0});
 }

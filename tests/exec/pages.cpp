@@ -23,16 +23,32 @@ constexpr int populate_write = 23;  // of Linux 5.14
 #undef MADV_POPULATE_WRITE
 #endif
 
-#include <reshard/exec/pages.hpp>
-
 namespace {
 int refused_advice = -1, refused_with = 0;  // what madvise refuses, and the error
 int populated = 0;                          // times that it was asked to populate
+std::size_t small_pages = 0;                // bytes for which huge pages were declined last
+long host_page = 4096;                      // what the host says of its pages
+int mincore_answers = 1 << 20;              // calls of mincore that are answered before one fails
+
+/// Take the place of the C library's.
+long told_by_host(int name) { return name == _SC_PAGESIZE ? host_page : ::sysconf(name); }
+int answered_mincore(void* at, std::size_t bytes, unsigned char* in_core) {
+  if (mincore_answers-- > 0) return ::mincore(at, bytes, in_core);
+  errno = EAGAIN;
+  return -1;
+}
 }  // namespace
+
+#define sysconf told_by_host
+#define mincore answered_mincore
+#include <reshard/exec/pages.hpp>
+#undef sysconf
+#undef mincore
 
 /// Takes the place of the C library's.
 extern "C" int madvise(void* at, std::size_t bytes, int advice) noexcept {
   populated += advice == populate_write ? 1 : 0;
+  if (advice == MADV_NOHUGEPAGE) small_pages = bytes;
   if (advice == refused_advice) {
     errno = refused_with;
     return -1;
@@ -68,6 +84,45 @@ static_assert(pages_touching(4095, 4097) == page_span{0, 2} && pages_touching(7,
 static_assert(pages_inside(1, 12288) == page_span{1, 3} && pages_inside(1, 8191) == page_span{});
 
 }  // namespace
+
+TEST_CASE("the pages of an interval of bytes: those that it touches, and those that lie inside") {
+  for (int64_t begin = 0; begin <= 3 * page_bytes; begin += begin % page_bytes < 2 || begin % page_bytes == 4095 ? 1 : 4093)
+    for (int64_t end = begin; end <= 3 * page_bytes; end += end % page_bytes < 2 || end % page_bytes == 4095 ? 1 : 4093) {
+      page_span touched, inside;
+      for (int64_t p = 2; p >= 0; --p) {
+        const int64_t first = p * page_bytes, last = first + page_bytes;
+        if (begin < end && begin < last && first < end) touched = {p, touched.count() == 0 ? p + 1 : touched.last};
+        if (begin <= first && last <= end) inside = {p, inside.count() == 0 ? p + 1 : inside.last};
+      }
+      CAPTURE(begin);
+      CAPTURE(end);
+      CHECK(pages_touching(begin, end) == touched);
+      CHECK(pages_inside(begin, end) == inside);
+    }
+  CHECK(page_span{2, 5}.count() == 3);
+  CHECK(page_span{5, 5}.count() == 0);
+  CHECK(page_span{5, 2}.count() == 0);
+}
+
+TEST_CASE("a range of one byte is a page, which huge pages are declined for") {
+  page_range one(1);
+  CHECK(small_pages == 4096);
+  CHECK(one.bytes() == page_bytes);
+  CHECK(one.resident_bytes() == 0);
+  one.commit(0, 1);
+  CHECK(one.resident_bytes() == page_bytes);
+  CHECK(one.release(0, page_bytes) == page_span{0, 1});
+  CHECK(one.resident_bytes() == 0);
+  const page_range more(4097);
+  CHECK(small_pages == 8192);
+}
+
+TEST_CASE("a host with pages of another size is refused") {
+  host_page = 16384;
+  const std::string sentence = refused<std::invalid_argument>([] { page_range(1); });
+  host_page = 4096;
+  CHECK(sentence == "reshard: page_range: the host's pages are of 16384 bytes, not of 4096");
+}
 
 TEST_CASE("a range commits as it fills and gives back whole pages") {
   page_range range(10 * page_bytes - 5);
@@ -120,6 +175,8 @@ TEST_CASE("the kernel is asked to populate where its headers know how") {
   populated = 0;
   range.commit(0, range.bytes());
 #ifdef MADV_POPULATE_WRITE
+  CHECK(populated == 1);
+  range.commit(5000, 5000);  // no page, no call
   CHECK(populated == 1);
   static_assert(MADV_POPULATE_WRITE == populate_write);
 #else
@@ -176,6 +233,14 @@ TEST_CASE("what the kernel refuses otherwise is an error that says which bytes")
           range.release(0, 2 * page_bytes + 1);
         }).find("page_range: MADV_DONTNEED refused the 8192 bytes from byte 0: ") == 0);
   range.release(page_span{3, 3});  // no page, no call
+}
+
+TEST_CASE("where the kernel does not say which pages it holds, the error says of which bytes") {
+  const page_range range(20'000 * page_bytes);
+  mincore_answers = 1;
+  const std::string sentence = refused<std::system_error>([&] { static_cast<void>(range.resident_bytes()); });
+  mincore_answers = 1 << 20;
+  CHECK(sentence.find("page_range: mincore refused the 14811136 bytes from byte 67108864: ") == 0);
 }
 
 TEST_CASE("resident bytes are counted beyond one batch of mincore") {

@@ -98,6 +98,15 @@ TEST_CASE("where ZeRO shards a state, a rank has an array per buffer, padding in
       memories.emplace_back(static_cast<std::size_t>(a.bytes()), canary);
       return memory{memories.back().data(), a.bytes()};
     });
+    for (int state = 0; state < state_count; ++state)  // all that the rank holds is bound, under its own name
+      h.held(rank, adam_states[state].placed_as, [&](int f, const family_box& held) {
+        index_t found_elements = 0;
+        for (index_t member = held.dim[0].begin; member < held.dim[0].end; ++member)
+          for (index_t expert = held.dim[1].begin; expert < held.dim[1].end; ++expert)
+            b.meet({state, f, member, expert, {{held.dim[2], held.dim[3], held.dim[4]}}},
+                   [&](const bound_box& part) { found_elements += part.where.volume(); });
+        CHECK(found_elements == held.volume());
+      });
     testing::write_by_judge(b, h);
     const oracle::verdict verdict = testing::judged(b, h);
     CHECK(verdict.wrong == 0);
@@ -145,6 +154,28 @@ TEST_CASE("a rank's memory is asked for once per array, in order, and named in r
         }) == "reshard: rank 1: param of " + m.tensor(list[0].box.family, list[0].box.member, 0) + " has " +
                   std::to_string(list[0].bytes() - 1) + " bytes of memory, and needs " +
                   std::to_string(list[0].bytes()));
+}
+
+TEST_CASE("an optimizer buffer that its memory is too small for is named by its chunk, and by its experts") {
+  const model m = tiny();
+  const space s(m, parse_degrees("dp=2,zero=1"));
+  const computed_holding h(s);
+  const rank_array buffer = arrays_of(h, 1, only(2)).at(0);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(buffer.bytes()));
+  const auto says = [&](const rank_array& of, memory at) {
+    binding b("rank 1");
+    return refused([&] { bind_array(b, h, 1, of, at); });
+  };
+  const std::string needs = " bytes of memory for exp_avg, and needs " + std::to_string(buffer.bytes());
+  CHECK(says(buffer, {bytes.data(), buffer.bytes()}) == "accepted");
+  CHECK(says(buffer, {bytes.data(), buffer.bytes() - 1}) ==
+        "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has " + std::to_string(buffer.bytes() - 1) + needs);
+  CHECK(says(buffer, {nullptr, buffer.bytes()}) ==
+        "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has 0" + needs);
+  rank_array experts = buffer;
+  experts.buffer = mesh_kind::expert;
+  CHECK(says(experts, {bytes.data(), 5}) ==
+        "reshard: rank 1: the optimizer buffer of pipeline chunk 0, experts, has 5" + needs);
 }
 
 TEST_CASE("a list of shards has its arrays too, under its own names") {

@@ -3,6 +3,8 @@
 // overlapping ones among them; and pages that are given back.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -133,12 +135,140 @@ TEST_CASE("the sentence names both, and their owners") {
   kept.seal();
   CHECK(apart(kept, made, only(0)) ==
         "reshard: device 3, TO: param of a lies in the memory of master of a of FROM; a switch wants memory of its own for what it makes");
-  std::vector<std::byte> large(32 * most_runs);
-  binding crossed("TO", names);
-  for (const int f : {0, 1})
-    crossed.add({0, f, 0, 0, {{{0, 1}, {0, 1}, {0, most_runs}}}}, {large.data() + 2 * f, static_cast<bytes_t>(large.size()) - 2 * f}, {0, 0, 2});
-  crossed.seal();
-  CHECK(apart(none, crossed).find(" crosses other arrays in memory; more than 4194304 runs are not compared") != std::string::npos);
+}
+
+TEST_CASE("of a source and two targets in one place, the source is named first") {
+  const auto names = [](int f, index_t, index_t) { return std::string(1, static_cast<char>('a' + f)); };
+  binding from("FROM", names), into("TO", names);
+  from.add({0, 0, 0, 0, {{{0, 1}, {0, 1}, {0, 8}}}}, {arena, 16});
+  for (const int f : {1, 2}) into.add({0, f, 0, 0, {{{0, 1}, {0, 1}, {0, 8}}}}, {arena, 16});
+  from.seal();
+  into.seal();
+  CHECK(apart(from, into) == "reshard: device 3, TO: param of b lies in the memory of param of a of FROM; a switch wants memory of its own for what it makes");
+}
+
+TEST_CASE("what a box reaches, whether its dimensions nest, and its runs, against a count of every byte") {
+  dice random(5);
+  int nest = 0, dense = 0;
+  for (int round = 0; round < 3000; ++round) {
+    binding one("ONE");
+    add_random(one, 0, random);
+    bound_box b = one.boxes()[0];
+    if (random.below(3) == 0) b.where.dim[random.below(3)] = {7, 8};
+    const bool target = random.coin();
+    CAPTURE(round);
+    std::vector<int> bytes(arena_bytes), by_runs(arena_bytes);
+    mark(b, bytes);
+    std::size_t past = bytes.size();
+    while (bytes[past - 1] == 0) --past;
+    const detail::stretch all = detail::hull(b, target);
+    CHECK(all.begin == b.data);
+    CHECK(all.end == arena + past);
+    CHECK(all.of == &b);
+    CHECK(all.target == target);
+
+    bool expected = true;
+    for (int i = 0; i < 3; ++i) {
+      index_t below = 0;  // what the dimensions of smaller strides reach
+      for (int j = 0; j < 3; ++j)
+        if (b.stride[j] < b.stride[i] || (b.stride[j] == b.stride[i] && j < i)) below += (b.where.dim[j].size() - 1) * b.stride[j];
+      if (b.where.dim[i].size() > 1 && b.stride[i] <= below) expected = false;
+    }
+    CHECK(detail::nested(b) == expected);
+    if (expected)
+      CHECK(*std::max_element(bytes.begin(), bytes.end()) == 1);
+    nest += expected;
+
+    index_t runs = 0;
+    detail::each_run(b, target, [&](const detail::stretch& run) {
+      ++runs;
+      CHECK(run.of == &b);
+      CHECK(run.target == target);
+      for (const std::byte* at = run.begin; at < run.end; ++at) ++by_runs[static_cast<std::size_t>(at - arena)];
+    });
+    CHECK(by_runs == bytes);
+    CHECK(runs == (b.stride[2] == 1 ? b.where.dim[0].size() * b.where.dim[1].size() : b.where.volume()));
+    dense += b.stride[2] == 1;
+  }
+  CHECK(nest > 1000);
+  CHECK(nest < 2900);
+  CHECK(dense > 1000);
+  CHECK(dense < 2900);
+}
+
+TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304 runs at most") {
+  std::byte* const far = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);  // nothing is read there
+  const auto names = [](int f, index_t, index_t) { return std::string(1, static_cast<char>('a' + f)); };
+  struct part {
+    bytes_t at;
+    index_t rows, columns;
+    index_t stride[3];
+  };
+  const auto bound = [&](const char* who, int first, const std::vector<part>& parts) {
+    binding b(who, names);
+    for (const part& p : parts) b.add({0, first++, 0, 0, {{{0, 1}, {0, p.rows}, {0, p.columns}}}}, {far + p.at, bytes_t{1} << 40}, p.stride);
+    b.seal();
+    return b;
+  };
+  const auto into = [&](const std::vector<part>& parts) { return bound("TO", 0, parts); };
+  const binding none("FROM");
+  const auto too_many = [](const std::string& which) {
+    return "reshard: device 3, " + which + " crosses other arrays in memory; more than 4194304 runs are not compared";
+  };
+  const index_t many = most_runs + 1;
+  CHECK(apart(none, into({{0, 1, many, {0, 0, 2}}})) == "accepted");                                    // alone
+  CHECK(apart(none, into({{0, 1, many, {0, 0, 2}}, {4 * many - 2, 1, many, {0, 0, 2}}})) == "accepted");  // side by side
+  CHECK(apart(none, into({{0, 2, many, {0, 1, 2}}, {4 * many, 2, many, {0, many, 1}}})) == "accepted");  // both ways
+  CHECK(apart(none, into({{0, 1, many, {0, 0, 2}}, {2, 1, many, {0, 0, 2}}})) == too_many("TO: param of a"));
+  CHECK(apart(none, into({{0, 1, 2 * many, {0, 0, 2}}, {2, 1, 1, {0, 0, 1}}})) == too_many("TO: param of a"));
+  CHECK(apart(none, into({{0, 1, most_runs - 3, {0, 0, 2}}, {2, 1, 4, {0, 0, 2}}})) == too_many("TO: param of b"));
+  CHECK(apart(none, into({{0, 1, many, {0, 0, 0}}})) == too_many("TO: param of a"));  // one that crosses itself
+  const binding source = bound("FROM", 0, {{0, 1, many, {0, 0, 2}}}), inside = bound("TO", 1, {{2, 1, 1, {0, 0, 1}}});
+  CHECK(apart(source, inside) == too_many("FROM: param of a"));
+  CHECK(apart(source, none) == "accepted");
+  // sources that cross one another are nobody's matter
+  CHECK(apart(bound("FROM", 0, {{0, 1, many, {0, 0, 2}}, {2, 1, many, {0, 0, 2}}}), inside) == too_many("FROM: param of a"));
+  CHECK(apart(bound("FROM", 0, {{0, 1, many, {0, 0, 2}}, {2, 1, many, {0, 0, 2}}}), bound("TO", 2, {{8 * many, 1, 1, {0, 0, 1}}})) == "accepted");
+  // rows are runs where their elements lie side by side
+  const index_t wide = 3 * most_runs / 4;
+  CHECK(apart(none, into({{0, 2, wide, {0, 2 * wide, 1}}, {2 * wide, 2, wide, {0, 2 * wide, 1}}})) == "accepted");
+  CHECK(apart(none, into({{0, 2, wide, {0, 1, 2}}, {2, 2, wide, {0, wide, 1}}})) == too_many("TO: param of a"));
+}
+
+TEST_CASE("a plan's elements that are not bound are named, with the state, the tensor, the side and how many") {
+  const auto names = [](int f, index_t member, index_t expert) {
+    return "tensor " + std::to_string(f) + "." + std::to_string(member) + "." + std::to_string(expert);
+  };
+  const state_set moving = only(0) | only(2);
+  const family_box where{{{2, 4}, {5, 7}, {0, 2}, {1, 4}, {3, 8}}};
+  const std::vector<transfer> needed{{0, 1, only(3), 8, {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 2}}}}, {0, 1, moving, 9, where}};
+  // everything of both but what `lacks` says
+  const auto says = [&](auto&& lacks) {
+    std::vector<std::byte> bytes(4096);
+    binding b("rank 1 of TO");
+    b.add({3, 8, 0, 0, {{{0, 1}, {0, 1}, {0, 2}}}}, {bytes.data(), 4096});
+    for (const int state : {0, 2})
+      for (index_t member = 2; member < 4; ++member)
+        for (index_t expert = 5; expert < 7; ++expert) {
+          const interval rows = lacks(state, member, expert) ? interval{2, 9} : interval{0, 9};
+          b.add({state, 9, member, expert, {{{0, 4}, rows, {2, 5}}}}, {bytes.data(), 4096});
+          b.add({state, 9, member, expert, {{{0, 4}, {0, 9}, {5, 9}}}}, {bytes.data(), 4096});
+        }
+    b.seal();
+    return refused([&] { require_bound("device 7", needed, b, "TO", names); });
+  };
+  CHECK(says([](int, index_t, index_t) { return false; }) == "accepted");
+  for (const int state : {0, 2})
+    for (index_t member = 2; member < 4; ++member)
+      for (index_t expert = 5; expert < 7; ++expert)
+        CHECK(says([&](int s, index_t m, index_t e) { return s == state && m == member && e == expert; }) ==
+              "reshard: device 7, rank 1 of TO: 4 of 30 elements that the plan needs of " + std::string(state == 0 ? "param" : "exp_avg") +
+                  " of tensor 9." + std::to_string(member) + "." + std::to_string(expert) + " are not bound, on the side of TO");
+  CHECK(says([](int, index_t, index_t) { return true; }).find("param of tensor 9.2.5 ") != std::string::npos);  // the first of several
+  const binding none("nobody");
+  CHECK(refused([&] { require_bound("device 7", needed, none, "FROM", names); }) ==
+        "reshard: device 7, nobody: 2 of 2 elements that the plan needs of exp_avg_sq of tensor 8.0.0 are not bound, on the side of FROM");
+  CHECK(refused([&] { require_bound("device 7", {}, none, "FROM", names); }) == "accepted");
 }
 
 TEST_CASE("a target in pages that a source gives back is refused, one beside or around them is not") {
@@ -163,6 +293,10 @@ TEST_CASE("a target in pages that a source gives back is refused, one beside or 
   for (const auto& [at, elements] : {std::pair<bytes_t, index_t>{2 * page_bytes - 2, 2}, {4 * page_bytes - 2, 1}, {page_bytes, 2 * page_bytes}})
     CHECK(says(target(at, elements)) == "reshard: device 3, TO: param of family 0, member 0, expert 0 lies in pages that FROM gives back");
   CHECK(apart(two, target(2 * page_bytes, 4), all_states, sources::keep) == "accepted");
+  binding lying = given_back(2 * page_bytes, 2 * page_bytes);  // its own arrays may lie there
+  lying.add({0, 1, 0, 0, {{{0, 1}, {0, 1}, {0, 8}}}}, {pages + 2 * page_bytes, 16});
+  lying.seal();
+  CHECK(apart(lying, target(0, page_bytes), all_states, sources::release) == "accepted");
   binding around("TO");  // a row before the pages, a row after them
   const index_t stride[] = {0, 2 * page_bytes, 1};
   around.add({0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 8}}}}, {pages + page_bytes, 5 * page_bytes}, stride);

@@ -316,6 +316,7 @@ struct lone_device {
   rank_storage* before = nullptr;
   rank_storage* after = nullptr;
   index_t fails_in = -1;
+  bool oddly = false;
 
   const binding* from = nullptr;
   const binding* into = nullptr;
@@ -344,6 +345,7 @@ struct lone_device {
   }
   void move(index_t k) {
     asked.push_back("move " + std::to_string(k));
+    if (k == fails_in && oddly) throw 17;
     if (k == fails_in) throw std::runtime_error("a cable is torn");
     for (const staged_piece& p : plan.retains)
       for (int state = 0; state < state_count; ++state)
@@ -410,6 +412,61 @@ TEST_CASE("a transport is asked in order: offer, agree, prepare, every stage onc
   }
 }
 
+TEST_CASE("bindings need not be sealed, nor their boxes be in order") {
+  switch_in_memory s(tiny(), "tp=2", "dp=2");
+  std::vector<binding> from, to;
+  const auto backwards = [](const binding& of) {
+    binding result(of.who());
+    for (auto b = of.boxes().rbegin(); b != of.boxes().rend(); ++b) result.add(*b, {b->data, b->bytes()}, b->stride);
+    return result;
+  };
+  for (std::size_t d = 0; d < 2; ++d) {
+    from.push_back(backwards(s.before[d].tensors()));
+    to.push_back(backwards(s.after[d].tensors()));
+  }
+  threads world(2, soon);
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    switch_state(s.change, from[d], to[d], here);
+  });
+  for (std::size_t d = 0; d < 2; ++d) {
+    CHECK(s.found_after(d).elements > 0);
+    CHECK(s.found_after(d).wrong == 0);
+  }
+}
+
+TEST_CASE("what is not bound is sought in order: what is sent before what stays, and what comes before it too") {
+  for (const bool of_sources : {true, false}) {
+    switch_in_memory s(tiny(), of_sources ? "tp=2" : "pp=2", of_sources ? "pp=2" : "tp=2");
+    const plan p = make_plan(s.from, s.to, 0, s.change.where);
+    const auto expected = [&](const std::vector<transfer>& list) {
+      REQUIRE_FALSE(list.empty());
+      int state = 0;
+      while (!list[0].states.contains(state)) ++state;
+      const auto& dim = list[0].where.dim;
+      const std::string elements = std::to_string(dim[2].size() * dim[3].size() * dim[4].size());
+      return "reshard: device 0, nothing: " + elements + " of " + elements + " elements that the plan needs of " +
+             std::string(adam_states[state].name) + " of " +
+             s.of.tensor(list[0].family, dim[0].begin, dim[1].begin) + " are not bound, on the side of " +
+             (of_sources ? "FROM" : "TO");
+    };
+    std::string of_0;
+    threads world(2, soon);
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      binding nothing("nothing");
+      binding &from = s.before[d].tensors(), &to = s.after[d].tensors();
+      const std::string end = ending([&] {
+        switch_state(s.change, d == 0 && of_sources ? nothing : from, d == 0 ? nothing : to, here);
+      });
+      if (d == 0) of_0 = end;
+    });
+    CHECK(s.untouched());
+    CHECK(of_0 == expected(of_sources ? p.sends : p.receives));
+    CHECK(of_0 != expected(p.retains));
+  }
+}
+
 TEST_CASE("memory that the transport takes is paid from the budget") {
   switch_in_memory s(tiny(), "zero=1", "dp=1");
   lone_device here{.staging = 100_MiB, .before = &s.before[0], .after = &s.after[0], .plan = {}};
@@ -445,6 +502,11 @@ TEST_CASE("a transport hears of what ends a switch under way, and of no refusal"
   CHECK(here.asked.back() == "fail: a cable is torn");
   CHECK(here.times("fail") == 1);
   CHECK(here.times("move ") == 3);
+
+  switch_in_memory again(tiny(), "zero=1", "dp=1");
+  lone_device odd{.before = &again.before[0], .after = &again.after[0], .fails_in = 0, .oddly = true, .plan = {}};
+  CHECK(ending([&] { switch_state(again.change, again.before[0].tensors(), again.after[0].tensors(), odd); }) == "int 17");
+  CHECK(odd.asked.back() == "fail: reshard: an exception of no standard kind");
 }
 
 TEST_CASE("what an owner throws when memory is given back reaches everybody, of whatever kind it is") {

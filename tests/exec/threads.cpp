@@ -222,6 +222,43 @@ TEST_CASE("what one device throws reaches the caller, whenever it does") {
   }
 }
 
+TEST_CASE("nobody writes a device's memory of a stage before the device is in it") {
+  switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  struct late {
+    threads::endpoint& inner;
+    rank_storage& after;
+    bytes_t largest_growth = 0;  // while it was on its way to a stage
+    rank_t device() const { return inner.device(); }
+    rank_t devices() const { return inner.devices(); }
+    void offer(const binding& tensors) { inner.offer(tensors); }
+    std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+    bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
+    void prepare(const staged_plan& plan, const binding& into, page_stages& pages) { inner.prepare(plan, into, pages); }
+    void fail(const std::string& sentence) { inner.fail(sentence); }
+    void move(index_t k) {
+      if (device() == 1 && k < 2) {  // the others have all the time to take from it
+        const bytes_t there = k == 0 ? 0 : after.resident_bytes();
+        for (int i = 0; i < 50 && largest_growth == 0; ++i) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          largest_growth = std::max(largest_growth, after.resident_bytes() - there);
+        }
+      }
+      inner.move(k);
+    }
+  };
+  threads world(4, soon);
+  bytes_t growth = -1;
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    late endpoint{here, s.after[d]};
+    s.reports[d] = switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), endpoint, {.budget = 1_MiB});
+    if (d == 1) growth = endpoint.largest_growth;
+  });
+  CHECK(s.reports[1].stages > 3);
+  CHECK(growth == 0);
+  for (std::size_t d = 0; d < 4; ++d) CHECK(s.found_after(d).wrong == 0);
+}
+
 TEST_CASE("a device that never comes is named") {
   switch_in_memory s(tiny(), "dp=3,zero=1", "dp=2,zero=1");
   threads world(3, std::chrono::milliseconds(100));

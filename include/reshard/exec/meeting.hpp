@@ -70,8 +70,7 @@ class meeting {
       break_off(sentence);
       throw peer_missing(sentence);
     }
-    require_whole();
-    return result_;
+    throw peer_failed(why_);
   }
 
   /// A device ends its part, in good order or because of what `sentence` says; whoever waits for it then does not wait on.

@@ -76,7 +76,7 @@ class page_stages {
   /// A box is written in a stage: its pages keep the first.
   void written(const bound_box& b, index_t stage) {
     each_page(b, [m = mark_of(stage)](mark& page) {
-      if (page == untouched || m < page) page = page == unbound ? page : m;
+      if (page == untouched || m < page) page = m;
     });
   }
   /// A box is read in a stage: its pages keep the last.

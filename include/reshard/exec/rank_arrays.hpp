@@ -95,7 +95,6 @@ inline void bind_slice(binding& out, const computed_holding& h, rank_t rank, con
         const item_row parameters = entry.inner(i);
         for (index_t j = parameters.first_ending_after(slice.begin); j < parameters.count_beginning_before(slice.end); ++j) {
           const interval whole = parameters.item(j), mine = intersect(whole, slice);
-          if (mine.empty()) continue;
           const tensor_box local{array.box.state, f, entry.member_last - i, entry.expert_last - j + shard.dim[1].begin,
                                  {{shard.dim[2], shard.dim[3], shard.dim[4]}}};
           out.add_flat(local, translate(mine, -whole.begin), {at.data + (mine.begin - slice.begin) * width, mine.size() * width});

@@ -120,7 +120,6 @@ class switching {
       mark(*list, new_, [&](const bound_box& b, index_t k) { targets_->written(b, k); });
     std::vector<bytes_t> staging;
     for (index_t k = 0; k < stages; ++k) staging.push_back(transport_.staging_bytes(*staged_, k));
-    report_.stages = stages;
     report_.memory = replay_pages(*sources_, *targets_, stages, options_.after_use, staging);
   }
 
