@@ -163,6 +163,9 @@ TEST_CASE("which layers are MoE") {
   CHECK(read(moe).shape.ffn == 0);
   CHECK(read(dense_too).shape.ffn == 0);  // not in use
   CHECK(read(with(dense_too, "mlp_only_layers", "[3]")).shape.ffn == 32);
+  CHECK(read(with(dense_too, "mlp_only_layers", "[0]")).shape.ffn == 32);
+  CHECK(read(with(dense_too, "mlp_only_layers", "[5]")).shape.ffn == 32);
+  CHECK(read(with(moe, "mlp_only_layers", "[6]")).shape.ffn == 0);  // there is no such layer
   CHECK(read(with(moe, "intermediate_size", "null")).shape.experts == 8);  // not looked at
 }
 
