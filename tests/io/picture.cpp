@@ -231,6 +231,7 @@ TEST_CASE(
              "  shard 2    " + bar(2, 4) + " ranks 4-5", "  shard 3    " + bar(3, 4) + " ranks 6-7"});
   CHECK(block_after(picture, "zero=1 cuts each buffer of optimizer states of experts in 2 (edp)") ==
         rows{"  shard 0    " + bar(0, 2) + " ranks 0-3", "  shard 1    " + bar(1, 2) + " ranks 4-7"});
+  CHECK(picture.find("of experts in") == picture.rfind("of experts in"));
 }
 
 TEST_CASE("what does not cut anything is not drawn") {
@@ -289,7 +290,13 @@ TEST_CASE("a whole picture, of eight ranks on two stages, and of one rank") {
         "zero=1 cuts each buffer of optimizer states of all but experts in 2 (cp x dp)\n"
         "  shard 0    " + first + " ranks 0-1\n"
         "  shard 1    " + second + " ranks 2-3\n");
+  CHECK(drawn("ep=2,dp=2", t).find("ep cuts the 4 experts of a layer in 2: experts and their ranks\n") != std::string::npos);
+  CHECK(drawn("tp=2", t).find("in 1, etp each expert in 2: experts and") != std::string::npos);
+  t.experts = 1, t.expert_ffn = 4;
+  CHECK(drawn("tp=2", t).find("ep cuts the 1 experts of a layer in 1, etp each expert in 2") != std::string::npos);
   t.experts = t.expert_ffn = 0;
+  CHECK(drawn("tp=2", t).find("ep cuts") == std::string::npos);
+  CHECK(drawn("tp=2,dp=2,zero=1", t).find("of experts in") == std::string::npos);
   // the layers have an MLP of 8 + 128 + 64 instead
   CHECK(drawn("", t) ==
         "m under ''\n"
