@@ -2,8 +2,14 @@
 // The written forms of devices, clusters, bytes, states and ranks.
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include <reshard/io/arguments.hpp>
 
@@ -52,11 +58,41 @@ TEST_CASE("device lists that are refused") {
   for (const char* text : {"a", " 0", "0 ", "+1", "0x1", "1.0", "\n"}) CHECK(list_refusal(text, 1).ends_with("is not a number"));
 }
 
+TEST_CASE("a long text is shortened inside every sentence: its first 27 characters and its last 13") {
+  const std::string just(43, 'y'), letters = std::string(27, 'y') + std::string(20, 'z') + std::string(13, 'y'),
+                    shortened = std::string(27, 'y') + "..." + std::string(13, 'y');
+  const std::string digits = std::string(27, '9') + std::string(20, '1') + std::string(13, '9'),
+                    short_digits = std::string(27, '9') + "..." + std::string(13, '9');
+  for (const auto& [text, shown] : {std::pair{just, just}, std::pair{just + "y", shortened}, std::pair{letters, shortened}}) {
+    CHECK(list_refusal(text.c_str(), 1) == "reshard: --to-devices: '" + shown + "' is not a number");
+    CHECK(refusal_of([&] { parse_states(text); }) ==
+          "reshard: --state: '" + shown + "' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
+    CHECK(refusal_of([&] { parse_cluster(text); }) ==
+          "reshard: --cluster: '" + shown + "' is not of the form NODESxGPUS, like 16x8");
+  }
+  CHECK(list_refusal(digits.c_str(), 1) == "reshard: --to-devices: " + short_digits + " does not fit 64 bits");
+  const auto bytes_refusal = [](const std::string& text) { return refusal_of([&] { parse_bytes("--budget", text); }); };
+  const std::string spaced = "9000000000000" + std::string(27, ' ');  // 40 characters before the unit
+  CHECK(bytes_refusal(spaced + "TiB") == "reshard: --budget: " + spaced + "TiB does not fit 64 bits");
+  CHECK(bytes_refusal(spaced + " TiB") ==
+        "reshard: --budget: 9000000000000" + std::string(14, ' ') + "..." + std::string(10, ' ') + "TiB does not fit 64 bits");
+}
+
 TEST_CASE("clusters") {
   CHECK(parse_cluster("16x8").nodes == 16);
   CHECK(parse_cluster("16x8").node_devices == 8);
   CHECK(parse_cluster("16x8").devices() == 128);
+  for (const char* text : {"1x1", "1x8", "8x1", "4194304x1", "1x4194304", "2048x2048"})
+    CHECK(refusal_of([&] { parse_cluster(text); }) == "accepted");
+  CHECK(parse_cluster("1x4194304").devices() == 4194304);
   const auto refused = [](const char* text) { return refusal_of([&] { parse_cluster(text); }); };
+  CHECK(refused("4194305x1") == "reshard: --cluster: 4194305 nodes of 1 devices are more than 4194304 devices");
+  CHECK(refused("1x4194305") == "reshard: --cluster: 1 nodes of 4194305 devices are more than 4194304 devices");
+  CHECK(refused("2048x2049") == "reshard: --cluster: 2048 nodes of 2049 devices are more than 4194304 devices");
+  CHECK(refused("8x9223372036854775807") ==
+        "reshard: --cluster: 8 nodes of 9223372036854775807 devices are more than 4194304 devices");
+  CHECK(refused("8x0") == "reshard: --cluster: 8 nodes of 0 devices; both are at least 1");
+  CHECK(refused("8x") == "reshard: --cluster: a number is missing");
   CHECK(refused("16") == "reshard: --cluster: '16' is not of the form NODESxGPUS, like 16x8");
   CHECK(refused("0x8") == "reshard: --cluster: 0 nodes of 8 devices; both are at least 1");
   CHECK(refused("x8") == "reshard: --cluster: a number is missing");
@@ -72,6 +108,14 @@ TEST_CASE("bytes") {
   CHECK(parse_bytes("--budget", "1GB") == 1'000'000'000);
   CHECK(parse_bytes("--budget", "5B") == 5);
   CHECK(parse_bytes("--budget", "2TiB") == bytes_t{1} << 41);
+  const std::pair<const char*, bytes_t> units[] = {
+      {"3KiB", 3072}, {"3MiB", 3145728}, {"3GiB", 3221225472}, {"3TiB", 3298534883328}, {"3kB", 3000},
+      {"3KB", 3000}, {"3MB", 3000000}, {"3GB", 3000000000}, {"3TB", 3000000000000}, {"3B", 3}, {"3   kB", 3000}};
+  for (const auto& [text, bytes] : units) {
+    CAPTURE(std::string(text));
+    CHECK(parse_bytes("--budget", text) == bytes);
+  }
+  CHECK(parse_bytes("--budget", "9223372036854775807B") == 9223372036854775807);
   const auto refused = [](const char* text) { return refusal_of([&] { parse_bytes("--budget", text); }); };
   CHECK(refused("0") == "reshard: --budget: it must be at least 1 byte");
   CHECK(refused("0MiB") == "reshard: --budget: it must be at least 1 byte");
@@ -80,7 +124,27 @@ TEST_CASE("bytes") {
   CHECK(refused("-1") == "reshard: --budget: '-1' is not a number");
   CHECK(refused("1.5GiB") == "reshard: --budget: '1.5' is not a number");
   CHECK(refused("64mib") == "reshard: --budget: '64mib' is not a number");
+  CHECK(refused("5 ") == "reshard: --budget: '5 ' is not a number");  // blanks only before a unit
+  CHECK(refused(" 5B") == "reshard: --budget: ' 5' is not a number");
+  CHECK(refused(" B") == "reshard: --budget: a number is missing");
   CHECK(refused("9000000TiB") == "reshard: --budget: 9000000TiB does not fit 64 bits");
+}
+
+TEST_CASE("a file is written whole, in place of what was there, and refused where it cannot be") {
+  const std::string path = (std::filesystem::temp_directory_path() / ("reshard-arguments-" + std::to_string(getpid()))).string();
+  for (const std::string& content :
+       {std::string("a\nb\0c\r\n", 7), std::string(100'000, 'x'), std::string("short"), std::string()}) {
+    CHECK(refusal_of([&] { write_file(path, content); }) == "accepted");
+    std::ifstream file(path, std::ios::binary);
+    CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == content);
+  }
+  std::filesystem::remove(path);
+  CHECK(refusal_of([&] { write_file(path + "/none", "x"); }) ==
+        "reshard: " + one_line(path + "/none") + " cannot be written: No such file or directory");
+  CHECK(refusal_of([] { write_file("/", "x"); }) == "reshard: / cannot be written: Is a directory");
+  for (const std::size_t size : {std::size_t{1}, std::size_t{1} << 20})  // noticed at the close, and at the write
+    CHECK(refusal_of([&] { write_file("/dev/full", std::string(size, 'x')); }) ==
+          "reshard: /dev/full cannot be written: No space left on device");
 }
 
 TEST_CASE("states and ranks") {
@@ -90,7 +154,10 @@ TEST_CASE("states and ranks") {
   CHECK(parse_states("all") == all_states);
   CHECK(refusal_of([] { parse_states("grad"); }) == "reshard: --state: 'grad' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
   CHECK(refusal_of([] { parse_states(""); }).starts_with("reshard: --state: '' is unknown"));
+  for (int s = 0; s < state_count; ++s) CHECK(parse_states(adam_states[s].name) == only(s));
   CHECK(parse_rank("7", 8) == 7);
+  CHECK(parse_rank("0", 1) == 0);
+  CHECK(refusal_of([] { parse_rank("12", 12, "device"); }) == "reshard: --rank: there is no device 12; devices are 0 to 11");
   CHECK(refusal_of([] { parse_rank("8", 8); }) == "reshard: --rank: there is no rank 8; ranks are 0 to 7");
   CHECK(refusal_of([] { parse_rank("-1", 8); }) == "reshard: --rank: '-1' is not a number");
 }

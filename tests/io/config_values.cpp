@@ -58,6 +58,13 @@ TEST_CASE("every kind of value is kept as what it is, and described in a sentenc
     CHECK(value(c.written).described() == c.described);
     if (c.is == kind::integer) CHECK(std::to_string(value(c.written).integer) == c.written);
   }
+  CHECK(value("true").integer == 1);
+  CHECK(value("false").integer == 0);
+  CHECK(value(std::string(43, '9')).described() == std::string(43, '9'));
+  CHECK(value(std::string(44, '9')).described() == std::string(27, '9') + "..." + std::string(13, '9'));
+  const config_values after(R"({"vocab_size": 18446744073709551615, "hidden_size": 1.5, "head_dim": 3})", "m.json");
+  CHECK(after["vocab_size"].is == kind::other_number);
+  CHECK(after.number("head_dim") == 3);
   const config_values nothing("{}", "m.json");
   CHECK(nothing["head_dim"].is == kind::absent);
   CHECK(nothing["head_dim"].described() == "missing");

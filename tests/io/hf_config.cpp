@@ -163,6 +163,9 @@ TEST_CASE("which layers are MoE") {
   CHECK(read(moe).shape.ffn == 0);
   CHECK(read(dense_too).shape.ffn == 0);  // not in use
   CHECK(read(with(dense_too, "mlp_only_layers", "[3]")).shape.ffn == 32);
+  CHECK(read(with(dense_too, "mlp_only_layers", "[0]")).shape.ffn == 32);
+  CHECK(read(with(dense_too, "mlp_only_layers", "[5]")).shape.ffn == 32);
+  CHECK(read(with(moe, "mlp_only_layers", "[6]")).shape.ffn == 0);  // there is no such layer
   CHECK(read(with(moe, "intermediate_size", "null")).shape.experts == 8);  // not looked at
 }
 
@@ -268,7 +271,17 @@ TEST_CASE("sizes that do not fit 64 bits are refused, whatever they are") {
   }
 }
 
+TEST_CASE("a million layers, and a million layers times experts, are the most") {
+  CHECK(refusal_of(with(llama, "num_hidden_layers", "1000000")) == "accepted");
+  const entries ten = with(moe, "num_hidden_layers", "10");
+  CHECK(refusal_of(with(ten, "num_experts", "100000")) == "accepted");
+  CHECK(refusal_of(with(ten, "num_experts", "100001")) ==
+        "reshard: m.json: 10 layers of 100001 experts, but layers x experts may be at most 1000000");
+}
+
 TEST_CASE("presets by name, files by path") {
+  for (const transformer& t : models::presets) CHECK(load_model(t.name).name == t.name);
+  CHECK(read_config(RESHARD_TEST_DATA "/tiny_qwen3_moe.config.json").shape.experts == 8);
   CHECK(load_model("llama2-7b").shape.ffn == 11008);
   CHECK(load_model(RESHARD_TEST_DATA "/tiny_qwen3_moe.config.json").shape.experts == 8);
   const auto said = [](std::string_view name) -> std::string {

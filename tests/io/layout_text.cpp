@@ -102,6 +102,8 @@ TEST_CASE("a stage's layers: its chunks' intervals, four of them at most, and th
   CHECK(detail::stage_layers_text(even.pipeline(), 1) == "layers [6,12) [18,24)");
   CHECK(detail::stage_layer_count(even.pipeline(), 1) == 12);
   CHECK(detail::stage_layers_text(four.pipeline(), 0) == "layers [0,3) [6,9) [12,15) [18,21)");
+  const space five(make_transformer({.name = "m", .layers = 20, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4}), parse_degrees("pp=2,vpp=5"));
+  CHECK(detail::stage_layers_text(five.pipeline(), 1) == "layers [2,4) [6,8) [10,12) [14,16) and 1 chunks more");
   CHECK(detail::stage_layers_text(many.pipeline(), 0) == "layers [0,2) [4,6) [8,10) [12,14) and 2 chunks more");
   CHECK(detail::stage_layers_text(spread.pipeline(), 23) == "layers [23,24)");
   CHECK(detail::stage_layers_text(spread.pipeline(), 24) == "no layers");
@@ -122,6 +124,10 @@ TEST_CASE("a model and its meshes in words") {
   CHECK(detail::model_text(mixed()) ==
         "8 layers, hidden 64, 8 heads of 8 in 4 query groups, ffn 96, 4 experts of 24, vocabulary 1,280");
   CHECK(detail::model_text(mixed(true)).ends_with("vocabulary 1,280 (tied)"));
+  transformer least_sizes = small;
+  least_sizes.experts = least_sizes.expert_ffn = least_sizes.ffn = 1;
+  CHECK(detail::model_text(make_transformer(least_sizes, [](index_t l) { return l > 0; })) ==
+        "8 layers, hidden 64, 8 heads of 8 in 4 query groups, ffn 1, 1 experts of 1, vocabulary 1,280");
   CHECK(detail::model_text(models::qwen3_30b_a3b).find("ffn") == std::string::npos);
   CHECK(detail::model_text(models::llama2_7b).find("experts") == std::string::npos);
   const space s(mixed(), parse_degrees("tp=2,cp=2,dp=3,pp=2,ep=4"));
@@ -237,4 +243,135 @@ TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are n
   CHECK(cells_of(rows_of(3)[2]) == row{"[4,5)", "-", "[0,128)x[0,64)", bytes_text(box)});
   CHECK(cells_of(rows_of(3)[3]) == row{"and 1 more", bytes_text(box)});
   CHECK(cells_of(rows_of(1)[1]) == row{"and 3 more", bytes_text(3 * box)});
+}
+
+namespace {
+/// Two layers, the second of four experts, tied; a dense model of as many.
+transformer two_layers(bool experts) {
+  transformer t{.name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
+  if (experts) t.tied = true, t.experts = 4, t.expert_ffn = 4;
+  return t;
+}
+}  // namespace
+
+TEST_CASE("check: the whole text, of a dense model and of one with experts") {
+  // A stage has 16 x 8 elements at its end, and in its layer 64 + 8 + 128 + 8 of attention and a norm before the MLP;
+  // stage 0 has 128 + 64 of an MLP; stage 1 a router of 32, two of four experts of 64 + 32, and the last norm.
+  // Halves of what tp cuts: 64 + 32 + 8 + 64 + 8 + 64 + 32 = 272; 64 + 32 + 8 + 64 + 8 + 32 + 2 x 96 + 8 = 408.
+  const space moe(make_transformer(two_layers(true), [](index_t l) { return l > 0; }), parse_degrees("tp=2,pp=2,ep=2"));
+  CHECK(check_text(computed_holding(moe)) ==
+        "m under tp=2,pp=2,ep=2 is legal.\n"
+        "\n"
+        "  model        2 layers, hidden 8, 4 heads of 2 in 2 query groups, ffn 8, 4 experts of 4, vocabulary 16 (tied)\n"
+        "  parameters   1,160 in 21 tensors of 12 families\n"
+        "  world        4 ranks\n"
+        "  dense mesh   tp 2 x cp 1 x dp 1 x pp 2\n"
+        "  expert mesh  etp 1 x ep 2 x edp 1 x pp 2\n"
+        "\n"
+        "  state       least on a rank  most on a rank      mean  all ranks\n"
+        "  param                 544 B           816 B     680 B   2.66 KiB\n"
+        "  master             1.06 KiB        1.59 KiB  1.33 KiB   5.31 KiB\n"
+        "  exp_avg            1.06 KiB        1.59 KiB  1.33 KiB   5.31 KiB\n"
+        "  exp_avg_sq         1.06 KiB        1.59 KiB  1.33 KiB   5.31 KiB\n"
+        "  all                3.72 KiB        5.58 KiB  4.65 KiB  18.59 KiB\n"
+        "\n"
+        "  stage  ranks  layers each  holds\n"
+        "      0    0-1            1  embedding, layers [0,1)\n"
+        "      1    2-3            1  layers [1,2), norm, copy of the embedding\n");
+  // 2 x 128 at the ends, 2 x (64 + 8 + 128 + 8 + 128 + 64) in the layers, 8 of the last norm
+  const space dense(make_transformer(two_layers(false)), parse_degrees("dp=2"));
+  CHECK(check_text(computed_holding(dense)) ==
+        "m under dp=2 is legal.\n"
+        "\n"
+        "  model        2 layers, hidden 8, 4 heads of 2 in 2 query groups, ffn 8, vocabulary 16\n"
+        "  parameters   1,064 in 15 tensors of 9 families\n"
+        "  world        2 ranks\n"
+        "  dense mesh   tp 1 x cp 1 x dp 2 x pp 1\n"
+        "\n"
+        "  state       least on a rank  most on a rank       mean  all ranks\n"
+        "  param              2.08 KiB        2.08 KiB   2.08 KiB   4.16 KiB\n"
+        "  master             4.16 KiB        4.16 KiB   4.16 KiB   8.31 KiB\n"
+        "  exp_avg            4.16 KiB        4.16 KiB   4.16 KiB   8.31 KiB\n"
+        "  exp_avg_sq         4.16 KiB        4.16 KiB   4.16 KiB   8.31 KiB\n"
+        "  all               14.55 KiB       14.55 KiB  14.55 KiB  29.09 KiB\n"
+        "\n"
+        "  stage  ranks  layers each  holds\n"
+        "      0    0-1            2  embedding, layers [0,2), norm, output\n");
+}
+
+TEST_CASE("one rank: the whole text, of a dense model and of one with experts, whose states do not lie alike") {
+  const space moe(make_transformer(two_layers(true), [](index_t l) { return l > 0; }), parse_degrees("tp=2,pp=2,ep=2"));
+  CHECK(rank_text(computed_holding(moe), 3, only(0)) ==
+        "Rank 3 of 4, m under tp=2,pp=2,ep=2\n"
+        "  at tp 1, cp 0, dp 0, pp 1, etp 0, ep 1, edp 0\n"
+        "\n"
+        "param: 816 B\n"
+        "  family                        layers  experts  box of a tensor    bytes\n"
+        "  output_layer.weight           -       -        [8,16)x[0,8)       128 B\n"
+        "  linear_proj.weight            [1,2)   -        [0,8)x[4,8)         64 B\n"
+        "  linear_qkv.layer_norm_weight  [1,2)   -        [0,8)               16 B\n"
+        "  linear_qkv.weight             [1,2)   -        [8,16)x[0,8)       128 B\n"
+        "  pre_mlp_layernorm.weight      [1,2)   -        [0,8)               16 B\n"
+        "  router.weight                 [1,2)   -        [0,4)x[0,8)         64 B\n"
+        "  experts.linear_fc1.weight     [1,2)   [2,4)    [0,2)x[0,4)x[0,8)  256 B\n"
+        "  experts.linear_fc2.weight     [1,2)   [2,4)    [0,8)x[0,4)        128 B\n"
+        "  final_layernorm.weight        -       -        [0,8)               16 B\n");
+  const space dense(make_transformer(two_layers(false)), parse_degrees("dp=2,pp=3,split=spread"));
+  CHECK(rank_text(computed_holding(dense), 1, all_states) ==
+        "Rank 1 of 6, m under pp=3,dp=2,split=spread\n"
+        "  at tp 0, cp 0, dp 1, pp 0\n"
+        "\n"
+        "param + master + exp_avg + exp_avg_sq: 7.22 KiB\n"  // 14 bytes for each of 128 + 400
+        "  family                        layers  experts  box of a tensor       bytes\n"
+        "  word_embeddings.weight        -       -        [0,16)x[0,8)       1.75 KiB\n"
+        "  linear_proj.weight            [0,1)   -        [0,8)x[0,8)           896 B\n"
+        "  linear_qkv.layer_norm_weight  [0,1)   -        [0,8)                 112 B\n"
+        "  linear_qkv.weight             [0,1)   -        [0,16)x[0,8)       1.75 KiB\n"
+        "  linear_fc1.layer_norm_weight  [0,1)   -        [0,8)                 112 B\n"
+        "  linear_fc1.weight             [0,1)   -        [0,2)x[0,8)x[0,8)  1.75 KiB\n"
+        "  linear_fc2.weight             [0,1)   -        [0,8)x[0,8)           896 B\n");
+  // a rank without a box has no table
+  transformer one_layer = two_layers(false);
+  one_layer.layers = 1;
+  const space empty(make_transformer(one_layer), parse_degrees("pp=3,split=spread"));
+  CHECK(rank_text(computed_holding(empty), 1, only(0) | only(2)) ==
+        "Rank 1 of 3, m under pp=3,split=spread\n"
+        "  at tp 0, cp 0, dp 0, pp 1\n"
+        "\n"
+        "param + exp_avg: 0 B\n");
+  // where states are sharded, those of both roles have tables of their own, and what is not asked for has none
+  const space sharded(make_transformer(two_layers(false)), parse_degrees("dp=2,zero=1"));
+  const std::string parameters = rank_text(computed_holding(sharded), 0, only(0)),
+                    moments = rank_text(computed_holding(sharded), 0, only(2) | only(3)),
+                    both = rank_text(computed_holding(sharded), 0, only(0) | only(2) | only(3));
+  const std::size_t head = parameters.find("\n\n") + 1;
+  CHECK(parameters.find("\nparam: 2.08 KiB\n") == head);
+  CHECK(moments.find("\nexp_avg + exp_avg_sq: ") == head);
+  CHECK(both == parameters + moments.substr(head));
+}
+
+TEST_CASE("check: up to 16 stages have a line each, more share them, also those without layers") {
+  const auto text_for = [](index_t layers, const char* layout) {
+    const transformer t{.name = "m", .layers = layers, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4};
+    const space s(make_transformer(t), parse_degrees(layout));
+    const std::string text = check_text(computed_holding(s));
+    return text.substr(text.find("  stage"));
+  };
+  const std::vector<std::string> sixteen = lines_of(text_for(17, "pp=16,split=spread"));
+  REQUIRE(sixteen.size() == 17);
+  CHECK(sixteen[1] == "      0      0            2  embedding, layers [0,2)");
+  CHECK(sixteen[2] == "      1      1            1  layers [2,3)");
+  CHECK(sixteen[16] == "     15     15            1  layers [16,17), norm, output");
+  CHECK(text_for(17, "pp=17,dp=2,split=spread") ==
+        "  stage  ranks  layers each  holds\n"
+        "   0-16   0-33            1  embedding, layers [0,1) ... layers [16,17), norm, output\n");
+  CHECK(text_for(38, "pp=20,split=account") ==
+        "  stage  ranks  layers each  holds\n"
+        "      0      0            1  embedding, layers [0,1)\n"
+        "   1-18   1-18            2  layers [1,3) ... layers [35,37)\n"
+        "     19     19            1  layers [37,38), norm, output\n");
+  CHECK(text_for(18, "pp=20,split=spread") ==
+        "  stage  ranks  layers each  holds\n"
+        "   0-17   0-17            1  embedding, layers [0,1) ... layers [17,18)\n"
+        "  18-19  18-19            0  no layers ... no layers, norm, output\n");
 }

@@ -231,6 +231,7 @@ TEST_CASE(
              "  shard 2    " + bar(2, 4) + " ranks 4-5", "  shard 3    " + bar(3, 4) + " ranks 6-7"});
   CHECK(block_after(picture, "zero=1 cuts each buffer of optimizer states of experts in 2 (edp)") ==
         rows{"  shard 0    " + bar(0, 2) + " ranks 0-3", "  shard 1    " + bar(1, 2) + " ranks 4-7"});
+  CHECK(picture.find("of experts in") == picture.rfind("of experts in"));
 }
 
 TEST_CASE("what does not cut anything is not drawn") {
@@ -248,4 +249,89 @@ TEST_CASE("what does not cut anything is not drawn") {
   CHECK_FALSE(has(tensor, "zero=1 cuts"));  // a group of one
   CHECK(has(sharded, "zero=1 cuts each buffer of optimizer states of all tensors in 4 (cp x dp)"));
   CHECK_FALSE(has(sharded, "of experts in"));
+}
+
+TEST_CASE("a whole picture, of eight ranks on two stages, and of one rank") {
+  transformer t{.name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16,
+                .tied = true, .experts = 4, .expert_ffn = 4};
+  const auto full = [](int columns) {
+    std::string bar;
+    for (int i = 0; i < columns; ++i) bar += "█";
+    return bar;
+  };
+  const auto none = [](int columns) {
+    std::string bar;
+    for (int i = 0; i < columns; ++i) bar += "·";
+    return bar;
+  };
+  const std::string first = full(16) + none(16), second = none(16) + full(16);
+  // 16 x 8 of the embedding; a layer has 64 + 8 + 128 of attention, 8 + 32 before its 4 experts of 64 + 32; a norm of 8
+  CHECK(drawn("tp=2,pp=2,dp=2,ep=4,zero=1", t) ==
+        "m under tp=2,pp=2,dp=2,ep=4,zero=1\n"
+        "8 ranks, 2 stages of 4; 1,384 parameters\n"
+        "\n"
+        "Layers along the pipeline, 0 to 1 (E embedding, N norm, O output, e its tied copy)\n"
+        "  stage  ranks                                     layers\n"
+        "      0    0-3  E" + full(15) + none(15) + "         1  [0,1)\n"
+        "      1    4-7   " + none(15) + full(15) + "Ne       1  [1,2)\n"
+        "\n"
+        "Inside a stage, drawn for stage 0; the others add 4 ranks a stage.\n"
+        "\n"
+        "tp cuts dense matrices in 2 (qkv, fc1, vocabulary: rows; proj, fc2: columns)\n"
+        "  tp 0       " + first + " ranks 0,2\n"
+        "  tp 1       " + second + " ranks 1,3\n"
+        "\n"
+        "ep cuts the 4 experts of a layer in 4: experts and their ranks\n"
+        "  ep 0       " + full(8) + none(24) + " [0,1) 0\n"
+        "  ep 1       " + none(8) + full(8) + none(16) + " [1,2) 1\n"
+        "  ep 2       " + none(16) + full(8) + none(8) + " [2,3) 2\n"
+        "  ep 3       " + none(24) + full(8) + " [3,4) 3\n"
+        "\n"
+        "zero=1 cuts each buffer of optimizer states of all but experts in 2 (cp x dp)\n"
+        "  shard 0    " + first + " ranks 0-1\n"
+        "  shard 1    " + second + " ranks 2-3\n");
+  CHECK(drawn("ep=2,dp=2", t).find("ep cuts the 4 experts of a layer in 2: experts and their ranks\n") != std::string::npos);
+  CHECK(drawn("tp=2", t).find("in 1, etp each expert in 2: experts and") != std::string::npos);
+  t.experts = 1, t.expert_ffn = 4;
+  CHECK(drawn("tp=2", t).find("ep cuts the 1 experts of a layer in 1, etp each expert in 2") != std::string::npos);
+  t.experts = t.expert_ffn = 0;
+  CHECK(drawn("tp=2", t).find("ep cuts") == std::string::npos);
+  CHECK(drawn("tp=2,dp=2,zero=1", t).find("of experts in") == std::string::npos);
+  // the layers have an MLP of 8 + 128 + 64 instead
+  CHECK(drawn("", t) ==
+        "m under ''\n"
+        "1 rank, 1 stage of 1; 936 parameters\n"
+        "\n"
+        "Layers along the pipeline, 0 to 1 (E embedding, N norm, O output)\n"
+        "  stage  ranks                                    layers\n"
+        "      0      0  E" + full(30) + "N       2  [0,2)\n");
+  CHECK(drawn("dp=2", t) ==
+        "m under dp=2\n"
+        "2 ranks, 1 stage of 2; 936 parameters\n"
+        "\n"
+        "Layers along the pipeline, 0 to 1 (E embedding, N norm, O output)\n"
+        "  stage  ranks                                    layers\n"
+        "      0    0-1  E" + full(30) + "N       2  [0,2)\n"
+        "\n"
+        "Inside a stage, drawn for stage 0.\n");
+}
+
+TEST_CASE("up to 32 stages have a row each; of one stage's intervals two are named, and that there are more") {
+  transformer t = small;
+  t.layers = 32;
+  CHECK(block_after(drawn("pp=32", t), "Layers along").size() == 1 + 32);
+  CHECK(block_after(drawn("pp=2,vpp=2", t), "Layers along")[1].ends_with("  16  [0,8) [16,24)"));
+  CHECK(block_after(drawn("pp=2,vpp=4", t), "Layers along")[1].ends_with("  16  [0,4) [8,12) .."));
+  CHECK(block_after(drawn("pp=1,vpp=1", t), "Layers along")[1].ends_with("  32  [0,32)"));
+  t.layers = 12;
+  CHECK(block_after(drawn("pp=2,vpp=3", t), "Layers along")[1].ends_with("  6  [0,2) [4,6) .."));
+}
+
+TEST_CASE("a long name of a model is shortened to 60 characters, its head and its tail") {
+  const std::string letters(63, 'a'), longer = std::string(40, 'a') + "bcde" + std::string(20, 'f');
+  transformer t = small;
+  t.name = letters;
+  CHECK(lines_of(drawn("", t))[0] == letters + " under ''");
+  t.name = longer;
+  CHECK(lines_of(drawn("", t))[0] == std::string(40, 'a') + "..." + std::string(20, 'f') + " under ''");
 }

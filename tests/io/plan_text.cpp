@@ -198,3 +198,64 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   f.busiest.clear();
   CHECK(line_of(plan_text(asked.question, f, 0, -1), "busiest links").empty());
 }
+
+TEST_CASE("the whole text of a plan, of one device and of several nodes") {
+  static constexpr space one{models::llama2_7b, config<tp<1>>{}};
+  const computed_holding h(one);
+  switch_question asked{&h, &h, {device_map(1), device_map(1), 0, all_states}, 1, 1};
+  switch_figures f;
+  f.retained = 2048, f.peak = 4096, f.planning_seconds = 2;
+  f.devices = {{0, 0, 0, 2048, 2048, 2048, 4096}};
+  f.peak_excess = 2048;
+  CHECK(plan_text(asked, f, 0, -1) ==
+        "llama2-7b from '' (1 rank)\n"
+        "to '' (1 rank)\n"
+        "on 1 device of one node\n"
+        "\n"
+        "  moves       0 B  the least possible\n"
+        "  keeps       2.00 KiB  already where it is needed\n"
+        "  messages    0  in 1 stage\n"
+        "  peak        4.00 KiB  of any device; at most 2.00 KiB above what it holds before or after\n"
+        "  planned in  2.000 s\n"
+        "\n"
+        "  device  sends  receives     keeps    before     after      peak    excess\n"
+        "  0         0 B       0 B  2.00 KiB  2.00 KiB  2.00 KiB  4.00 KiB  2.00 KiB\n");
+  f.busiest = {{0, 0, 0}};  // a link without bytes is not worth a table
+  CHECK(plan_text(asked, f, 0, -1).find("busiest") == std::string::npos);
+  f.busiest = {{2, 0, 1}};
+  CHECK(plan_text(asked, f, 0, -1).ends_with("2.00 KiB\n\n  busiest links  bytes\n  2 -> 0           1 B\n"));
+  f.busiest.clear();
+  CHECK(plan_text(asked, f, 1, 0).find("on 1 device of one node; only what goes from or to device 0\n\n  moves") !=
+        std::string::npos);
+  CHECK(plan_text(asked, f, 1, 0).find("  budget      1 B  exceeded by 2.00 KiB\n") != std::string::npos);
+
+  asked_for several;
+  several.question.where.node_devices = 2;
+  several.question.stages = 2;
+  f.moved = 10, f.least = 9, f.inter_node = 8, f.messages = 7, f.busiest = {{0, 1, 6}, {1, 2, 4}};
+  f.devices = {{0, 1, 2, 3, 4, 5, 9}, {1, 1, 2, 3, 4, 5, 9}, {2, 7, 1, 4, 3, 6, 8}, {3, 1, 2, 3, 4, 5, 9}};
+  f.peak = 9, f.peak_excess = 4;
+  CHECK(plan_text(several.question, f, 4, -1) ==
+        "llama2-7b from tp=2,dp=2 (4 ranks)\n"
+        "to tp=4 (4 ranks)\n"
+        "on 2 nodes of 2 devices\n"
+        "\n"
+        "  moves       10 B  least possible: 9 B\n"
+        "              8 B  of it between nodes\n"
+        "  keeps       2.00 KiB  already where it is needed\n"
+        "  messages    7  in 2 stages\n"
+        "  peak        9 B  of any device; at most 4 B above what it holds before or after\n"
+        "  budget      4 B  kept\n"
+        "  planned in  2.000 s\n"
+        "\n"
+        "  device  sends  receives  keeps  before  after  peak  excess\n"
+        "  0-1       1 B       2 B    3 B     4 B    5 B   9 B     4 B\n"
+        "  2         7 B       1 B    4 B     3 B    6 B   8 B     2 B\n"
+        "  3         1 B       2 B    3 B     4 B    5 B   9 B     4 B\n"
+        "  least     1 B       1 B    3 B     3 B    5 B   8 B     2 B\n"
+        "  most      7 B       2 B    4 B     4 B    6 B   9 B     4 B\n"
+        "\n"
+        "  busiest links  bytes\n"
+        "  0 -> 1           6 B\n"
+        "  1 -> 2           4 B\n");
+}

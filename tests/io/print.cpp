@@ -30,6 +30,20 @@ TEST_CASE("intervals, boxes, ranges, counts") {
 TEST_CASE("bytes and seconds") {
   CHECK(bytes_text(0) == "0 B");
   CHECK(bytes_text(1023) == "1023 B");
+  CHECK(bytes_text(-1023) == "-1023 B");
+  CHECK(bytes_text(-1024) == "-1.00 KiB");
+  const char* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  for (int u = 0; u < 6; ++u) {  // 7, and just below the next unit
+    const bytes_t unit = bytes_t{1} << (10 * (u + 1));
+    CHECK(bytes_text(7 * unit) == "7.00 " + std::string(units[u]));
+    CHECK(bytes_text(-7 * unit) == "-7.00 " + std::string(units[u]));
+    if (u < 5) {
+      CHECK(bytes_text(1023 * unit) == "1023.00 " + std::string(units[u]));
+      CHECK(bytes_text(1024 * unit - unit / 128) == "1023.99 " + std::string(units[u]));
+      CHECK(bytes_text(1024 * unit - unit / 512) == "1.00 " + std::string(units[u + 1]));
+      CHECK(bytes_text(-(1024 * unit - unit / 512)) == "-1.00 " + std::string(units[u + 1]));
+    }
+  }
   CHECK(bytes_text(1024) == "1.00 KiB");
   CHECK(bytes_text(1536) == "1.50 KiB");
   CHECK(bytes_text((bytes_t{1} << 20) - 1) == "1.00 MiB");
@@ -37,6 +51,11 @@ TEST_CASE("bytes and seconds") {
   CHECK(bytes_text(-2048) == "-2.00 KiB");
   CHECK(bytes_text(std::numeric_limits<bytes_t>::max()) == "8.00 EiB");
   CHECK(seconds_text(2.5) == "2.500 s");
+  CHECK(seconds_text(1) == "1.000 s");
+  CHECK(seconds_text(0.5) == "500.00 ms");
+  CHECK(seconds_text(1e-3) == "1.00 ms");
+  CHECK(seconds_text(0.5e-3) == "500.0 us");
+  CHECK(seconds_text(0) == "0.0 us");
   CHECK(seconds_text(0.0125) == "12.50 ms");
   CHECK(seconds_text(0.0000125) == "12.5 us");
 }
@@ -47,12 +66,32 @@ TEST_CASE("text of others stays on one line and short") {
   CHECK(one_line(std::string(1000, 'x'), 30) == std::string(20, 'x') + "..." + std::string(10, 'x'));
 }
 
+TEST_CASE("text of others is whole up to three characters more than the limit, for which the dots would stand") {
+  CHECK(one_line("abcdefghi", 6) == "abcdefghi");
+  CHECK(one_line("abcdefghij", 6) == "abcd...ij");
+  CHECK(one_line(std::string(83, 'x')) == std::string(83, 'x'));
+  CHECK(one_line(std::string(84, 'x')) == std::string(54, 'x') + "..." + std::string(26, 'x'));
+  std::string all, written;
+  for (int c = 0; c < 256; ++c) {
+    all += static_cast<char>(c);
+    const char* hex = "0123456789abcdef";
+    if (c < 32 || c == 127) written += std::string("\\x") + hex[c / 16] + hex[c % 16];
+    else written += static_cast<char>(c);
+  }
+  CHECK(one_line(all, 256) == written);
+}
+
 TEST_CASE("tables align, by characters and not by bytes") {
   table t({{"name", table::side::left}, {"count"}});
+  CHECK(t.empty());
+  CHECK(t.text(0) == "name  count\n");
   t.row({"a", "10"});
   t.row({"größer", "7"});
   t.row({"b"});
   CHECK(t.text() == "  name    count\n  a          10\n  größer      7\n  b\n");
+  CHECK_FALSE(t.empty());
+  t.row({"", "1234567"});
+  CHECK(t.text(1) == " name      count\n a            10\n größer        7\n b\n         1234567\n");
 }
 
 TEST_CASE("bars fill where the part is, and never hide one") {

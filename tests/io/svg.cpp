@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <reshard/io/svg.hpp>
@@ -88,22 +91,25 @@ void check_part(const rectangle& found, const rectangle& cell, const family& of,
   int down = axis_of::row;
   if (of.extent[axis_of::expert] > 1) down = axis_of::expert;
   else if (of.shape_ndim == 1 || of.tensor_axis == axis_of::column) down = axis_of::column;
-  const auto part = [](double size, index_t at, index_t extent) {
-    return size * static_cast<double>(at) / static_cast<double>(extent);
-  };
-  check_near(found.x, cell.x + part(cell.width, b.dim[0].begin - members.begin, members.size()));
-  check_near(found.width, std::max(0.5, part(cell.width, b.dim[0].size(), members.size())));
-  check_near(found.y, cell.y + part(cell.height, b.dim[down].begin, of.extent[down]));
-  check_near(found.height, std::max(0.5, part(cell.height, b.dim[down].size(), of.extent[down])));
-  double covered = 1;
+  // in tenths of a pixel, by ten thousandths of the cell; nothing is thinner than half a pixel
+  const auto ten_thousandths = [](index_t at, index_t extent) { return 10000 * at / extent; };
+  const auto tenths = [](double pixels) { return std::llround(10 * pixels); };
+  const auto part = [](index_t size, index_t share) { return size * share / 10000; };
+  const index_t left = ten_thousandths(b.dim[0].begin - members.begin, members.size()),
+                right = ten_thousandths(b.dim[0].end - members.begin, members.size()),
+                upper = ten_thousandths(b.dim[down].begin, of.extent[down]),
+                lower = ten_thousandths(b.dim[down].end, of.extent[down]);
+  const index_t width = tenths(cell.width), height = tenths(cell.height);
+  CHECK(tenths(found.x) == tenths(cell.x) + part(width, left));
+  CHECK(tenths(found.width) == std::max<index_t>(5, part(width, right - left)));
+  CHECK(tenths(found.y) == tenths(cell.y) + part(height, upper));
+  CHECK(tenths(found.height) == std::max<index_t>(5, part(height, lower - upper)));
+  index_t has = 1, all = 1;  // of the other axes
   for (int a = axis_of::expert; a < family_ndim; ++a)
-    if (a != down) covered *= static_cast<double>(b.dim[a].size()) / static_cast<double>(of.extent[a]);
-  const std::string colour = dark ? "fill=\"#d9480f\"" : "fill=\"#9ecae1\"";
-  const std::size_t pale = found.style.find(" fill-opacity=\"0.");
-  CHECK(found.style.starts_with(colour));
-  CHECK((pale != std::string::npos) == (covered < 1));
-  if (covered < 1 && pale != std::string::npos)
-    CHECK(std::abs((found.style[pale + 17] - '0') - (3 + 6 * covered)) <= 1.01);
+    if (a != down) has *= b.dim[a].size(), all *= of.extent[a];
+  std::string style = dark ? "fill=\"#d9480f\"" : "fill=\"#9ecae1\"";
+  if (has < all) style += " fill-opacity=\"0." + std::to_string(3 + 1000 * has / all * 6 / 1000) + "\"";
+  CHECK(found.style == style);
 }
 }  // namespace
 
@@ -113,11 +119,15 @@ TEST_CASE(
   int cells = 0, parts = 0, pale = 0;
   for (const bool tied : {false, true})
     for (const char* layout : {"", "tp=2,pp=2,dp=2,zero=1", "pp=2,vpp=2,dp=2,ep=2", "tp=2,dp=2,pp=4,ep=4,zero=1",
-                               "dp=3,zero=1,bucket=4000", "tp=4,cp=2,dp=4"}) {
+                               "dp=3,zero=1,bucket=4000", "tp=4,cp=2,dp=4", "dp=7,zero=1", "vpp=3,pp=3", "dp=2,zero=1", "tp=7", "vpp=2,pp=2"}) {
       CAPTURE(layout);
       transformer t = small;
+      if (std::string(layout) == "vpp=3,pp=3") t.layers = 27;
+      if (std::string(layout) == "dp=2,zero=1") t.layers = 200, t.hidden = 8, t.head_dim = 1, t.ffn = 9, t.expert_ffn = 3;
       t.tied = tied;
-      const space s(make_transformer(t, [](index_t l) { return l > 1; }), parse_degrees(layout));
+      if (std::string(layout) == "tp=7") t.heads = 7, t.groups = 7, t.ffn = 14, t.vocabulary = 14, t.expert_ffn = 7;
+      const index_t dense = std::string(layout) == "vpp=2,pp=2" ? 3 : 1;  // 3: of the first stage's first chunk alone
+      const space s(make_transformer(t, [dense](index_t l) { return l > dense; }), parse_degrees(layout));
       const computed_holding h(s);
       const index_t stage_ranks = s.which_degrees().stage_ranks(), columns = std::min<index_t>(stage_ranks, 16);
       for (const rank_t rank : {rank_t{0}, s.ranks() - 1}) {
@@ -220,7 +230,236 @@ TEST_CASE(
     }
 }
 
+namespace {
+std::vector<std::string> lines_of(const computed_holding& h, rank_t rank) {
+  text_output out;
+  write_svg(out, h, rank);
+  std::vector<std::string> lines;
+  std::istringstream stream(out.text());
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+/// Elements as they are written, their numbers in tenths of a pixel.
+std::string tenths(index_t number) { return std::to_string(number / 10) + "." + std::to_string(number % 10); }
+std::string words(index_t x, index_t y, const std::string& anchor, const std::string& text, const std::string& size = "") {
+  return "<text x=\"" + tenths(x) + "\" y=\"" + tenths(y) + "\" text-anchor=\"" + anchor + "\"" +
+         (size.empty() ? "" : " font-size=\"" + size + "\"") + ">" + text + "</text>";
+}
+std::string rect(index_t x, index_t y, index_t width, index_t height, const std::string& style) {
+  return "<rect x=\"" + tenths(x) + "\" y=\"" + tenths(y) + "\" width=\"" + tenths(width) + "\" height=\"" +
+         tenths(height) + "\" " + style + "/>";
+}
+const std::string outline = "fill=\"#f4f4f4\" stroke=\"#bbb\" stroke-width=\"0.5\"", light = "fill=\"#9ecae1\"",
+                  dark = "fill=\"#d9480f\"", hue[] = {"fill=\"hsl(0,60%,55%)\"", "fill=\"hsl(67,60%,55%)\""};
+std::string first_line(index_t height) {
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1030\" height=\"" + std::to_string(height) +
+         "\" viewBox=\"0 0 1030 " + std::to_string(height) +
+         "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">";
+}
+const std::string across_a_cell =
+    "Across a cell: layers of the stage. Down: experts, or else the axis that tensor parallelism cuts.";
+}  // namespace
+
+TEST_CASE("a whole picture, element by element: two layers on two stages, their tensors cut in two") {
+  const transformer two{
+      .name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
+  const space s(make_transformer(two), parse_degrees("tp=2,pp=2"));
+  std::vector<std::string> wanted{
+      first_line(666),  // of nine families, though stage 1 has eight of them
+      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>",
+      "<text x=\"20.0\" y=\"32.0\" text-anchor=\"start\" font-size=\"16\" font-weight=\"bold\">m under tp=2,pp=2</text>",
+      // 2 x 16 x 8 at the ends; a layer has 64 + 8 + 128 + 8 + 128 + 64; 8 of the last norm
+      words(200, 540, "start", "4 ranks, 2 pipeline stages of 2; 1,064 parameters"),
+      words(2100, 740, "start", "layers along the pipeline"),
+      words(2000, 940, "end", "stage 0, ranks 0-1"),
+      rect(2350, 810, 3445, 180, hue[0]),  // a layer is 345 pixels wide
+      rect(2100, 810, 195, 180, hue[0]),
+      words(2200, 940, "middle", "E"),
+      words(2000, 1140, "end", "stage 1, ranks 2-3"),
+      rect(5800, 1010, 3445, 180, hue[1]),
+      rect(9280, 1010, 195, 180, hue[1]),
+      words(9380, 1140, "middle", "O"),
+      words(2350, 1350, "middle", "0", "10"),
+      words(5800, 1350, "middle", "1", "10"),
+      words(9250, 1350, "middle", "2", "10"),
+      words(2100, 1570, "start", "E: embedding, O: final norm and output layer", "11"),
+      words(2100, 2020, "start", "what ranks 2-3 of stage 1 hold of each tensor family"),
+      words(2550, 2400, "middle", "rank 2", "9"),
+      words(3450, 2400, "middle", "rank 3", "9")};
+  const struct {
+    const char* name;
+    bool cut;
+  } families[] = {{"linear_proj.weight", true}, {"linear_qkv.layer_norm_weight", false}, {"linear_qkv.weight", true},
+                  {"linear_fc1.layer_norm_weight", false}, {"linear_fc1.weight", true}, {"linear_fc2.weight", true},
+                  {"final_layernorm.weight", false}, {"output_layer.weight", true}};
+  index_t y = 2500;
+  for (const auto& f : families) {
+    wanted.push_back(words(2000, y + 200, "end", f.name, "11"));
+    wanted.push_back(rect(2100, y, 840, 280, outline));
+    wanted.push_back(rect(2100, y, 840, f.cut ? 140 : 280, light));
+    wanted.push_back(rect(3000, y, 840, 280, outline));
+    wanted.push_back(rect(3000, f.cut ? y + 140 : y, 840, f.cut ? 140 : 280, light));
+    y += 340;
+  }
+  wanted.insert(wanted.end(),
+                {rect(2100, y + 300, 240, 140, outline), words(2420, y + 420, "start", "the stage's layers"),
+                 rect(4000, y + 300, 240, 140, light), words(4320, y + 420, "start", "all states held"),
+                 words(2100, y + 680, "start", across_a_cell, "11"),
+                 words(2100, y + 860, "start", "Pale: only a part of the remaining axes.", "11"), "</svg>"});
+  CHECK(lines_of(computed_holding(s), 3) == wanted);
+}
+
+TEST_CASE("a tied model's second end, and optimizer states in a colour of their own, have their words") {
+  transformer two{.name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
+  const std::string untied = "E: embedding, O: final norm and output layer",
+                    copied = "E: embedding, e: final norm and the embedding's tied copy";
+  for (const bool tied : {false, true})
+    for (const char* layout : {"dp=2,zero=1", "dp=2,pp=2,zero=1"}) {
+      CAPTURE(layout);
+      two.tied = tied;
+      const space s(make_transformer(two), parse_degrees(layout));
+      const index_t pp = s.which_degrees().pp;
+      const std::vector<std::string> lines = lines_of(computed_holding(s), 0);
+      const auto has = [&](const std::string& line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
+      CHECK(has(words(2100, 1370 + 200 * (pp - 1), "start", tied && pp > 1 ? copied : untied, "11")));
+      const index_t families = s.families() - (pp == 2 ? 1 : 0) - (pp == 2 && !tied ? 1 : 0);  // on the first stage
+      const index_t legend = 2300 + 200 * (pp - 1) + 340 * families + 300;
+      CHECK(has(rect(2100, legend, 240, 140, outline)));
+      CHECK(has(rect(4000, legend, 240, 140, light)));
+      CHECK(has(words(4320, legend + 120, "start", "parameters held")));
+      CHECK(has(rect(5800, legend, 240, 140, dark)));
+      CHECK(has(words(6120, legend + 120, "start", "optimizer states held")));
+      CHECK(lines[0] == first_line((2300 + 200 * (pp - 1) + 340 * s.families() + 1100) / 10));
+    }
+}
+
+TEST_CASE("rows of stages: 20 pixels each up to 24 of them, 12 and smaller words above; above 48 stages several share one") {
+  const struct {
+    index_t pp, together;
+    bool small;
+  } cases[] = {{1, 1, false}, {3, 1, false}, {24, 1, false}, {25, 1, true}, {48, 1, true}, {49, 2, true},
+               {96, 2, true}, {97, 3, true}};
+  const transformer many{.name = "m", .layers = 192, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+  for (const auto& c : cases) {
+    CAPTURE(c.pp);
+    const space s(make_transformer(many), parse_degrees("dp=2,split=spread,pp=" + std::to_string(c.pp)));
+    const std::vector<std::string> lines = lines_of(computed_holding(s), 0);
+    const index_t high = c.small ? 120 : 200, rows = (c.pp + c.together - 1) / c.together;
+    std::vector<std::string> wanted;
+    const auto across = [](index_t layer) { return 2350 + 6900 * layer / 192; };
+    for (index_t row = 0; row < rows; ++row) {
+      const index_t first = row * c.together, past = std::min(c.pp, first + c.together), y = 800 + row * high;
+      const index_t base = y + (c.small ? 100 : 140);
+      wanted.push_back(words(2000, base, "end",
+                             (past - first > 1 ? "stages " : "stage ") + range_text({first, past}) + ", ranks " +
+                                 range_text({2 * first, 2 * past}),
+                             c.small ? "9" : ""));
+      for (index_t stage = first; stage < past; ++stage) {
+        const std::string fill = "fill=\"hsl(" + std::to_string(67 * stage % 360) + ",60%,55%)\"";
+        const interval layers = s.pipeline().chunk(stage);
+        wanted.push_back(rect(across(layers.begin), y + 10, across(layers.end) - across(layers.begin) - 5, high - 20, fill));
+        if (stage == 0) wanted.insert(wanted.end(), {rect(2100, y + 10, 195, high - 20, fill), words(2200, base, "middle", "E")});
+        if (stage == c.pp - 1)
+          wanted.insert(wanted.end(), {rect(9280, y + 10, 195, high - 20, fill), words(9380, base, "middle", "O")});
+      }
+    }
+    for (index_t layer = 0; layer <= 192; layer += 20)
+      wanted.push_back(words(across(layer), 950 + rows * high, "middle", std::to_string(layer), "10"));
+    REQUIRE(lines.size() > 5 + wanted.size());
+    CHECK(std::vector<std::string>(lines.begin() + 5, lines.begin() + 5 + static_cast<std::ptrdiff_t>(wanted.size())) == wanted);
+  }
+}
+
+TEST_CASE("a layer that would be narrower is drawn half a pixel wide") {
+  const transformer many{.name = "m", .layers = 1500, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+  const space s(make_transformer(many), parse_degrees("pp=1500"));  // a layer is less than half a pixel
+  const std::vector<std::string> lines = lines_of(computed_holding(s), 0);
+  const auto has = [&](const std::string& line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
+  CHECK(has(rect(2350, 810, 5, 100, hue[0])));
+  CHECK(has(rect(2354, 810, 5, 100, hue[1])));
+}
+
+TEST_CASE("numbers under the layers: each up to 19, then about ten of them, in steps of five and of ten") {
+  const std::pair<index_t, index_t> steps[] = {{1, 1}, {8, 1}, {19, 1}, {20, 2}, {21, 5}, {50, 5}, {60, 10}, {100, 10}, {101, 10}, {115, 20}, {240, 30}};
+  for (const auto& [layers, step] : steps) {
+    CAPTURE(layers);
+    const transformer t{.name = "m", .layers = layers, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+    const space s(make_transformer(t), degrees{});
+    std::vector<std::string> found, wanted;
+    for (const std::string& line : lines_of(computed_holding(s), 0))
+      if (line.find(" y=\"115.0\"") != line.npos) found.push_back(line);
+    for (index_t at = 0; at <= layers; at += step)
+      wanted.push_back(words(2350 + 6900 * at / layers, 1150, "middle", std::to_string(at), "10"));
+    CHECK(found == wanted);
+  }
+}
+
+TEST_CASE("cells are 90 pixels wide up to eight ranks, and share 740 pixels above; of more than 16 ranks those around the one asked for") {
+  const transformer t{.name = "m", .layers = 2, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+  const struct {
+    index_t ranks, rank, first, columns, wide;
+  } cases[] = {{1, 0, 0, 1, 900}, {8, 5, 0, 8, 900}, {9, 5, 0, 9, 822}, {10, 5, 0, 10, 740}, {16, 15, 0, 16, 462}, {40, 15, 0, 16, 462}, {40, 16, 16, 16, 462}};
+  for (const auto& c : cases) {
+    CAPTURE(c.ranks);
+    const space s(make_transformer(t), parse_degrees("dp=" + std::to_string(c.ranks)));
+    const std::vector<std::string> lines = lines_of(computed_holding(s), c.rank);
+    std::vector<std::string> found, wanted, cells;
+    for (const std::string& line : lines) {
+      if (line.find(" y=\"220.0\"") != line.npos) found.push_back(line);
+      if (line.find(" y=\"230.0\"") != line.npos && line.find("stroke") != line.npos) cells.push_back(line);
+    }
+    for (index_t i = 0; i < c.columns; ++i)
+      wanted.push_back(words(2100 + i * c.wide + c.wide / 2, 2200, "middle", "rank " + std::to_string(c.first + i), "9"));
+    CHECK(found == wanted);
+    wanted.clear();
+    for (index_t i = 0; i < c.columns; ++i) wanted.push_back(rect(2100 + i * c.wide, 2300, c.wide - 60, 280, outline));
+    CHECK(cells == wanted);
+  }
+}
+
+TEST_CASE("where a box lies in its cell, in ten thousandths, and how much of the other axes it has") {
+  transformer t = small;
+  t.experts = 2;
+  const model m = make_transformer(t);
+  const auto part = [&](std::string_view ending, interval members, const family_box& b) {
+    for (int f = 0; f < m.families; ++f)
+      if (m[f].name.ends_with(ending)) return detail::part_of_cell(m[f], members, b);
+    FAIL("no such family");
+    return detail::cell_part{};
+  };
+  // 2 experts of [2,24,64], 8 layers of which 4 to 8 are on the stage
+  detail::cell_part p = part("linear_fc1.weight{expert}", {4, 8}, {{{5, 7}, {1, 2}, {0, 1}, {0, 24}, {0, 64}}});
+  CHECK(p.across == interval{2500, 7500});
+  CHECK(p.down == interval{5000, 10000});
+  CHECK(p.covered == 500);
+  p = part("linear_fc1.weight{expert}", {4, 8}, {{{4, 8}, {0, 2}, {0, 2}, {0, 24}, {0, 64}}});
+  CHECK(p.across == interval{0, 10000});
+  CHECK(p.down == interval{0, 10000});
+  CHECK(p.covered == 1000);
+  p = part("linear_qkv.weight", {0, 3}, {{{1, 2}, {0, 1}, {0, 1}, {32, 64}, {0, 16}}});  // rows are cut by tp: 128 x 64
+  CHECK(p.across == interval{3333, 6666});
+  CHECK(p.down == interval{2500, 5000});
+  CHECK(p.covered == 250);
+  p = part("linear_proj.weight", {0, 8}, {{{0, 8}, {0, 1}, {0, 1}, {0, 32}, {0, 16}}});  // columns are: 64 x 64
+  CHECK(p.down == interval{0, 2500});
+  CHECK(p.covered == 500);
+  p = part("final_layernorm.weight", {0, 1}, {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {16, 32}}});
+  CHECK(p.down == interval{2500, 5000});
+  CHECK(p.covered == 1000);
+}
+
+TEST_CASE("the hues of stages go round the wheel in steps of 67 degrees") {
+  const int degrees_of[] = {0, 67, 134, 201, 268, 335, 42, 109};
+  for (index_t stage = 0; stage < 8; ++stage)
+    CHECK(detail::stage_fill(stage) == "fill=\"hsl(" + std::to_string(degrees_of[stage]) + ",60%,55%)\"");
+}
+
 TEST_CASE("text of others is escaped, and numbers are tenths") {
+  std::string printable;
+  for (char c = ' '; c <= '~'; ++c)
+    if (c != '<' && c != '>' && c != '&' && c != '"') printable += c;
+  CHECK(detail::xml_text(printable) == printable);
+  CHECK(detail::xml_text("\x1f\x7f") == "??");
   CHECK(detail::xml_text("a<b>&\"c\"'\x01\xff") == "a&lt;b&gt;&amp;&quot;c&quot;'??");
   text_output out;
   detail::svg_canvas canvas(out, 1000, 2005);

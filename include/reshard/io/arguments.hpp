@@ -100,11 +100,12 @@ inline cluster_shape parse_cluster(std::string_view text) {
 
 /// "67108864", "64MiB", "1GB": bytes, at least 1.
 inline bytes_t parse_bytes(std::string_view what, std::string_view text) {
-  constexpr struct {
+  struct unit_of_bytes {
     std::string_view suffix;
     bytes_t bytes;
-  } units[] = {{"KiB", bytes_t{1} << 10}, {"MiB", bytes_t{1} << 20}, {"GiB", bytes_t{1} << 30}, {"TiB", bytes_t{1} << 40},
-               {"kB", 1'000}, {"KB", 1'000}, {"MB", 1'000'000}, {"GB", 1'000'000'000}, {"TB", 1'000'000'000'000}, {"B", 1}};
+  };
+  constexpr unit_of_bytes units[] = {{"KiB", bytes_t{1} << 10}, {"MiB", bytes_t{1} << 20}, {"GiB", bytes_t{1} << 30}, {"TiB", bytes_t{1} << 40},
+                                     {"kB", 1'000}, {"KB", 1'000}, {"MB", 1'000'000}, {"GB", 1'000'000'000}, {"TB", 1'000'000'000'000}, {"B", 1}};
   bytes_t unit = 1;
   std::string_view digits = text;
   for (const auto& u : units)

@@ -114,18 +114,13 @@ inline std::string check_text(const computed_holding& holding) {
   state_row("all", all_states);
   text += states.text() + "\n";
 
-  // stages with as many layers as their neighbours share a line where there are many
+  // stages with as many layers as their neighbours share a line where there are many: then three lines at most
   table stages({{"stage"}, {"ranks"}, {"layers each"}, {"holds", side::left}});
   const pipeline_placement& pipeline = where.pipeline();
   const index_t together = d.pp <= 16 ? 1 : d.pp;
-  index_t lines = 0;
   for (index_t stage = 0, past = 0; stage < d.pp; stage = past) {
     const index_t layers = detail::stage_layer_count(pipeline, stage);
     for (past = stage + 1; past < d.pp && past - stage < together && detail::stage_layer_count(pipeline, past) == layers;) ++past;
-    if (++lines > 24) {
-      stages.row({range_text({stage, d.pp}), range_text({stage * d.stage_ranks(), d.world()}), "...", "not shown"});
-      break;
-    }
     std::string holds = text_of(stage == 0 ? "embedding, " : "", detail::stage_layers_text(pipeline, stage));
     if (past > stage + 1) holds += text_of(" ... ", detail::stage_layers_text(pipeline, past - 1));
     if (past == d.pp) holds += m.shape.tied ? d.pp > 1 ? ", norm, copy of the embedding" : ", norm" : ", norm, output";

@@ -38,9 +38,7 @@ inline std::string bar_text(const std::vector<interval>& parts, index_t extent, 
 /// Ranks of a product, in order: all where there are few or they are a range, else the first ones and how many there are.
 inline std::string holders_text(const rank_product& ranks) {
   const index_t count = ranks.count();
-  bool run = true;
-  for (index_t i = 1; i < least(count, 8); ++i) run = run && ranks[i] == ranks[0] + i;
-  if (run && ranks[count - 1] == ranks[0] + count - 1) return range_text({ranks[0], ranks[0] + count});
+  if (ranks[count - 1] == ranks[0] + count - 1) return range_text({ranks[0], ranks[0] + count});
   std::string text;
   for (index_t i = 0; i < least(count, count > 4 ? 3 : 4); ++i) text += text_of(i == 0 ? "" : ",", ranks[i]);
   return count > 4 ? text_of(text, ",.. (", count, ")") : text;

@@ -86,14 +86,18 @@ inline void write_svg(text_output& out, const computed_holding& holding, rank_t 
   const model& m = where.which_model();
   const degrees& d = where.which_degrees();
   const pipeline_placement& pipeline = where.pipeline();
-  constexpr index_t left = 2100, right_margin = 500, top = 800;
+  constexpr index_t left = 2100;
+  constexpr index_t right_margin = 500;
+  constexpr index_t top = 800;
+  constexpr index_t layers_width = 7400;
+  constexpr index_t cell_height = 340;
   constexpr std::string_view light = "fill=\"#9ecae1\"", dark = "fill=\"#d9480f\"", outline = "fill=\"#f4f4f4\" stroke=\"#bbb\" stroke-width=\"0.5\"";
 
   const index_t together = ceil_divide(d.pp, 48), rows = ceil_divide(d.pp, together);
-  const index_t row_height = rows > 24 ? 120 : 200, layers_width = 7400;
+  const index_t row_height = rows > 24 ? 120 : 200;
   const index_t stage = rank / d.stage_ranks(), columns = least(d.stage_ranks(), 16);
   const rank_t first_rank = stage * d.stage_ranks() + rank % d.stage_ranks() / columns * columns;
-  const index_t cell_width = least(900, 7400 / columns), cell_height = 340;
+  const index_t cell_width = least(900, layers_width / columns);
   const index_t cells_top = top + rows * row_height + 1300;
   const index_t height = cells_top + m.families * cell_height + 1100;
   svg_canvas canvas(out, left + layers_width + right_margin + 300, height);
@@ -132,15 +136,16 @@ inline void write_svg(text_output& out, const computed_holding& holding, rank_t 
   for (index_t c = 0; c < columns; ++c) canvas.text(left + c * cell_width + cell_width / 2, cells_top - 100, text_of("rank ", first_rank + c), "middle", " font-size=\"9\"");
   index_t row = 0;
   for (int f = 0; f < m.families; ++f) {
-    interval members;  // of the stage: the hull of its chunks'
+    interval members;  // of the stage: the hull of its chunks', which ascend
     for (index_t k = stage; k < pipeline.chunks(); k += d.pp)
       if (const interval chunk = where.chunk_members(f, k); !chunk.empty())
-        members = members.empty() ? chunk : interval{least(members.begin, chunk.begin), greatest(members.end, chunk.end)};
+        members = {members.empty() ? chunk.begin : members.begin, chunk.end};
     if (members.empty()) continue;
     const index_t y = cells_top + row++ * cell_height;
     canvas.text(left - 100, y + 200, short_name(where.names_on(f, first_rank)), "end", " font-size=\"11\"");
     for (index_t c = 0; c < columns; ++c) {
-      const index_t x = left + c * cell_width, width = cell_width - 60, tall = cell_height - 60;
+      constexpr index_t tall = cell_height - 60;
+      const index_t x = left + c * cell_width, width = cell_width - 60;
       canvas.rectangle(x, y, width, tall, outline);
       for (const role r : roles) {
         if (r == role::optimizer && !holding.sharded(r)) continue;
