@@ -63,7 +63,8 @@ TEST_CASE("a long text is shortened inside every sentence: its first 27 characte
                     shortened = std::string(27, 'y') + "..." + std::string(13, 'y');
   const std::string digits = std::string(27, '9') + std::string(20, '1') + std::string(13, '9'),
                     short_digits = std::string(27, '9') + "..." + std::string(13, '9');
-  for (const auto& [text, shown] : {std::pair{just, just}, std::pair{just + "y", shortened}, std::pair{letters, shortened}}) {
+  for (const auto& pair : {std::pair{just, just}, std::pair{just + "y", shortened}, std::pair{letters, shortened}}) {
+    const std::string text = pair.first, shown = pair.second;
     CHECK(list_refusal(text.c_str(), 1) == "reshard: --to-devices: '" + shown + "' is not a number");
     CHECK(refusal_of([&] { parse_states(text); }) ==
           "reshard: --state: '" + shown + "' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
@@ -111,9 +112,10 @@ TEST_CASE("bytes") {
   const std::pair<const char*, bytes_t> units[] = {
       {"3KiB", 3072}, {"3MiB", 3145728}, {"3GiB", 3221225472}, {"3TiB", 3298534883328}, {"3kB", 3000},
       {"3KB", 3000}, {"3MB", 3000000}, {"3GB", 3000000000}, {"3TB", 3000000000000}, {"3B", 3}, {"3   kB", 3000}};
-  for (const auto& [text, bytes] : units) {
-    CAPTURE(std::string(text));
-    CHECK(parse_bytes("--budget", text) == bytes);
+  for (const auto& unit : units) {
+    const std::string text = unit.first;
+    CAPTURE(text);
+    CHECK(parse_bytes("--budget", text) == unit.second);
   }
   CHECK(parse_bytes("--budget", "9223372036854775807B") == 9223372036854775807);
   const auto refused = [](const char* text) { return refusal_of([&] { parse_bytes("--budget", text); }); };

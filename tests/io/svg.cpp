@@ -381,7 +381,8 @@ TEST_CASE("a layer that would be narrower is drawn half a pixel wide") {
 
 TEST_CASE("numbers under the layers: each up to 19, then about ten of them, in steps of five and of ten") {
   const std::pair<index_t, index_t> steps[] = {{1, 1}, {8, 1}, {19, 1}, {20, 2}, {21, 5}, {50, 5}, {60, 10}, {100, 10}, {101, 10}, {115, 20}, {240, 30}};
-  for (const auto& [layers, step] : steps) {
+  for (const auto& given : steps) {
+    const index_t layers = given.first, step = given.second;
     CAPTURE(layers);
     const transformer t{.name = "m", .layers = layers, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
     const space s(make_transformer(t), degrees{});
