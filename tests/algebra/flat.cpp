@@ -164,3 +164,12 @@ TEST_CASE("an inner split of one matrix is one loop, however many runs it makes"
   CHECK(runs.count[0] == 80 * 8192);
   CHECK(runs.stride[0] == 8192);
 }
+
+TEST_CASE("invert_flat gives no more boxes than the ends of the interval need") {
+  const index_t extent[] = {4, 3, 5};
+  CHECK(inverted(extent, {15, 45}) == std::vector<box<3>>{{{{1, 3}, {0, 3}, {0, 5}}}});   // whole planes: one box
+  CHECK(inverted(extent, {20, 30}) == std::vector<box<3>>{{{{1, 2}, {1, 3}, {0, 5}}}});   // whole rows of one plane
+  CHECK(inverted(extent, {15, 50}) == std::vector<box<3>>{{{{1, 3}, {0, 3}, {0, 5}}}, {{{3, 4}, {0, 1}, {0, 5}}}});
+  CHECK(inverted(extent, {20, 45}) == std::vector<box<3>>{{{{1, 2}, {1, 3}, {0, 5}}}, {{{2, 3}, {0, 3}, {0, 5}}}});
+  CHECK(inverted(extent, {22, 52}).size() == 5);  // ragged at both ends, in both dimensions
+}

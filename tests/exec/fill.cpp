@@ -234,3 +234,19 @@ TEST_CASE("values of one's own are written and compared") {
                [&](const bound_box& one) { std::memcpy(&first, one.data, 4); });
   CHECK(first == 200 + 24 + 2 * 4 + 3);
 }
+
+TEST_CASE("a stride of 0 keeps to the one element that it says") {
+  const family w{.name = "w", .extent = {1, 1, 1, 1, 6}};
+  struct one_family {
+    family of;
+    const family& family_at(int) const { return of; }
+  } h{w};
+  std::vector<std::uint16_t> memory(6, 0xABCD);
+  binding b("me");
+  b.add({0, 0, 0, 0, {{{0, 1}, {0, 1}, {0, 6}}}}, {reinterpret_cast<std::byte*>(memory.data()), 2}, {0, 0, 0});
+  b.seal();
+  fill(b, h);
+  CHECK(memory[0] != 0xABCD);
+  for (std::size_t i = 1; i < memory.size(); ++i) CHECK(memory[i] == 0xABCD);
+  CHECK(compare(b, h).elements == 6);
+}

@@ -223,7 +223,7 @@ TEST_CASE("in a broken world nothing is handed over, and nobody waits") {
 
 TEST_CASE("a message that came is there although the other direction fails") {
   mailbox box;
-  meeting whole(2, ample), hasty(2, 500ms);
+  meeting whole(2, ample), hasty(2, 2s);
   std::vector<std::byte> out = message(5, 1), unread = message(5, 60), in(5), nothing;
   outcome a, b;
   both([&] { a = exchange(box, side::lower, out, nothing, whole); },

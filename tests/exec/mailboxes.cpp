@@ -60,7 +60,7 @@ TEST_CASE("every size of world from 1 to 64, from data parallel to fewer and mor
 TEST_CASE("a device that does not come ends in a sentence") {
   const model m = tiny();
   switch_in_memory s(m, "dp=2,zero=1", "tp=2");
-  mailboxes world(2, std::chrono::milliseconds(200));
+  mailboxes world(2, std::chrono::milliseconds(1500));  // ample for what comes before
   struct sleeper {
     mailboxes::endpoint& inner;
     rank_t device() const { return inner.device(); }
@@ -71,7 +71,7 @@ TEST_CASE("a device that does not come ends in a sentence") {
     void prepare(const staged_plan& plan, const binding& into, page_stages& pages) { inner.prepare(plan, into, pages); }
     void fail(const std::string& sentence) { inner.fail(sentence); }
     void move(index_t k) {
-      if (device() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      if (device() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(4000));
       inner.move(k);
     }
   };
@@ -86,7 +86,7 @@ TEST_CASE("a device that does not come ends in a sentence") {
     sentence = e.what();
   }
   INFO(sentence);
-  CHECK(sentence == "reshard: device 0 waited 200 ms in vain for device 1, in stage 0, step 1 of 1");
+  CHECK(sentence == "reshard: device 0 waited 1500 ms in vain for device 1, in stage 0, step 1 of 1");
 }
 
 TEST_CASE("a message of another length than is expected is refused, and says whose") {

@@ -254,3 +254,11 @@ TEST_CASE("refusals say which number of the shape") {
   CHECK(tried({0, {}, {}, {}, -3}).find("a copy_shape with runs of -3 bytes") != std::string::npos);
   CHECK(tried({2, {0, -2}, {1, 1}, {1, 1}, 4}).find("dimension 1 has the extent -2") != std::string::npos);
 }
+
+TEST_CASE("the bytes of a shape are its run times its extents") {
+  CHECK(copy_shape{}.total_bytes() == 0);
+  CHECK(copy_shape{.run_bytes = 7}.total_bytes() == 7);
+  CHECK(copy_shape{.ndim = 1, .extent = {5, 9}, .run_bytes = 7}.total_bytes() == 35);
+  CHECK(copy_shape{.ndim = 3, .extent = {5, 2, 3}, .run_bytes = 4}.total_bytes() == 120);
+  CHECK(copy_shape{.ndim = 2, .extent = {5, 0}, .run_bytes = 4}.total_bytes() == 0);
+}

@@ -261,18 +261,18 @@ TEST_CASE("nobody writes a device's memory of a stage before the device is in it
 
 TEST_CASE("a device that never comes is named") {
   switch_in_memory s(tiny(), "dp=3,zero=1", "dp=2,zero=1");
-  threads world(3, std::chrono::milliseconds(100));
+  threads world(3, std::chrono::milliseconds(1000));
   std::string sentence;
   try {
     world.run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
-      if (d == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      if (d == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
       switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
     });
   } catch (const peer_missing& e) {
     sentence = e.what();
   }
-  CHECK(sentence.find(" waited 100 ms in vain for these devices: 1") != sentence.npos);
+  CHECK(sentence.find(" waited 1000 ms in vain for these devices: 1") != sentence.npos);
   CHECK(s.untouched());
 
   threads another(3, soon);  // and one that leaves is not waited for

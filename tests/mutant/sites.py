@@ -28,7 +28,7 @@ MEMBERS = {"begin": "end", "end": "begin", "src": "dst", "dst": "src", "from": "
            "sends": "receives", "receives": "sends", "first": "last", "last": "first", "row": "column", "rows": "columns"}
 INTEGERS = {T.CHAR_U, T.UCHAR, T.USHORT, T.UINT, T.ULONG, T.ULONGLONG, T.CHAR_S, T.SCHAR, T.SHORT, T.INT, T.LONG, T.LONGLONG}
 # Calls that only make room or tell the compiler something: a fault in their numbers changes no answer.
-NO_ANSWER = re.compile(r"\b(reserve|shrink_to_fit|prefetch|_mm_prefetch|notify_all|notify_one)\s*\(")
+NO_ANSWER = re.compile(r"\b(reserve|shrink_to_fit|prefetch|_mm_prefetch)\s*\(")
 # Statements that add to what there is.
 ADDS = re.compile(r"[+-]=|\+\+|--|\b(push_back|emplace_back|append|insert|add|sink|whole|partial)\s*\(")
 # What gives the same whichever argument comes first.

@@ -179,3 +179,18 @@ TEST_CASE("lists say nothing of memory: tensors come by layer, then in the table
   CHECK(precedes(h.address(1, 0, role::parameter, 0, 9), h.address(2, 0, role::parameter, 0, 0)));
   CHECK(precedes(h.address(2, 0, role::parameter, 0, 9), h.address(1, 0, role::parameter, 1, 0)));
 }
+
+TEST_CASE("a shard that is listed again and again is held once") {
+  const tensor_table table(tiny);
+  std::vector<shard> list;
+  for (int times = 0; times < 20; ++times)
+    for (const char* state : {"exp_avg", "master", "exp_avg_sq"})
+      for (const rank_t rank : {1, 0}) list.push_back(changed(norm, [&](shard& s) { s.state = state, s.rank = rank; }));
+  const listed_holding h(table, list, 2);
+  for (rank_t rank = 0; rank < 2; ++rank) {
+    int boxes = 0;
+    h.held(rank, role::optimizer, [&](int, const family_box& b) { boxes += b.volume() == 4 ? 1 : 100; });
+    CHECK(boxes == 1);
+    h.held(rank, role::optimizer, [&](int, const family_box&, const listed_ranks& ranks) { CHECK(ranks.count() == 2); });
+  }
+}
