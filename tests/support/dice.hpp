@@ -19,11 +19,13 @@ inline std::uint64_t today() {
   return (static_cast<std::uint64_t>(static_cast<int>(date.year())) * 100 + static_cast<unsigned>(date.month())) * 100 + static_cast<unsigned>(date.day());
 }
 
+inline constexpr std::uint64_t fixed_seed = 20261121;
+
 /// The seed of this run, printed once.
 inline std::uint64_t seed() {
   static const std::uint64_t value = [] {
     const char* given = std::getenv("RESHARD_SEED");
-    const std::uint64_t chosen = given == nullptr ? 20261121 : std::string_view(given) == "today" ? today() : std::strtoull(given, nullptr, 10);
+    const std::uint64_t chosen = given == nullptr ? fixed_seed : std::string_view(given) == "today" ? today() : std::strtoull(given, nullptr, 10);
     std::printf("RESHARD_SEED=%llu\n", static_cast<unsigned long long>(chosen));
     std::fflush(stdout);  // a crash is to be replayed too
     return chosen;
