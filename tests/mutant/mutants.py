@@ -163,9 +163,10 @@ def main():
             failed += 1
             print(f"mutant {m['name']} {fault}", flush=True)
     if share > 1:
-        today = datetime.datetime.now(datetime.timezone.utc).date().toordinal() % share
-        print(f"{len(mutants)} mutants; today those of number {today} modulo {share}", flush=True)
-        mutants = mutants[today::share]
+        day = datetime.datetime.now(datetime.timezone.utc).date().toordinal() % share
+        mutants.sort(key=test_of)  # mutants of one test come on one day: that it passes without them is shown once
+        print(f"{len(mutants)} mutants; today part {day + 1} of {share}", flush=True)
+        mutants = mutants[len(mutants) * day // share:len(mutants) * (day + 1) // share]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         sound = {}
         tests = sorted({test_of(m) for m in mutants})
