@@ -104,9 +104,6 @@ def weave(finder, mutants, folder):
     return switch
 
 
-PLACE = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): +(?P<kind>error|required|note|  )", re.M)
-
-
 def blamed(output, folder):
     """The numbers of the mutants that a compiler's errors point at."""
     folder, guilty, texts = pathlib.Path(folder), set(), {}

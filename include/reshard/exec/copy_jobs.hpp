@@ -39,7 +39,7 @@ class job_list {
     const bytes_t slice_bytes = to.bytes() / slices.size();
     const index_t step = greatest(1, job_bytes / slice_bytes);
     for (index_t first = slices.begin; first < slices.end; first += step) {
-      auto part = to.where;
+      box<3> part = to.where;
       part.dim[cut] = {first, least(first + step, slices.end)};
       if (slice_bytes > job_bytes && cut < 2) add(stage, to.narrowed(part), from.narrowed(part), pages);
       else append(to.narrowed(part), from.narrowed(part), pages);

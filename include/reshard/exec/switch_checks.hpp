@@ -105,7 +105,7 @@ inline void require_apart(const std::string& device, const binding& from, const 
     runs.clear();
     index_t count = 0;
     for (auto s = first; s != last; ++s) {
-      const auto& of = s->of->where;
+      const box<3>& of = s->of->where;
       count += least(most_runs + 1, of.volume() / (s->of->stride[2] == 1 ? of.dim[2].size() : 1));
       const binding& in = s->target ? into : from;
       if (count > most_runs)
