@@ -7,11 +7,9 @@
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/config.hpp>
 #include <reshard/parallelism/parse.hpp>
-#include <reshard/plan/foreign.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
-#include <reshard/schedule/memory.hpp>
-#include <reshard/schedule/stages.hpp>
+#include <reshard/schedule/figures.hpp>
 #include <reshard/schedule/xor_order.hpp>
 #include <reshard/space/cover.hpp>
 #include <reshard/space/holding.hpp>

@@ -8,17 +8,6 @@
 
 namespace reshard {
 
-/// Names for the sentences of a binding over a table's tensors; the table must outlive it. Tensors of a model are named by layer.
-inline tensor_names names_of(const model& m) {
-  return [&m](int f, index_t member, index_t expert) { return m.tensor(f, member, expert); };
-}
-inline tensor_names names_of(const tensor_table& table) {
-  return [&table](int f, index_t, index_t) { return std::string(table.family_at(f).name); };
-}
-
-tensor_names names_of(const model&&) = delete;
-tensor_names names_of(const tensor_table&&) = delete;
-
 namespace detail {
 
 /// The shard is known to lie at `place`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of a plan
 // are looked up in it by binary search. It also says which of the memory may be given back page by page, and by whom.
-// Builds on: algebra/flat.hpp, model/state.hpp, exec/page_block.hpp.
+// Builds on: algebra/flat.hpp, model/state.hpp, exec/page_block.hpp, exec/tensor_names.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include <reshard/algebra/flat.hpp>
 #include <reshard/exec/page_block.hpp>
+#include <reshard/exec/tensor_names.hpp>
 #include <reshard/model/state.hpp>
 
 namespace reshard {
@@ -52,9 +53,6 @@ struct bound_box : tensor_box {
     return result;
   }
 };
-
-/// The name of a tensor, for sentences.
-using tensor_names = std::function<std::string(int family, index_t member, index_t expert)>;
 
 class binding {
  public:

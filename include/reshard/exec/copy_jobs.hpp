@@ -51,6 +51,11 @@ class job_list {
     for (std::size_t k = 1; k < begin_.size(); ++k) begin_[k] = std::max(begin_[k], begin_[k - 1]);
   }
 
+  /// The pages of a stage's jobs are there: from now on these only copy.
+  void keep_pages(index_t stage) {
+    for (std::size_t i = begin(stage); i < end(stage); ++i) jobs_[i].spans = 0;
+  }
+
   std::size_t begin(index_t stage) const { return begin_[static_cast<std::size_t>(stage)]; }
   std::size_t end(index_t stage) const { return begin_[static_cast<std::size_t>(stage) + 1]; }
   std::size_t size() const { return jobs_.size(); }

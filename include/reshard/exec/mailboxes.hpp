@@ -17,6 +17,26 @@
 namespace reshard {
 
 class mailboxes {
+  struct exchange {
+    rank_t peer;
+    index_t step;
+    index_t slot;  // its jobs, as a stage of the job lists
+    bytes_t out_bytes = 0;
+    bytes_t in_bytes = 0;
+  };
+  /// What a device does in a switch, and the memory of its messages.
+  struct moves {
+    const binding* into;
+    std::vector<std::vector<exchange>> exchanges;  // per stage, in XOR order
+    job_list pack, unpack;
+    std::optional<page_range> out, in;
+
+    void run(job_list& jobs, index_t slot) const {
+      for (std::size_t i = jobs.begin(slot); i < jobs.end(slot); ++i) jobs.run(i, *into);
+      jobs.keep_pages(slot);
+    }
+  };
+
  public:
   explicit mailboxes(rank_t devices, patience wait = default_patience)
       : meeting_(devices, wait), boxes_(static_cast<std::size_t>(devices * (devices - 1) / 2)) {
@@ -44,76 +64,80 @@ class mailboxes {
       return staged(lengths(plan.sends, k, &staged_piece::dst)) + staged(lengths(plan.receives, k, &staged_piece::src));
     }
 
-    void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-      into_ = &into;
+    moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
       const index_t steps = xor_steps(devices());
-      exchanges_.assign(static_cast<std::size_t>(plan.stages), {});
-      pack_ = job_list(plan.stages * (steps + 1));
-      unpack_ = job_list(plan.stages * (steps + 1));
-      out_.reset();
-      in_.reset();
+      moves made{&into, std::vector<std::vector<exchange>>(static_cast<std::size_t>(plan.stages)),
+                 job_list(plan.stages * (steps + 1)), job_list(plan.stages * (steps + 1)), {}, {}};
       bytes_t longest_out = 0, longest_in = 0;
       for (index_t k = 0; k < plan.stages; ++k) {
         longest_out = greatest(longest_out, longest(lengths(plan.sends, k, &staged_piece::dst)));
         longest_in = greatest(longest_in, longest(lengths(plan.receives, k, &staged_piece::src)));
       }
-      if (longest_out > 0) out_.emplace(longest_out);
-      if (longest_in > 0) in_.emplace(longest_in);
+      if (longest_out > 0) made.out.emplace(longest_out);
+      if (longest_in > 0) made.in.emplace(longest_in);
       for (index_t k = 0; k < plan.stages; ++k) {
-        for (const staged_piece& p : pieces_of_stage(plan.retains, k)) retain(p, k * (steps + 1), into, pages);
+        for (const staged_piece& p : pieces_of_stage(plan.retains, k)) retain(p, k * (steps + 1), made.unpack, into, pages);
         for (index_t step = 1; step <= steps; ++step) {
           const rank_t peer = xor_peer(device_, step, devices());
           if (peer < 0) continue;
           exchange e{peer, step, k * (steps + 1) + step};
           for (const staged_piece& p : pieces_of_stage(plan.sends, k))
-            if (p.dst == peer) e.out_bytes += message_part(p, *from_, out_->data() + e.out_bytes, [&](const bound_box& part, const bound_box& message) {
-                                 pack_.add(e.slot, message, part, nullptr);
-                               });
+            if (p.dst == peer)
+              e.out_bytes += message_part(p, *from_, made.out->data() + e.out_bytes,
+                                          [&](const bound_box& part, const bound_box& message) {
+                                            made.pack.add(e.slot, message, part, nullptr);
+                                          });
           for (const staged_piece& p : pieces_of_stage(plan.receives, k))
-            if (p.src == peer) e.in_bytes += message_part(p, into, in_->data() + e.in_bytes, [&](const bound_box& part, const bound_box& message) {
-                                 unpack_.add(e.slot, part, message, &pages);
-                               });
-          if (e.out_bytes + e.in_bytes > 0) exchanges_[static_cast<std::size_t>(k)].push_back(e);
+            if (p.src == peer)
+              e.in_bytes += message_part(p, into, made.in->data() + e.in_bytes,
+                                         [&](const bound_box& part, const bound_box& message) {
+                                           made.unpack.add(e.slot, part, message, &pages);
+                                         });
+          if (e.out_bytes + e.in_bytes > 0) made.exchanges[static_cast<std::size_t>(k)].push_back(e);
         }
       }
-      pack_.seal();
-      unpack_.seal();
+      made.pack.seal();
+      made.unpack.seal();
+      return made;
     }
 
     /// The most that the kernel held for messages in the stage that was moved last; at most its staging_bytes.
     bytes_t staging_seen() const { return staging_seen_; }
 
-    void move(index_t k) {
+    void move(moves& prepared, index_t k) {
       staging_seen_ = 0;
-      run(unpack_, k * (xor_steps(devices()) + 1));  // what is retained
-      for (const exchange& e : exchanges_[static_cast<std::size_t>(k)]) {
-        run(pack_, e.slot);
-        bytes_t offered = 0;
-        const memory out{e.out_bytes > 0 ? out_->data() : nullptr, e.out_bytes}, in{e.in_bytes > 0 ? in_->data() : nullptr, e.in_bytes};
-        if (!world_->between(device_, e.peer).exchange(device_ < e.peer ? mailbox::side::lower : mailbox::side::higher, out, in, world_->meeting_, offered)) {
-          world_->meeting_.require_unbroken();
-          throw peer_missing("reshard: device " + std::to_string(device_) + " waited " + std::to_string(world_->meeting_.waits().count()) +
-                             " ms in vain for device " + std::to_string(e.peer) + ", in stage " + std::to_string(k) + ", step " +
-                             std::to_string(e.step) + " of " + std::to_string(xor_steps(devices())));
-        }
-        if (offered != e.in_bytes)
-          refuse("device ", device_, " expects ", e.in_bytes, " bytes from device ", e.peer, " in stage ", k, ", which sends ", offered);
-        run(unpack_, e.slot);
-        staging_seen_ = greatest(staging_seen_, (out_ ? out_->resident_bytes() : 0) + (in_ ? in_->resident_bytes() : 0));
-        if (out_) out_->release(0, out_->bytes());
-        if (in_) in_->release(0, in_->bytes());
+      std::optional<page_range>&out = prepared.out, &in = prepared.in;
+      prepared.run(prepared.unpack, k * (xor_steps(devices()) + 1));  // what is retained
+      for (const exchange& e : prepared.exchanges[static_cast<std::size_t>(k)]) {
+        prepared.run(prepared.pack, e.slot);
+        const memory sent{e.out_bytes > 0 ? out->data() : nullptr, e.out_bytes};
+        const memory room{e.in_bytes > 0 ? in->data() : nullptr, e.in_bytes};
+        meet(e, k, sent, room);
+        prepared.run(prepared.unpack, e.slot);
+        staging_seen_ =
+            greatest(staging_seen_, (out ? out->resident_bytes() : 0) + (in ? in->resident_bytes() : 0));
+        if (out) out->release(0, out->bytes());
+        if (in) in->release(0, in->bytes());
       }
-      world_->meeting_.largest(device_, 0, " at the end of stage " + std::to_string(k));
+      world_->meeting_.largest(device_, 0, k);
     }
 
    private:
-    struct exchange {
-      rank_t peer;
-      index_t step;
-      index_t slot;  // its jobs, as a stage of the job lists
-      bytes_t out_bytes = 0;
-      bytes_t in_bytes = 0;
-    };
+    /// Hands a message over to the peer and takes one, in a stage.
+    void meet(const exchange& e, index_t k, memory out, memory in) {
+      const auto mine = device_ < e.peer ? mailbox::side::lower : mailbox::side::higher;
+      bytes_t offered = 0;
+      if (!world_->between(device_, e.peer).exchange(mine, out, in, world_->meeting_, offered)) {
+        world_->meeting_.require_unbroken();
+        throw peer_missing("reshard: device " + std::to_string(device_) + " waited " +
+                           std::to_string(world_->meeting_.waits().count()) + " ms in vain for device " +
+                           std::to_string(e.peer) + ", in stage " + std::to_string(k) + ", step " +
+                           std::to_string(e.step) + " of " + std::to_string(xor_steps(devices())));
+      }
+      if (offered != e.in_bytes)
+        refuse("device ", device_, " expects ", e.in_bytes, " bytes from device ", e.peer, " in stage ", k,
+               ", which sends ", offered);
+    }
 
     /// Bytes per peer in one stage.
     std::vector<bytes_t> lengths(const std::vector<staged_piece>& pieces, index_t k, rank_t staged_piece::*peer) const {
@@ -139,26 +163,20 @@ class mailboxes {
       return bytes;
     }
 
-    void retain(const staged_piece& p, index_t slot, const binding& into, page_stages& pages) {
+    void retain(const staged_piece& p, index_t slot, job_list& unpack, const binding& into, page_stages& pages) {
       for (int state = 0; state < state_count; ++state)
         if (p.states.contains(state))
           into.meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& target) {
-            from_->meet(target, [&](const bound_box& source) { unpack_.add(slot, target.narrowed(source.where), source, &pages); });
+            from_->meet(target, [&](const bound_box& source) {
+              unpack.add(slot, target.narrowed(source.where), source, &pages);
+            });
           });
-    }
-
-    void run(const job_list& jobs, index_t slot) const {
-      for (std::size_t i = jobs.begin(slot); i < jobs.end(slot); ++i) jobs.run(i, *into_);
     }
 
     mailboxes* world_;
     rank_t device_;
     const binding* from_ = nullptr;
-    const binding* into_ = nullptr;
-    std::optional<page_range> out_, in_;
     bytes_t staging_seen_ = 0;
-    std::vector<std::vector<exchange>> exchanges_;  // per stage, in XOR order
-    job_list pack_, unpack_;
   };
 
   rank_t devices() const { return meeting_.devices(); }

@@ -43,9 +43,9 @@ class meeting {
   rank_t devices() const { return devices_; }
   patience waits() const { return wait_; }
 
-  /// The largest of the values that all devices call with; nobody returns before all have called. `where` ends the sentence of a
-  /// device that waits in vain.
-  std::int64_t largest(rank_t device, std::int64_t value, const std::string& where = {}) {
+  /// The largest of the values that all devices call with; nobody returns before all have called. The sentence of a device that
+  /// waits in vain says at the end of which stage, where one is given.
+  std::int64_t largest(rank_t device, std::int64_t value, index_t stage = -1) {
     std::unique_lock lock(mutex_);
     require_whole();
     largest_ = arrived_ == 0 ? value : std::max(largest_, value);
@@ -66,11 +66,18 @@ class meeting {
       for (std::size_t d = 0; d < here_.size(); ++d)
         if (!here_[d]) absent += (absent.empty() ? "" : ", ") + std::to_string(d);
       const std::string sentence = "reshard: device " + std::to_string(device) + " waited " + std::to_string(wait_.count()) +
-                                   " ms in vain for these devices: " + absent + where;
+                                   " ms in vain for these devices: " + absent +
+                                   (stage < 0 ? std::string() : " at the end of stage " + std::to_string(stage));
       break_off(sentence);
       throw peer_missing(sentence);
     }
     throw peer_failed(why_);
+  }
+
+  /// How often all have met: the same for all devices between two meetings.
+  std::uint64_t round() {
+    const std::lock_guard lock(mutex_);
+    return generation_;
   }
 
   /// A device ends its part, in good order or because of what `sentence` says; whoever waits for it then does not wait on.

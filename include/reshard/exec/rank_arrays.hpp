@@ -36,13 +36,6 @@ void each_slice(const computed_holding& h, rank_t rank, index_t chunk, mesh_kind
 
 }  // namespace detail
 
-/// The name of a tensor of a holding.
-template <Holding H>
-std::string tensor_name(const H& h, int family, index_t member, index_t expert) {
-  if constexpr (requires { h.where().which_model(); }) return h.where().which_model().tensor(family, member, expert);
-  else return std::string(h.family_at(family).name);
-}
-
 /// Calls sink(rank_array) with every array of a rank, for the wanted states, state by state.
 template <Holding H, typename Sink>
 void each_array(const H& h, rank_t rank, state_set wanted, Sink&& sink) {
@@ -125,12 +118,10 @@ void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, 
 /// The binding of a rank whose arrays lie where `memory_of(rank_array)` says: what a trainer writes.
 template <Holding H, typename MemoryOf>
 binding bind_rank(const H& h, rank_t rank, std::string who, MemoryOf&& memory_of, state_set wanted = all_states) {
-  binding result(std::move(who), [&h](int f, index_t member, index_t expert) { return tensor_name(h, f, member, expert); });
+  binding result(std::move(who), names_of(h));
   each_array(h, rank, wanted, [&](const rank_array& a) { bind_array(result, h, rank, a, memory_of(a)); });
   result.seal();
   return result;
 }
-template <Holding H, typename MemoryOf>
-binding bind_rank(const H&&, rank_t, std::string, MemoryOf&&, state_set = all_states) = delete;  // the holding must outlive the binding
 
 }  // namespace reshard

@@ -11,7 +11,7 @@
 
 namespace reshard {
 
-/// The arrays of one rank of a holding. Movable; the holding must outlive it.
+/// The arrays of one rank of a holding. Movable.
 class rank_storage {
  public:
   /// A device without a rank: nothing.
@@ -28,9 +28,6 @@ class rank_storage {
     for (page_range& range : ranges_) bound_.own(range, at_first);
     bound_.seal();
   }
-
-  template <Holding H>
-  rank_storage(const H&&, rank_t, std::string, pages_are = pages_are::reserved, state_set = all_states) = delete;
 
   binding& tensors() { return bound_; }
   const binding& tensors() const { return bound_; }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include <reshard/exec/copy_jobs.hpp>
 #include <reshard/exec/meeting.hpp>
@@ -14,10 +15,18 @@
 namespace reshard {
 
 class threads {
-  struct lane;
+  /// What a device has to do; others take from it once it is open for their stage.
+  struct lane {
+    const binding* into = nullptr;
+    job_list jobs;
+    std::atomic<index_t> opened = 0;                   // stages
+    std::unique_ptr<std::atomic<std::size_t>[]> next;  // per stage: the first job that nobody has taken
+  };
+  using lanes = std::vector<lane>;
 
  public:
-  explicit threads(rank_t devices, patience wait = default_patience) : meeting_(devices, wait), lanes_(static_cast<std::size_t>(devices)) {}
+  explicit threads(rank_t devices, patience wait = default_patience)
+      : meeting_(devices, wait), offers_(static_cast<std::size_t>(devices)) {}
 
   class endpoint {
    public:
@@ -28,56 +37,61 @@ class threads {
 
     rank_t device() const { return device_; }
     rank_t devices() const { return world_->devices(); }
-    void offer(const binding& tensors) { own().from = &tensors; }
+    void offer(const binding& tensors) { world_->offers_[static_cast<std::size_t>(device_)] = &tensors; }
     std::int64_t largest(std::int64_t value) { return world_->meeting_.largest(device_, value); }
     bytes_t staging_bytes(const staged_plan&, index_t) const { return 0; }
     void fail(const std::string& sentence) { world_->meeting_.leave_together(device_, sentence); }
 
-    void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-      lane& mine = own();
+    std::shared_ptr<lanes> prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+      std::shared_ptr<lanes> all = world_->lanes_of_round();
+      lane& mine = lane_of(*all, device_);
       mine.jobs = job_list(plan.stages);
       mine.into = &into;
-      mine.opened = 0;
       mine.next = std::make_unique<std::atomic<std::size_t>[]>(static_cast<std::size_t>(plan.stages));
       for (index_t k = 0; k < plan.stages; ++k)
         for (const std::vector<staged_piece>* list : {&plan.receives, &plan.retains})
-          for (const staged_piece& p : pieces_of_stage(*list, k)) add(p, into, pages);
+          for (const staged_piece& p : pieces_of_stage(*list, k)) add(mine.jobs, p, into, pages);
       mine.jobs.seal();
       for (index_t k = 0; k < plan.stages; ++k) mine.next[static_cast<std::size_t>(k)] = mine.jobs.begin(k);
+      return all;
     }
 
-    void move(index_t k) {
-      own().opened.store(k + 1, std::memory_order_release);
+    void move(const std::shared_ptr<lanes>& all, index_t k) {
+      lane& mine = lane_of(*all, device_);
+      mine.opened.store(k + 1, std::memory_order_release);
       for (rank_t other = 0; other < devices(); ++other) {
-        const lane& of = world_->lane_of((device_ + other) % devices());
-        if (of.opened.load(std::memory_order_acquire) <= k) continue;
-        std::atomic<std::size_t>& next = of.next[static_cast<std::size_t>(k)];
-        for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < of.jobs.end(k);) {
+        lane& at = lane_of(*all, (device_ + other) % devices());
+        if (at.opened.load(std::memory_order_acquire) <= k) continue;
+        std::atomic<std::size_t>& next = at.next[static_cast<std::size_t>(k)];
+        for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < at.jobs.end(k);) {
           world_->meeting_.require_unbroken();
-          of.jobs.run(i, *of.into);
+          at.jobs.run(i, *at.into);
         }
       }
-      world_->meeting_.largest(device_, 0, " at the end of stage " + std::to_string(k));
+      world_->meeting_.largest(device_, 0, k);
+      mine.jobs.keep_pages(k);  // nobody takes from this stage until all begin another run
+      mine.next[static_cast<std::size_t>(k)] = mine.jobs.begin(k);
     }
 
    private:
-    void add(const staged_piece& p, const binding& into, page_stages& pages) {
-      const binding& from = *world_->lane_of(p.src).from;
+    static lane& lane_of(lanes& all, rank_t device) { return all[static_cast<std::size_t>(device)]; }
+
+    void add(job_list& jobs, const staged_piece& p, const binding& into, page_stages& pages) {
+      const binding& from = *world_->offers_[static_cast<std::size_t>(p.src)];
       for (int state = 0; state < state_count; ++state) {
         if (!p.states.contains(state)) continue;
         index_t missing = p.where.volume();
         into.meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& target) {
           from.meet(target, [&](const bound_box& source) {
-            own().jobs.add(p.stage, target.narrowed(source.where), source, &pages);
+            jobs.add(p.stage, target.narrowed(source.where), source, &pages);
             missing -= source.where.volume();
           });
         });
         if (missing != 0)
-          refuse("device ", device_, ": device ", p.src, " lacks ", missing, " of ", p.where.volume(), " elements that it shall send of ",
-                 into.name({state, p.family, p.member, p.expert, p.where}));
+          refuse("device ", device_, ": device ", p.src, " lacks ", missing, " of ", p.where.volume(),
+                 " elements that it shall send of ", into.name({state, p.family, p.member, p.expert, p.where}));
       }
     }
-    lane& own() { return world_->lane_of(device_); }
 
     threads* world_;
     rank_t device_;
@@ -97,18 +111,23 @@ class threads {
   }
 
  private:
-  /// What a device has to do; others read it, and take from it, once it is opened for their stage.
-  struct lane {
-    const binding* from = nullptr;
-    const binding* into = nullptr;
-    job_list jobs;
-    std::atomic<index_t> opened = 0;
-    std::unique_ptr<std::atomic<std::size_t>[]> next;
-  };
-  lane& lane_of(rank_t device) { return lanes_[static_cast<std::size_t>(device)]; }
+  /// The same lanes for all devices that prepare between the same two meetings.
+  std::shared_ptr<lanes> lanes_of_round() {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<lanes> latest = latest_.lock();
+    if (latest == nullptr || round_ != meeting_.round()) {
+      latest = std::make_shared<lanes>(offers_.size());
+      latest_ = latest;
+      round_ = meeting_.round();
+    }
+    return latest;
+  }
 
   meeting meeting_;
-  std::vector<lane> lanes_;
+  std::vector<const binding*> offers_;  // per device
+  std::mutex mutex_;
+  std::weak_ptr<lanes> latest_;
+  std::uint64_t round_ = 0;
 };
 
 }  // namespace reshard

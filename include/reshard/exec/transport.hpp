@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <string>
+#include <utility>
 
 #include <reshard/exec/page_stages.hpp>
 #include <reshard/schedule/staged_plan.hpp>
@@ -15,22 +16,30 @@ namespace reshard {
 /// For one device's end t of a transport:
 ///   t.device(), t.devices()                  which device of how many;
 ///   t.offer(binding)                         what this device holds now, sealed; no waiting;
-///   t.largest(n)                             the largest n of all devices; nobody returns before all have called;
+///   t.largest(n)                             the largest n of all devices; nobody returns before all have called. Throws
+///                                            peer_failed where a device failed, left or does not come;
 ///   t.staging_bytes(staged_plan, k)          memory that it takes in stage k beside the state;
 ///   t.prepare(staged_plan, into, pages)      after a `largest` that followed `offer`: everything that can fail. `into` is what this
-///                                            device shall hold, `pages` its pages by first writer, to be claimed by copies;
-///   t.move(k)                                on return, what this device receives and retains in stage k is in place, and what it
-///                                            sends in stage k has been read. Called for k = 0, 1, .. in turn;
+///                                            device shall hold, `pages` its pages by first writer, to be claimed by copies.
+///                                            What it returns is movable, and is what move is given;
+///   t.move(moves, k)                         on return, what this device receives and retains in stage k is in place, and what it
+///                                            sends in stage k has been read. Called for k = 0, 1, .. in turn; and from 0 again,
+///                                            after a `largest`, for another run;
 ///   t.fail(sentence)                         this device cannot go on: no device waits for it, and it returns once none reads its memory.
 template <typename T>
-concept Transport = requires(T& t, const staged_plan& plan, const binding& tensors, page_stages& pages, index_t k, const std::string& sentence) {
+using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_plan&>(), std::declval<const binding&>(),
+                                                     std::declval<page_stages&>()));
+
+template <typename T>
+concept Transport = requires(T& t, const binding& tensors, const staged_plan& plan, page_stages& pages, index_t k,
+                             const std::string& sentence) {
   { t.device() } -> std::same_as<rank_t>;
   { t.devices() } -> std::same_as<rank_t>;
   t.offer(tensors);
   { t.largest(std::int64_t{}) } -> std::same_as<std::int64_t>;
   { t.staging_bytes(plan, k) } -> std::same_as<bytes_t>;
-  t.prepare(plan, tensors, pages);
-  t.move(k);
+  { t.prepare(plan, tensors, pages) } -> std::movable;
+  t.move(std::declval<moves_of<T>&>(), k);
   t.fail(sentence);
 };
 

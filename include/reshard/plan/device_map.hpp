@@ -13,7 +13,8 @@ namespace reshard {
 
 class device_map {
  public:
-  /// Rank r sits on device r.
+  /// Rank r sits on device r, of as many ranks as there are.
+  constexpr device_map() = default;
   constexpr explicit device_map(rank_t ranks) : ranks_(ranks) {}
 
   /// Rank r sits on device devices[r]; refused where a device is negative or named twice.
@@ -34,6 +35,9 @@ class device_map {
     }
     if (by_rank_.size() == 1 && by_rank_[0].device == 0) by_rank_.clear(), by_device_.clear();
   }
+
+  /// Itself; or, where it was made without ranks, that of a world of so many.
+  constexpr device_map of_world(rank_t ranks) const { return ranks_ < 0 ? device_map(ranks) : *this; }
 
   constexpr rank_t ranks() const { return ranks_; }
   constexpr bool identity() const { return by_rank_.empty(); }
@@ -86,7 +90,7 @@ class device_map {
     rank_t device;
     index_t count;
   };
-  rank_t ranks_;
+  rank_t ranks_ = -1;              // -1: as many as there are
   std::vector<run> by_rank_;  // empty: the identity
   std::vector<run> by_device_;
 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much a switch moves, without planning it: a device lacks what its TO rank holds and its FROM rank did not, and every
 // lacking byte moves once. Runs in a static_assert.
-// Builds on: plan/make_plan.hpp.
+// Builds on: plan/layout_switch.hpp.
 #pragma once
 
-#include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/layout_switch.hpp>
 
 namespace reshard {
 
@@ -17,20 +17,19 @@ struct switch_volume {
 
 /// moved + retained = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO boxes| x width.
 template <Holding From, Holding To>
-constexpr switch_volume volume_of_switch(const From& from, const To& to, const placement& where) {
-  require_plannable(from, to, where);
+constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
   switch_volume total;
   for (const role r : roles) {
-    const bytes_t width = (states_of(r) & where.states).bytes_per_element();
+    const bytes_t width = (states_of(r) & change.states()).bytes_per_element();
     if (width == 0) continue;
     index_t needed = 0, kept = 0;  // elements
-    for (rank_t rank = 0; rank < to.ranks(); ++rank) {
-      const rank_t was = where.from.rank_of(where.to.device_of(rank));
-      for (int f = 0; f < to.families(); ++f) {
-        to.held(f, rank, r, [&](int, const family_box& target) {
+    for (rank_t rank = 0; rank < change.to().ranks(); ++rank) {
+      const rank_t was = change.from_rank(change.to_devices().device_of(rank));
+      for (int f = 0; f < change.to().families(); ++f) {
+        change.to().held(f, rank, r, [&](int, const family_box& target) {
           needed = checked_add(needed, target.volume());
           if (was < 0) return;
-          from.held(f, was, r, [&](int, const family_box& source) {
+          change.from().held(f, was, r, [&](int, const family_box& source) {
             if (intersects(source, target)) kept += intersect(source, target).volume();
           });
         });
@@ -42,18 +41,24 @@ constexpr switch_volume volume_of_switch(const From& from, const To& to, const p
   return total;
 }
 
-constexpr switch_volume volume_of_switch(const space& from, const space& to, state_set states = all_states) {
-  return volume_of_switch(computed_holding(from, states), computed_holding(to, states),
-                          placement{device_map(from.ranks()), device_map(to.ranks()), 0, states});
+/// Bytes that cross between devices.
+template <Holding From, Holding To>
+constexpr bytes_t moved_bytes(const layout_switch<From, To>& change) {
+  return volume_of(change).moved;
+}
+template <Layout From, Layout To>
+constexpr bytes_t moved_bytes(const From& from, const To& to, const placement& placed = {}) {
+  return moved_bytes(layout_switch(from, to, placed));
 }
 
-/// Bytes that cross between devices, rank r on device r on both sides.
-constexpr bytes_t moved_bytes(const space& from, const space& to, state_set states = all_states) {
-  return volume_of_switch(from, to, states).moved;
-}
 /// Bytes that a device needs and already has.
-constexpr bytes_t retained_bytes(const space& from, const space& to, state_set states = all_states) {
-  return volume_of_switch(from, to, states).retained;
+template <Holding From, Holding To>
+constexpr bytes_t retained_bytes(const layout_switch<From, To>& change) {
+  return volume_of(change).retained;
+}
+template <Layout From, Layout To>
+constexpr bytes_t retained_bytes(const From& from, const To& to, const placement& placed = {}) {
+  return retained_bytes(layout_switch(from, to, placed));
 }
 
 }  // namespace reshard

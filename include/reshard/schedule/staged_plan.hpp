@@ -32,10 +32,11 @@ constexpr stage_range pieces_of_stage(const std::vector<staged_piece>& pieces, i
   return {at(stage), at(stage + 1)};
 }
 
-template <Holding To>
-constexpr staged_plan stage_plan(const plan& whole, const To& to, const device_map& to_devices, index_t stages) {
+/// A device's plan in so many stages.
+template <Holding From, Holding To>
+constexpr staged_plan stage_plan(const plan& whole, const layout_switch<From, To>& change, index_t stages) {
   const auto staged = [&](const std::vector<transfer>& transfers) {
-    const std::vector<staged_piece> pieces = stage_transfers(transfers, to, to_devices, stages);
+    const std::vector<staged_piece> pieces = stage_transfers(transfers, change, stages);
     std::vector<std::size_t> at(static_cast<std::size_t>(stages) + 1, 0);  // where each stage's pieces go, in the order they have
     for (const staged_piece& p : pieces) ++at[static_cast<std::size_t>(p.stage) + 1];
     for (std::size_t k = 1; k < at.size(); ++k) at[k] += at[k - 1];

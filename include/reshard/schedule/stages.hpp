@@ -2,7 +2,7 @@
 // Stages: how a switch is cut in time so that memory stays bounded. Stage k of S takes the k-th of S equal parts of every
 // stream, a stream being all that one source sends one destination for one state (source = destination included), in order
 // of destination address, cut at elements. Both ends derive the same cut from their own plans.
-// Builds on: plan/transfer.hpp, space/holding.hpp (the order of addresses), algebra/flat.hpp.
+// Builds on: plan/layout_switch.hpp, plan/transfer.hpp, space/cover.hpp, algebra/flat.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 #include <vector>
 
 #include <reshard/algebra/flat.hpp>
-#include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/layout_switch.hpp>
+#include <reshard/plan/transfer.hpp>
 #include <reshard/space/cover.hpp>
 
 namespace reshard {
@@ -51,10 +52,10 @@ constexpr bytes_t least_budget(bytes_t largest_holding, ExcessOf&& excess_of) {
   return least_that_does;
 }
 
-/// B: the most that any device holds on either side.
+/// B: the most that any device holds on either side, of what moves.
 template <Holding From, Holding To>
-constexpr bytes_t largest_holding(const From& from, const To& to, state_set states) {
-  return greatest(bytes_per_rank(from, states), bytes_per_rank(to, states));
+constexpr bytes_t largest_holding(const layout_switch<From, To>& change) {
+  return greatest(bytes_per_rank(change.from(), change.states()), bytes_per_rank(change.to(), change.states()));
 }
 
 namespace detail {
@@ -92,23 +93,23 @@ constexpr void cut_stream(const staged_piece* first, const staged_piece* last, i
 
 }  // namespace detail
 
-/// The transfers of one end's list, per tensor and stage. `to` orders each stream by where the destination keeps it.
+/// The transfers of one end's list, per tensor and stage, each stream in the order in which the destination keeps it.
 /// Result: by (src, dst, states), then stage, then address; sender and receiver of a stream get the same pieces.
-template <Holding To>
-constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>& transfers, const To& to, const device_map& to_devices,
-                                                    index_t stages) {
+template <Holding From, Holding To>
+constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>& transfers,
+                                                    const layout_switch<From, To>& change, index_t stages) {
   struct addressed {
     staged_piece piece;
     storage_order at;
   };
   std::vector<addressed> pieces;
   for (const transfer& t : transfers) {
-    const rank_t rank = to_devices.rank_of(t.dst);
+    const rank_t rank = change.to_rank(t.dst);
     const role r = (t.states & parameter_states).empty() ? role::optimizer : role::parameter;
     for (index_t member = t.where.dim[0].begin; member < t.where.dim[0].end; ++member)
       for (index_t expert = t.where.dim[1].begin; expert < t.where.dim[1].end; ++expert)
         pieces.push_back({{0, t.src, t.dst, t.states, t.family, member, expert, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}}},
-                          to.address(t.family, rank, r, member, expert)});
+                          change.to().address(t.family, rank, r, member, expert)});
   }
   const auto same_stream = [](const staged_piece& a, const staged_piece& b) {
     return a.src == b.src && a.dst == b.dst && a.states == b.states;

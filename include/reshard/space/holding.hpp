@@ -42,6 +42,7 @@ struct storage_order {
 };
 
 /// A holding h of `h.families()` families by ranks 0 .. h.ranks() - 1:
+///   h.states()                        the states that it answers for;
 ///   h.held(rank, role, sink)          sink(f, box, holders) for every box of the rank, `holders` all ranks with that box;
 ///   h.held(f, rank, role, sink)       the same for one family; a sink may take (f, box) alone, which is cheaper;
 ///   h.owners(f, role, within, sink)   sink(box, holders) once for every distinct box that meets `within`;
@@ -51,6 +52,7 @@ struct storage_order {
 template <typename H>
 concept Holding = requires(const H& h, rank_t rank, int f, const family_box& within) {
   { h.ranks() } -> std::same_as<rank_t>;
+  { h.states() } -> std::same_as<state_set>;
   { h.families() } -> std::same_as<int>;
   { h.family_at(f) } -> std::convertible_to<const family&>;
   h.held(rank, role::parameter, detail::held_sink{});
@@ -59,21 +61,22 @@ concept Holding = requires(const H& h, rank_t rank, int f, const family_box& wit
   { h.address(f, rank, role::parameter, index_t{}, index_t{}) } -> std::same_as<storage_order>;
 };
 
-/// The holding of a space. Optimizer buffers are tabulated only where `wanted` needs them.
+/// The holding of a space, which it keeps. Optimizer buffers are tabulated only where `wanted` needs them.
 class computed_holding {
  public:
   constexpr explicit computed_holding(const space& s, state_set wanted = all_states)
-      : space_(&s),
+      : space_(s),
+        states_(wanted),
         sharded_(s.which_degrees().zero >= 1 && !(wanted & optimizer_states).empty()) {
     if (sharded_) buffers_ = optimizer_buffers(s);
   }
-  explicit computed_holding(const space&&, state_set = all_states) = delete;  // the space must outlive its holding
 
-  constexpr const space& where() const { return *space_; }
+  constexpr const space& where() const { return space_; }
+  constexpr state_set states() const { return states_; }
   constexpr const optimizer_buffers& buffers() const { return buffers_; }
-  constexpr rank_t ranks() const { return space_->ranks(); }
-  constexpr int families() const { return space_->families(); }
-  constexpr const family& family_at(int f) const { return space_->family_at(f); }
+  constexpr rank_t ranks() const { return space_.ranks(); }
+  constexpr int families() const { return space_.families(); }
+  constexpr const family& family_at(int f) const { return space_.family_at(f); }
 
   template <typename Sink>
   constexpr void held(rank_t rank, role r, Sink&& sink) const {
@@ -83,19 +86,19 @@ class computed_holding {
   template <typename Sink>
   constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
     const family& which = family_at(f);
-    const mesh& m = space_->mesh_for(which.mesh);
+    const mesh& m = space_.mesh_for(which.mesh);
     const index_t t = rank % m.extent[mesh_axis::tensor];
     const index_t e = which.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
-    const pipeline_placement& pipeline = space_->pipeline();
-    for (index_t k = rank / space_->stage_ranks(); k < pipeline.chunks(); k += pipeline.parts()) {
-      const family_box shard = space_->shard_box(f, k, e, t);
+    const pipeline_placement& pipeline = space_.pipeline();
+    for (index_t k = rank / space_.stage_ranks(); k < pipeline.chunks(); k += pipeline.parts()) {
+      const family_box shard = space_.shard_box(f, k, e, t);
       if (shard.dim[axis_of::layer].empty()) continue;
       if (!sharded(r)) {
         if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, shard);
         else sink(f, shard, replicas(f, k, e, t));
         continue;
       }
-      const mesh_kind kind = space_->buffer_kind(f);
+      const mesh_kind kind = space_.buffer_kind(f);
       for (const buffer_entry& entry : buffers_.entries(k, kind, f)) {
         const index_t i = shard_index(kind, rank);
         const rank_product holders = shard_holders(f, kind, k, e, t, i);
@@ -111,15 +114,15 @@ class computed_holding {
   constexpr void owners(int f, role r, const family_box& within, Sink&& sink) const {
     if (within.empty()) return;
     const family& which = family_at(f);
-    const block experts(which.extent[axis_of::expert], space_->expert_parts(f));
+    const block experts(which.extent[axis_of::expert], space_.expert_parts(f));
     const int cut = which.tensor_axis == axis_of::none ? axis_of::column : which.tensor_axis;
-    const block tensor(which.extent[cut], space_->tensor_parts(f));
-    const interval chunks = space_->chunks_of_members(f, within.dim[axis_of::layer]);
+    const block tensor(which.extent[cut], space_.tensor_parts(f));
+    const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
     for (index_t k = chunks.begin; k < chunks.end; ++k) {
-      if (!intersects(space_->chunk_members(f, k), within.dim[axis_of::layer])) continue;
+      if (!intersects(space_.chunk_members(f, k), within.dim[axis_of::layer])) continue;
       experts.owners(within.dim[axis_of::expert], [&](index_t e, interval) {
         tensor.owners(within.dim[cut], [&](index_t t, interval) {
-          const family_box shard = space_->shard_box(f, k, e, t);
+          const family_box shard = space_.shard_box(f, k, e, t);
           if (!sharded(r)) sink(shard, replicas(f, k, e, t));
           else shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
         });
@@ -131,20 +134,20 @@ class computed_holding {
   constexpr storage_order address(int f, rank_t rank, role r, index_t member, index_t expert) const {
     const family& which = family_at(f);
     storage_order order{0, 0, f, expert};
-    if (which.place == home::layers) order.section = 1, order.layer = space_->which_model().layers_of(f).layer_of(member);
+    if (which.place == home::layers) order.section = 1, order.layer = space_.which_model().layers_of(f).layer_of(member);
     else if (which.place == home::last_stage) order.section = 2;
-    else if (space_->holds_tied_copy(f, rank)) order.section = 3;
+    else if (space_.holds_tied_copy(f, rank)) order.section = 3;
     return sharded(r) ? order.reversed() : order;
   }
 
   /// Slice i of a bucket cut into n equal parts: [begin + i length / n, begin + (i + 1) length / n).
   constexpr interval slice(index_t k, mesh_kind kind, index_t bucket, index_t i) const {
-    return even_part(buffers_.bucket(k, kind, bucket), i, space_->sharding_group(kind));
+    return even_part(buffers_.bucket(k, kind, bucket), i, space_.sharding_group(kind));
   }
 
   /// The index of a rank in its sharding group: cp + CP dp, or edp.
   constexpr index_t shard_index(mesh_kind kind, rank_t rank) const {
-    const mesh& m = space_->mesh_for(kind);
+    const mesh& m = space_.mesh_for(kind);
     index_t c[mesh_ndim] = {};
     m.coordinates(rank, c);
     if (kind == mesh_kind::expert) return c[mesh_axis::data];
@@ -153,16 +156,16 @@ class computed_holding {
 
   /// Whether optimizer buffers say where a role lies. Refuses a role that needs them where they were not tabulated.
   constexpr bool sharded(role r) const {
-    if (r != role::optimizer || space_->which_degrees().zero == 0) return false;
+    if (r != role::optimizer || space_.which_degrees().zero == 0) return false;
     if (!sharded_) refuse("this holding was made without optimizer states, and is asked for them; name them where it is made");
     return true;
   }
 
   /// Whether a lower rank holds as many bytes: what a rank holds depends on its stage and its indices into the sharding groups.
   constexpr bool as_much_as_a_lower_rank(rank_t rank) const {
-    const index_t inside = rank % space_->stage_ranks();
+    const index_t inside = rank % space_.stage_ranks();
     if (!sharded_) return inside != 0;
-    const degrees& d = space_->which_degrees();
+    const degrees& d = space_.which_degrees();
     return inside % d.tp != 0 && inside % (d.expert_tp() * d.ep) != 0;
   }
 
@@ -171,7 +174,7 @@ class computed_holding {
   template <typename Sink>
   constexpr void boxes_in(const buffer_entry& entry, int f, const family_box& shard, interval stretch, Sink&& sink) const {
     index_t local[3] = {};
-    space_->local_extent(f, local);
+    space_.local_extent(f, local);
     const auto emit = [&](interval members, interval experts, const box<3>& part) {
       family_box b;
       b.dim[0] = {entry.member_last - members.end + 1, entry.member_last - members.begin + 1};
@@ -196,26 +199,26 @@ class computed_holding {
  private:
   /// All ranks with the same whole shard: every coordinate that does not cut the family.
   constexpr rank_product replicas(int f, index_t k, index_t e, index_t t) const {
-    const mesh& m = space_->mesh_for(f);
+    const mesh& m = space_.mesh_for(f);
     const bool by_expert = family_at(f).mesh == mesh_kind::expert;
     const bool by_tensor = family_at(f).tensor_axis != axis_of::none;
     return {m,
             {by_tensor ? progression{t} : progression{0, m.extent[mesh_axis::tensor]},
              by_expert ? progression{e} : progression{0, m.extent[mesh_axis::middle]},
              {0, m.extent[mesh_axis::data]},
-             space_->stages_holding(f, k)}};
+             space_.stages_holding(f, k)}};
   }
 
   /// The ranks with slice i of the buffer: tensor-parallel ranks too where the family is not cut by them.
   constexpr rank_product shard_holders(int f, mesh_kind kind, index_t k, index_t e, index_t t, index_t i) const {
-    const mesh& m = space_->mesh_for(kind);
+    const mesh& m = space_.mesh_for(kind);
     const bool by_tensor = family_at(f).tensor_axis != axis_of::none;
     const index_t middle = m.extent[mesh_axis::middle];
     return {m,
             {by_tensor ? progression{t} : progression{0, m.extent[mesh_axis::tensor]},
              kind == mesh_kind::expert ? progression{e} : progression{i % middle},
              {kind == mesh_kind::expert ? i : i / middle},
-             space_->stages_holding(f, k)}};
+             space_.stages_holding(f, k)}};
   }
 
   /// Walks the slices that meet `within` and calls sink(box, holders) with each one's boxes that do. It jumps from slice to
@@ -224,9 +227,9 @@ class computed_holding {
   constexpr void shard_owners(int f, index_t k, index_t e, index_t t, const family_box& shard, const family_box& within,
                               Sink&& sink) const {
     if (within.empty()) return;
-    const mesh_kind kind = space_->buffer_kind(f);
+    const mesh_kind kind = space_.buffer_kind(f);
     index_t local[3] = {};
-    space_->local_extent(f, local);
+    space_.local_extent(f, local);
     box<3> part;
     for (int i = 0; i < 3; ++i) part.dim[i] = translate(within.dim[2 + i], -shard.dim[2 + i].begin);
     const interval hull = flat_hull(local, part);
@@ -253,7 +256,7 @@ class computed_holding {
                            experts.size(), entry.inner_pitch, hull.size()};
       const item_row outer{inner.begin, members.size(), entry.outer.pitch, inner.item(inner.count - 1).end - inner.begin};
       const interval bucket = buffers_.bucket(k, kind, entry.bucket);
-      const block slices(bucket.size(), space_->sharding_group(kind));
+      const block slices(bucket.size(), space_.sharding_group(kind));
       for (index_t at = outer.begin;;) {
         const index_t member = outer.first_ending_after(at);
         if (member == outer.count) break;
@@ -271,7 +274,8 @@ class computed_holding {
     }
   }
 
-  const space* space_;
+  space space_;
+  state_set states_;
   bool sharded_;
   optimizer_buffers buffers_;
 };

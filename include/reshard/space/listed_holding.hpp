@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Foreign layouts: a framework that knows its own shards hands over a list of (rank, tensor, offset, shape); with the table of
 // the tensors they belong to they are a Holding like any computed one, and can be planned from and to.
-// Builds on: space/shard_boxes.hpp, space/holding.hpp, algebra/overlap.hpp.
+// Builds on: space/shard_boxes.hpp, space/shard_list.hpp, space/holding.hpp, algebra/overlap.hpp.
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <reshard/algebra/overlap.hpp>
 #include <reshard/space/holding.hpp>
 #include <reshard/space/shard_boxes.hpp>
+#include <reshard/space/shard_list.hpp>
 
 namespace reshard {
 
@@ -33,19 +35,24 @@ struct listed_ranks {
 /// shard that reaches outside, shards of two ranks that overlap without being equal, states of one role that lie differently.
 class listed_holding {
  public:
-  listed_holding(const tensor_table& table, const std::vector<shard>& shards, rank_t ranks) : table_(&table), ranks_(ranks) {
+  listed_holding(tensor_table table, const std::vector<shard>& shards, rank_t ranks)
+      : table_(std::move(table)), ranks_(ranks) {
     std::vector<entry> entries;
     for (const shard& s : shards) expand(s, entries);
     for (std::size_t r = 0; r < std::size(roles); ++r) collect(entries, roles[r], boxes_[r]);
   }
-  listed_holding(const tensor_table&&, const std::vector<shard>&, rank_t) = delete;  // the table must outlive its holding
+  listed_holding(tensor_table table, const shard_list& list)
+      : listed_holding(std::move(table), list.shards(), list.ranks()) {}
+  /// A list by itself, without a model.
+  explicit listed_holding(const shard_list& list) : listed_holding(tensor_table{&list.shards()}, list) {}
 
   rank_t ranks() const { return ranks_; }
-  int families() const { return table_->families(); }
-  const family& family_at(int f) const { return table_->family_at(f); }
+  int families() const { return table_.families(); }
+  const family& family_at(int f) const { return table_.family_at(f); }
+  const tensor_table& table() const { return table_; }
 
-  /// The states that the list has of a role.
-  state_set states_listed() const { return listed_; }
+  /// The states that are listed.
+  state_set states() const { return listed_; }
 
   template <typename Sink>
   void held(rank_t rank, role r, Sink&& sink) const {
@@ -103,9 +110,9 @@ class listed_holding {
 
   void expand(const shard& s, std::vector<entry>& entries) {
     if (s.rank < 0 || s.rank >= ranks_) refuse("shard of '", s.tensor, "': rank ", s.rank, " of a world of ", ranks_, " ranks");
-    const shard_place at = locate(*table_, s);
+    const shard_place at = locate(table_, s);
     listed_ = listed_ | only(at.state);
-    shard_boxes(*table_, s, at, [&](const family_box& where, index_t) { entries.push_back({at.tensor.family, where, at.state, s.rank}); });
+    shard_boxes(table_, s, at, [&](const family_box& where, index_t) { entries.push_back({at.tensor.family, where, at.state, s.rank}); });
   }
 
   void collect(std::vector<entry>& entries, role r, per_role& out) {
@@ -160,7 +167,7 @@ class listed_holding {
     }
   }
 
-  const tensor_table* table_;
+  tensor_table table_;
   rank_t ranks_;
   state_set listed_;
   per_role boxes_[std::size(roles)];

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,11 +17,15 @@
 
 namespace reshard {
 
-/// The tensors that both sides of a plan speak of: a model's families, or one family per tensor that any list names.
+/// The tensors that both sides of a plan speak of: a model's families, or one family per tensor that any list names. A value;
+/// copies share what was read once.
 class tensor_table {
  public:
   explicit tensor_table(const model& m) {
-    for (int f = 0; f < m.families; ++f) add(m[f], m[f].place == home::layers ? m.layers_of(f) : layer_set::all(1));
+    content all;
+    all.of_model = true;
+    for (int f = 0; f < m.families; ++f) all.add(m[f], m[f].place == home::layers ? m.layers_of(f) : layer_set::all(1));
+    keep(std::move(all));
   }
   /// All tensors of the lists, by name; each keeps its own dimensions, the last ones of a family's axes.
   tensor_table(std::initializer_list<const std::vector<shard>*> lists) {
@@ -31,23 +36,23 @@ class tensor_table {
       const int order = a.first->tensor.compare(b.first->tensor);
       return order < 0 || (order == 0 && a.second < b.second);
     });
-    names_.reserve(all.size());  // families keep views of them
+    content table;
+    table.names.reserve(all.size());  // families keep views of them
     for (const auto& [s, place] : all) {
-      if (!names_.empty() && names_.back() == s->tensor) continue;
-      names_.push_back(s->tensor);
+      if (!table.names.empty() && table.names.back() == s->tensor) continue;
+      table.names.push_back(s->tensor);
       if (s->whole.ndim < 0 || s->whole.ndim > family_ndim)
         refuse("'", s->tensor, "' has ", s->whole.ndim, " dimensions; 0 to ", family_ndim, " are supported");
-      family f{.name = names_.back(), .shape_ndim = s->whole.ndim};
+      family f{.name = table.names.back(), .shape_ndim = s->whole.ndim};
       for (int i = 0; i < s->whole.ndim; ++i) f.extent[family_ndim - s->whole.ndim + i] = s->whole.at[i];
       f.whole().volume();
-      add(f, layer_set::all(1));
+      table.add(f, layer_set::all(1));
     }
+    keep(std::move(table));
   }
-  tensor_table(const tensor_table&) = delete;
-  tensor_table& operator=(const tensor_table&) = delete;
 
-  int families() const { return static_cast<int>(families_.size()); }
-  const family& family_at(int f) const { return families_[static_cast<std::size_t>(f)]; }
+  int families() const { return static_cast<int>(content_->families.size()); }
+  const family& family_at(int f) const { return content_->families[static_cast<std::size_t>(f)]; }
 
   struct tensor {
     int family;
@@ -56,17 +61,17 @@ class tensor_table {
   };
   /// The tensor of a name, tied names included.
   std::optional<tensor> find(std::string_view name) const {
-    if (!names_.empty()) {  // made of lists: names as they are, sorted
-      const auto at = std::lower_bound(names_.begin(), names_.end(), name);
-      if (at == names_.end() || *at != name) return std::nullopt;
-      return tensor{static_cast<int>(at - names_.begin()), 0, 0};
+    if (const std::vector<std::string>& names = content_->names; !content_->of_model) {  // names as they are, sorted
+      const auto at = std::lower_bound(names.begin(), names.end(), name);
+      if (at == names.end() || *at != name) return std::nullopt;
+      return tensor{static_cast<int>(at - names.begin()), 0, 0};
     }
     for (int f = 0; f < families(); ++f) {
       const family& which = family_at(f);
       if (!name.empty() && name == which.tied_name) return tensor{f, 0, 0};
       index_t layer = 0, expert = 0;
       if (!match(which.name, name, layer, expert)) continue;
-      const layer_set& layers = layers_[static_cast<std::size_t>(f)];
+      const layer_set& layers = content_->layers[static_cast<std::size_t>(f)];
       if (which.place != home::layers) return tensor{f, 0, 0};
       if (expert < which.extent[axis_of::expert] && layers.contains(layer)) return tensor{f, layers.members_below(layer), expert};
     }
@@ -74,10 +79,19 @@ class tensor_table {
   }
 
  private:
-  void add(const family& f, const layer_set& layers) {
-    families_.push_back(f);
-    layers_.push_back(layers);
-  }
+  struct content {
+    bool of_model = false;
+    std::vector<std::string> names;  // of a table of lists
+    std::vector<family> families;
+    std::vector<layer_set> layers;
+
+    void add(const family& f, const layer_set& of) {
+      families.push_back(f);
+      layers.push_back(of);
+    }
+  };
+  void keep(content&& all) { content_ = std::make_shared<const content>(std::move(all)); }
+
   static bool number(std::string_view& text, index_t& value) {
     std::size_t digits = 0;
     value = 0;
@@ -104,9 +118,7 @@ class tensor_table {
     return name.empty();
   }
 
-  std::vector<std::string> names_;
-  std::vector<family> families_;
-  std::vector<layer_set> layers_;
+  std::shared_ptr<const content> content_;
 };
 
 }  // namespace reshard

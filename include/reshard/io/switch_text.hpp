@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as a person reads it: a summary, the busiest links, and what each device sends, receives, keeps and needs at its peak.
-// Builds on: io/layout_text.hpp, io/plan_report.hpp.
+// What a switch costs as a person reads it: a summary, the busiest links, and what each device sends, receives, keeps and needs at its peak.
+// Builds on: io/layout_text.hpp, schedule/figures.hpp.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <reshard/io/layout_text.hpp>
-#include <reshard/io/plan_report.hpp>
+#include <reshard/schedule/figures.hpp>
 
 namespace reshard {
 
@@ -65,14 +65,15 @@ inline std::string device_table(const switch_figures& f) {
 }  // namespace detail
 
 /// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
-inline std::string plan_text(const switch_question& asked, const switch_figures& f, bytes_t budget, rank_t told_device) {
-  const space &from = asked.from->where(), &to = asked.to->where();
+inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds, bytes_t budget,
+                               rank_t told_device) {
+  const space &from = change.from().where(), &to = change.to().where();
   const auto side = [](const space& s) { return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)"); };
   std::string text = text_of(one_line(from.which_model().name), " from ", side(from), "\nto ", side(to), "\n");
-  text += asked.where.node_devices == 0
-              ? text_of("on ", count_text(asked.devices), asked.devices == 1 ? " device" : " devices", " of one node")
-              : text_of("on ", ceil_divide(asked.devices, asked.where.node_devices), " nodes of ", asked.where.node_devices, " devices");
-  if (asked.where.states != all_states) text += text_of(", ", detail::state_names(asked.where.states), " only");
+  text += change.node_devices() == 0
+              ? text_of("on ", count_text(change.devices()), change.devices() == 1 ? " device" : " devices", " of one node")
+              : text_of("on ", ceil_divide(change.devices(), change.node_devices()), " nodes of ", change.node_devices(), " devices");
+  if (change.states() != all_states) text += text_of(", ", detail::state_names(change.states()), " only");
   text += told_device < 0 ? "\n\n" : text_of("; only what goes from or to device ", told_device, "\n\n");
 
   const auto line = [&](const char* name, const std::string& value, const std::string& note) {
@@ -81,13 +82,13 @@ inline std::string plan_text(const switch_question& asked, const switch_figures&
     text += text_of("  ", label, value, note.empty() ? "" : "  ", note, "\n");
   };
   line("moves", bytes_text(f.moved), f.moved == f.least ? "the least possible" : text_of("least possible: ", bytes_text(f.least)));
-  if (asked.where.node_devices != 0) line("", bytes_text(f.inter_node), "of it between nodes");
+  if (change.node_devices() != 0) line("", bytes_text(f.inter_node), "of it between nodes");
   line("keeps", bytes_text(f.retained), "already where it is needed");
-  line("messages", count_text(f.messages), text_of("in ", count_text(asked.stages), asked.stages == 1 ? " stage" : " stages"));
+  line("messages", count_text(f.messages), text_of("in ", count_text(f.stages), f.stages == 1 ? " stage" : " stages"));
   line("peak", bytes_text(f.peak), text_of("of any device; at most ", bytes_text(f.peak_excess), " above what it holds before or after"));
   if (budget > 0)
     line("budget", bytes_text(budget), f.peak_excess <= budget ? "kept" : text_of("exceeded by ", bytes_text(f.peak_excess - budget)));
-  line("planned in", seconds_text(f.planning_seconds), "");
+  line("planned in", seconds_text(planning_seconds), "");
 
   text += "\n" + detail::device_table(f);
   if (!f.busiest.empty() && f.busiest[0].bytes > 0) {

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step: planned,
+// checked, staged and bound when it is made; run() only copies.
+// Builds on: exec/switch_checks.hpp, exec/replay_pages.hpp, exec/transport.hpp, exec/meeting.hpp.
+#pragma once
+
+#include <exception>
+#include <limits>
+#include <optional>
+
+#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/replay_pages.hpp>
+#include <reshard/exec/switch_checks.hpp>
+#include <reshard/exec/switch_options.hpp>
+#include <reshard/exec/tensor_names.hpp>
+#include <reshard/exec/transport.hpp>
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/schedule/staged_plan.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// The steps of a switch on one device. What can be refused is refused by prepare(), on all devices, before anything is touched.
+template <Holding From, Holding To, Transport T>
+class switch_steps {
+ public:
+  switch_steps(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
+               const switch_options& options)
+      : change_(change), old_(old_tensors), new_(new_tensors), transport_(transport), options_(options) {}
+  switch_steps(const switch_steps&) = delete;
+
+  void prepare() {
+    tell_failures([this] {
+      all_or_none([this] { derive(); });
+      require_one_budget();
+      if (report_.stages > most_stages) refuse_budget(0);
+      const bytes_t excess = largest_of([this] { return cut(report_.stages); });
+      if (excess > options_.budget) refuse_budget(excess);
+      all_or_none([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); });
+    });
+  }
+
+  /// Moves all stages; gives the sources' pages back as they drain unless they are kept.
+  void run() {
+    tell_failures([this] {
+      std::vector<std::vector<block_span>> drained;
+      if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
+      transport_.largest(0);  // every device's sources are ready
+      release(drained, 0);
+      for (index_t k = 0; k < report_.stages; ++k) {
+        transport_.move(*moves_, k);
+        release(drained, k + 1);
+      }
+      transport_.largest(0);  // nobody's lists are read any more
+    });
+  }
+
+  const switch_report& report() const { return report_; }
+
+ private:
+  static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
+
+  std::string me() const { return "device " + std::to_string(transport_.device()); }
+
+  /// Does something; the other devices are told of what it throws, unless they know.
+  template <typename Do>
+  void tell_failures(Do&& something) {
+    try {
+      something();
+    } catch (const std::exception& e) {
+      if (!all_know_) transport_.fail(e.what());
+      throw;
+    } catch (...) {  // from an owner's give_back, or a transport's prepare
+      if (!all_know_) transport_.fail("reshard: an exception of no standard kind");
+      throw;
+    }
+  }
+
+  /// Does something that may be refused, and agrees on the largest of the numbers it returns: all devices go on, or none does.
+  template <typename Do>
+  std::int64_t largest_of(Do&& something) {
+    std::exception_ptr mine;
+    std::int64_t value = refused;
+    try {
+      value = something();
+    } catch (const peer_failed&) {
+      throw;
+    } catch (...) {
+      mine = std::current_exception();
+    }
+    const std::int64_t agreed = transport_.largest(value);
+    all_know_ = agreed == refused;
+    if (mine) std::rethrow_exception(mine);
+    if (agreed == refused)
+      throw peer_failed("reshard: " + me() + ": another device refused the switch; nothing was touched");
+    return agreed;
+  }
+  template <typename Do>
+  void all_or_none(Do&& something) {
+    largest_of([&] { return something(), std::int64_t{0}; });
+  }
+
+  void derive() {
+    if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
+    if (change_.devices() > transport_.devices())
+      refuse("the switch names ", change_.devices(), " devices, and the transport has ", transport_.devices());
+    plan_ = make_plan(change_, transport_.device());
+    report_.sent = total_bytes(plan_.sends);
+    report_.received = total_bytes(plan_.receives);
+    report_.retained = total_bytes(plan_.retains);
+    old_.seal();
+    new_.seal();
+    transport_.offer(old_);
+    if (options_.budget != no_budget) {
+      largest_ = largest_holding(change_);
+      report_.stages = stage_count(largest_, options_.budget);
+    }
+    const tensor_names names = names_of(change_.to());
+    for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains})
+      require_bound(me(), *list, old_, "FROM", names);
+    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains})
+      require_bound(me(), *list, new_, "TO", names);
+    require_apart(me(), old_, new_, change_.states(), options_.after_use);
+  }
+
+  void require_one_budget() {
+    const bytes_t most = transport_.largest(options_.budget), smallest = -transport_.largest(-options_.budget);
+    if (most == smallest) return;  // all devices see the same two numbers
+    all_know_ = true;
+    refuse("the devices were given budgets from ", smallest, " to ", most, " bytes; a switch has one budget");
+  }
+
+  /// Cuts the plan into stages and replays the memory; what it exceeds max(before, after) by.
+  bytes_t cut(index_t stages) {
+    staged_ = stage_plan(plan_, change_, stages);
+    sources_.emplace(old_, binding_side::source, change_.states());
+    targets_.emplace(new_, binding_side::target, change_.states());
+    const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in, auto&& visit) {
+      for (const staged_piece& p : pieces)
+        for (int state = 0; state < state_count; ++state)
+          if (p.states.contains(state))
+            in.meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& b) { visit(b, p.stage); });
+    };
+    for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
+      mark(*list, old_, [&](const bound_box& b, index_t k) { sources_->read(b, k); });
+    for (const std::vector<staged_piece>* list : {&staged_->receives, &staged_->retains})
+      mark(*list, new_, [&](const bound_box& b, index_t k) { targets_->written(b, k); });
+    std::vector<bytes_t> staging;
+    for (index_t k = 0; k < stages; ++k) staging.push_back(transport_.staging_bytes(*staged_, k));
+    report_.memory = replay_pages(*sources_, *targets_, stages, options_.after_use, staging);
+    return report_.memory.excess();
+  }
+
+  /// Says the least budget that does.
+  [[noreturn]] void refuse_budget(bytes_t excess) {
+    const index_t stages = report_.stages;
+    const bytes_t least_that_does =
+        least_budget(largest_, [&](index_t s) { return largest_of([&] { return cut(s); }); });
+    std::string why;
+    if (options_.after_use == sources::keep) why = ", the sources being kept";
+    else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";
+    all_know_ = true;
+    if (stages > most_stages)
+      refuse("a budget of ", options_.budget, " bytes would take ", stages, " stages, and at most ", most_stages,
+             " are made", why, "; the least budget that does is ", least_that_does, " bytes");
+    refuse("a budget of ", options_.budget, " bytes cannot work: in ", stages, " stages a device needs ", excess,
+           " bytes beyond max(before, after)", why, "; the least budget that does is ", least_that_does, " bytes");
+  }
+
+  void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
+    if (drained.empty()) return;
+    for (const block_span& span : drained[static_cast<std::size_t>(at)])
+      old_.blocks()[span.block].release(span.pages);
+  }
+
+  const layout_switch<From, To>& change_;
+  binding& old_;
+  binding& new_;
+  T& transport_;
+  switch_options options_;
+  plan plan_;
+  bytes_t largest_ = 0;
+  std::optional<staged_plan> staged_;
+  std::optional<page_stages> sources_;
+  std::optional<page_stages> targets_;
+  std::optional<moves_of<T>> moves_;
+  switch_report report_;
+  bool all_know_ = false;  // they refused together, and may try again
+};
+
+}  // namespace detail
+
+/// Made by every device of the transport, each with its own tensors; a device without a rank on a side has an empty binding
+/// there. Keeps its sources, whatever the options say. The switch, the bindings and the transport outlive it.
+template <Holding From, Holding To, Transport T>
+class prepared_switch {
+ public:
+  prepared_switch(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
+                  switch_options options = {})
+      : steps_(change, old_tensors, new_tensors, transport, {options.budget, sources::keep}) {
+    steps_.prepare();
+  }
+
+  /// Called by every device, with what its old tensors hold by then. On return the new tensors hold it.
+  void run() { steps_.run(); }
+
+  /// What each run moves, and the memory from the first on.
+  const switch_report& report() const { return steps_.report(); }
+
+ private:
+  detail::switch_steps<From, To, T> steps_;
+};
+
+}  // namespace reshard

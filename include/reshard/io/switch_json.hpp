@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A switch between two spaces as JSON: transfers expanded to the tensors that a framework knows by name, figures of devices, and
+// the summary.
+// Builds on: schedule/figures.hpp, io/regions.hpp.
+#pragma once
+
+#include <string>
+
+#include <reshard/io/regions.hpp>
+#include <reshard/schedule/figures.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst, state_set states, int f,
+                           const family_box& where, index_t stage) {
+  const space& target = change.to().where();
+  for (int s = 0; s < state_count; ++s) {
+    if (!states.contains(s)) continue;
+    text_output before, after;
+    before << "\"src\":" << src << ",\"dst\":" << dst << ",\"state\":\"" << adam_states[s].name << "\"";
+    after << ",\"stage\":" << stage << ",\"phase\":0,\"relay\":false";
+    write_tensors(items, target.which_model(), f, target.names_on(f, change.to_rank(dst)), where, before.text(), after.text());
+  }
+}
+inline void write_list(json_items& items, const computed_switch& change, const std::vector<transfer>& list) {
+  for (const transfer& t : list) write_transfer(items, change, t.src, t.dst, t.states, t.family, t.where, 0);
+}
+inline void write_list(json_items& items, const computed_switch& change, const std::vector<staged_piece>& list) {
+  for (const staged_piece& t : list)
+    write_transfer(items, change, t.src, t.dst, t.states, t.family,
+                   {{{t.member, t.member + 1}, {t.expert, t.expert + 1}, t.where.dim[0], t.where.dim[1], t.where.dim[2]}}, t.stage);
+}
+
+}  // namespace detail
+
+/// The transfers that a device's plan, or plan in stages, adds to the list: those of a whole switch where they arrive, of one
+/// device's view all.
+template <typename Plan>
+void write_transfers(json_items& items, const computed_switch& change, const Plan& p, figures_of told) {
+  if (told == figures_of::one_device) detail::write_list(items, change, p.sends);
+  detail::write_list(items, change, p.receives);
+  detail::write_list(items, change, p.retains);
+}
+
+/// "rank_of_device":[..]
+inline void write_rank_of_device(text_output& out, const computed_switch& change) {
+  out << "\"rank_of_device\":[";
+  json_items ranks(out);
+  for (rank_t device = 0; device < change.devices(); ++device) ranks.next() << change.to_rank(device);
+  out << "]";
+}
+
+/// "devices":[..],"summary":{..}
+inline void write_figures(text_output& out, const switch_figures& f, double planning_seconds) {
+  out << "\"devices\":[";
+  json_items devices(out);
+  for (const device_figures& d : f.devices)
+    devices.next() << "{\"device\":" << d.device << ",\"send_bytes\":" << d.send << ",\"receive_bytes\":" << d.receive << ",\"retained_bytes\":" << d.retained
+                   << ",\"before_bytes\":" << d.before << ",\"after_bytes\":" << d.after << ",\"peak_bytes\":" << d.peak << "}";
+  out << "],\"summary\":{\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed << ",\"retained_bytes\":" << f.retained
+      << ",\"least_bytes\":" << f.least << ",\"inter_node_bytes\":" << f.inter_node << ",\"messages\":" << f.messages << ",\"stages\":" << f.stages
+      << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive << ",\"peak_bytes\":" << f.peak
+      << ",\"peak_floor_bytes\":" << f.peak_floor << ",\"peak_excess_bytes\":" << f.peak_excess << ",\"planning_seconds\":" << planning_seconds << "}";
+}
+
+}  // namespace reshard

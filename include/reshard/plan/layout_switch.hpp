@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// A switch: from what to what, and where the ranks of both sides sit. Every question about moving is asked of it.
+// Builds on: space/holding_of.hpp, plan/device_map.hpp.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include <reshard/plan/device_map.hpp>
+#include <reshard/space/holding_of.hpp>
+
+namespace reshard {
+
+/// Where the two worlds sit, and what is to move. Defaults: rank r on device r, one node, all states that TO has.
+struct placement {
+  device_map from = {};
+  device_map to = {};
+  index_t node_devices = 0;  // devices of a node; 0: all share one
+  state_set states = all_states;
+  rank_t devices = 0;  // at least; there are as many as ranks of both sides need
+};
+
+namespace detail {
+
+template <typename From, typename To>
+struct two_sides {
+  From from;
+  To to;
+};
+
+/// The type that answers for a layout; that of a space for what is none.
+template <typename L>
+struct side_of {
+  using type = computed_holding;
+};
+template <Holding H>
+struct side_of<H> {
+  using type = H;
+};
+template <ListOfShards L>
+struct side_of<L> {
+  using type = listed_holding;
+};
+template <typename L>
+using side_of_t = typename side_of<std::remove_cvref_t<L>>::type;
+
+template <typename L>
+inline constexpr bool is_layout = Layout<std::remove_cvref_t<L>>;
+
+/// What is made of a space beside a holding has the states of that.
+template <typename L>
+constexpr state_set states_beside(const L& other, state_set wanted) {
+  if constexpr (Holding<L>) return wanted == all_states ? other.states() : wanted;
+  else return wanted;
+}
+
+template <typename From, typename To, typename A, typename B>
+constexpr two_sides<From, To> make_sides(A&& from, B&& to, state_set wanted) {
+  const state_set of_from = states_beside(to, wanted), of_to = states_beside(from, wanted);
+  return {holding_of(std::forward<A>(from), of_from), holding_of(std::forward<B>(to), of_to)};
+}
+
+/// By which tensors a list beside a layout is read: those of the model, or of the other list.
+inline tensor_table table_beside(const space& s) { return tensor_table(s.which_model()); }
+inline tensor_table table_beside(const computed_holding& h) { return table_beside(h.where()); }
+inline tensor_table table_beside(const listed_holding& h) { return h.table(); }
+template <typename H>
+tensor_table table_beside(const H&) {
+  static_assert(std::same_as<H, space>,
+                "reshard: a list of shards beside a Holding of your own is given as a listed_holding, made with a table");
+  return tensor_table{};
+}
+
+template <typename From, typename To, ListOfShards A, typename B>
+two_sides<From, To> make_sides(const A& from, B&& to, state_set wanted) {
+  return make_sides<From, To>(listed_holding(table_beside(to), from), std::forward<B>(to), wanted);
+}
+template <typename From, typename To, typename A, ListOfShards B>
+two_sides<From, To> make_sides(A&& from, const B& to, state_set wanted) {
+  listed_holding list(table_beside(from), to);
+  return make_sides<From, To>(std::forward<A>(from), std::move(list), wanted);
+}
+template <typename From, typename To, ListOfShards A, ListOfShards B>
+two_sides<From, To> make_sides(const A& from, const B& to, state_set wanted) {
+  const shard_list &a = from, &b = to;
+  const tensor_table both{&a.shards(), &b.shards()};
+  return make_sides<From, To>(listed_holding(both, a), listed_holding(both, b), wanted);
+}
+
+}  // namespace detail
+
+/// A switch between two layouts, each a space, a list of shards or a Holding, named or temporary: it keeps what it is given
+/// (of what is named, a copy) and what it makes. Refuses sides of different models, maps of the wrong size, and states that
+/// a side lacks.
+template <Holding From, Holding To>
+class layout_switch {
+ public:
+  template <typename A, typename B>
+    requires(detail::is_layout<A> && detail::is_layout<B>)
+  constexpr layout_switch(A&& from, B&& to, const placement& placed = {})
+      : sides_(detail::make_sides<From, To>(std::forward<A>(from), std::forward<B>(to), placed.states)),
+        from_devices_(placed.from.of_world(sides_.from.ranks())),
+        to_devices_(placed.to.of_world(sides_.to.ranks())),
+        node_devices_(placed.node_devices),
+        states_(placed.states == all_states ? sides_.to.states() : placed.states),
+        devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))) {
+    require_placed();
+    require_one_model();
+    require_states(sides_.from.states(), "FROM");
+    require_states(sides_.to.states(), "TO");
+  }
+  template <typename A, typename B>
+  layout_switch(A&&, B&&, const placement& = {}) : layout_switch() {
+    static_assert(detail::is_layout<A> && detail::is_layout<B>,
+                  "reshard: a side of a switch is a space, a list of shards, or a type that models Holding");
+  }
+
+  constexpr const From& from() const { return sides_.from; }
+  constexpr const To& to() const { return sides_.to; }
+  constexpr const device_map& from_devices() const { return from_devices_; }
+  constexpr const device_map& to_devices() const { return to_devices_; }
+
+  /// The rank of a side that sits on a device, or -1.
+  constexpr rank_t from_rank(rank_t device) const { return from_devices_.rank_of(device); }
+  constexpr rank_t to_rank(rank_t device) const { return to_devices_.rank_of(device); }
+
+  constexpr rank_t devices() const { return devices_; }
+  constexpr index_t node_devices() const { return node_devices_; }
+  constexpr state_set states() const { return states_; }
+
+ private:
+  layout_switch();
+  constexpr void require_placed() const {
+    const rank_t from_ranks = sides_.from.ranks(), to_ranks = sides_.to.ranks();
+    if (from_devices_.ranks() != from_ranks)
+      refuse("switch: FROM has ", from_ranks, " ranks, but ", from_devices_.ranks(), " devices are listed for it");
+    if (to_devices_.ranks() != to_ranks)
+      refuse("switch: TO has ", to_ranks, " ranks, but ", to_devices_.ranks(), " devices are listed for it");
+    if (node_devices_ < 0) refuse("switch: a node of ", node_devices_, " devices");
+  }
+  constexpr void require_one_model() const {
+    const From& from = sides_.from;
+    const To& to = sides_.to;
+    if (from.families() != to.families())
+      refuse("switch: FROM has ", from.families(), " tensor families and TO ", to.families(),
+             "; both sides hold one model");
+    for (int f = 0; f < from.families(); ++f) {
+      const family &a = from.family_at(f), &b = to.family_at(f);
+      if (a.name != b.name)
+        refuse("switch: family ", f, " is ", a.name, " on one side and ", b.name, " on the other");
+      for (int i = 0; i < family_ndim; ++i)
+        if (a.extent[i] != b.extent[i])
+          refuse("switch: ", a.name, " has extent ", a.extent[i], " along axis ", i, " on one side and ", b.extent[i],
+                 " on the other");
+    }
+  }
+  constexpr void require_states(state_set has, std::string_view side) const {
+    for (int s = 0; s < state_count; ++s)
+      if (states_.contains(s) && !has.contains(s))
+        refuse("switch: ", adam_states[s].name, " shall move, and ", side, " does not have it");
+  }
+
+  detail::two_sides<From, To> sides_;
+  device_map from_devices_;
+  device_map to_devices_;
+  index_t node_devices_;
+  state_set states_;
+  rank_t devices_;
+};
+
+template <typename A, typename B>
+layout_switch(A&&, B&&, const placement& = {}) -> layout_switch<detail::side_of_t<A>, detail::side_of_t<B>>;
+
+/// Between two spaces.
+using computed_switch = layout_switch<computed_holding, computed_holding>;
+
+}  // namespace reshard

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a switch costs, in figures: per device and over all of them, added up device by device, so that no more than one
+// device's plan is ever in memory.
+// Builds on: schedule/memory.hpp, schedule/staged_plan.hpp.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <reshard/schedule/memory.hpp>
+#include <reshard/schedule/staged_plan.hpp>
+
+namespace reshard {
+
+struct device_figures {
+  rank_t device = 0;
+  bytes_t send = 0, receive = 0, retained = 0;
+  bytes_t before = 0, after = 0, peak = 0;
+
+  constexpr bytes_t floor() const { return greatest(before, after); }
+};
+
+/// Bytes that pass from one device to another in the whole switch.
+struct link_figures {
+  rank_t src = 0, dst = 0;
+  bytes_t bytes = 0;
+};
+
+struct switch_figures {
+  index_t stages = 1;
+  bytes_t moved = 0, relayed = 0, retained = 0, least = 0, inter_node = 0;
+  index_t messages = 0;
+  bytes_t max_send = 0, max_receive = 0, peak = 0, peak_floor = 0, peak_excess = 0;
+  std::vector<device_figures> devices;
+  std::vector<link_figures> busiest;  // descending
+};
+
+namespace detail {
+
+/// How many coordinates lie in one of the boxes, which it reorders. They are parted along every dimension in which none reaches
+/// across, so that only boxes which overlap or interlock are subtracted from each other.
+template <int N>
+index_t union_volume(std::span<box<N>> boxes, int dim = 0) {
+  if (boxes.size() == 1) return boxes[0].volume();
+  if (dim == N) {
+    region<N> all;
+    for (const box<N>& b : boxes) all.add(b);
+    return all.volume();
+  }
+  std::sort(boxes.begin(), boxes.end(),
+            [dim](const box<N>& a, const box<N>& b) { return a.dim[dim].begin < b.dim[dim].begin; });
+  index_t elements = 0;
+  for (std::size_t first = 0, past = 0; first < boxes.size(); first = past) {
+    index_t end = boxes[first].dim[dim].end;
+    for (past = first + 1; past < boxes.size() && boxes[past].dim[dim].begin < end; ++past)
+      end = greatest(end, boxes[past].dim[dim].end);
+    elements = checked_add(elements, union_volume(boxes.subspan(first, past - first), dim + 1));
+  }
+  return elements;
+}
+
+/// Bytes that a device sends and does not retain, each once however many read them: retained boxes are disjoint, so they count
+/// |sent or retained| - |retained|.
+inline bytes_t leaving_bytes(const plan& p) {
+  const auto key = [](const transfer* t) { return std::pair(t->states.bits, t->family); };
+  std::vector<const transfer*> all;
+  for (const std::vector<transfer>* list : {&p.sends, &p.retains})
+    for (const transfer& t : *list) all.push_back(&t);
+  std::sort(all.begin(), all.end(), [&](const transfer* a, const transfer* b) { return key(a) < key(b); });
+  bytes_t bytes = -total_bytes(p.retains);
+  std::vector<box<family_ndim>> boxes;
+  for (std::size_t first = 0, past = 0; first < all.size(); first = past) {
+    boxes.clear();
+    for (past = first; past < all.size() && key(all[past]) == key(all[first]); ++past) boxes.push_back(all[past]->where);
+    bytes += union_volume(std::span(boxes)) * all[first]->states.bytes_per_element();
+  }
+  return bytes;
+}
+
+/// replay_memory for one stage, from whole families.
+inline bytes_t one_stage_peak(bytes_t before, bytes_t after, const plan& p) {
+  const bytes_t live = leaving_bytes(p) + total_bytes(p.retains) + total_bytes(p.receives);
+  return greatest(greatest(before, after), live);
+}
+
+/// Messages of a list in which all that two devices exchange in a stage is consecutive.
+template <typename List, typename Stage>
+index_t count_messages(const List& list, Stage&& stage) {
+  index_t messages = 0;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    messages += i == 0 || list[i].src != list[i - 1].src || list[i].dst != list[i - 1].dst ||
+                        stage(list[i]) != stage(list[i - 1])
+                    ? 1
+                    : 0;
+  return messages;
+}
+
+}  // namespace detail
+
+/// Of whom figures tell: of a whole switch every device is added once, and its transfers count where they arrive; of one
+/// device's view, those that leave it count too.
+enum class figures_of { whole_switch, one_device };
+
+template <Holding From, Holding To>
+class figure_collector {
+ public:
+  static constexpr std::size_t links_kept = 6;
+
+  /// `change` outlives this.
+  figure_collector(const layout_switch<From, To>& change, index_t stages, figures_of told)
+      : change_(&change), told_(told) {
+    f_.stages = stages;
+  }
+
+  /// A device's plan, cut into the stages unless there is one.
+  void add(const plan& p) {
+    if (f_.stages > 1) return add(p, stage_plan(p, *change_, f_.stages));
+    const auto whole = [](const transfer&) { return index_t{0}; };
+    f_.messages += detail::count_messages(p.receives, whole);
+    if (told_ == figures_of::one_device) f_.messages += detail::count_messages(p.sends, whole);
+    device_figures d = held(p);
+    d.peak = detail::one_stage_peak(d.before, d.after, p);
+    add(p, d);
+  }
+  void add(const plan& p, const staged_plan& cut) {
+    const auto stage = [](const staged_piece& t) { return t.stage; };
+    f_.messages += detail::count_messages(cut.receives, stage);
+    if (told_ == figures_of::one_device) f_.messages += detail::count_messages(cut.sends, stage);
+    device_figures d = held(p);
+    d.peak = replay_memory(d.before, d.after, cut.receives, cut.sends, p.retains, f_.stages).peak;
+    add(p, d);
+  }
+  const switch_figures& figures() const { return f_; }
+
+ private:
+  device_figures held(const plan& p) const {
+    const rank_t was = change_->from_rank(p.device), is = change_->to_rank(p.device);
+    return {.device = p.device,
+            .send = total_bytes(p.sends),
+            .receive = total_bytes(p.receives),
+            .retained = total_bytes(p.retains),
+            .before = held_bytes(change_->from(), was, change_->states()),
+            .after = held_bytes(change_->to(), is, change_->states())};
+  }
+
+  void add(const plan& p, const device_figures& d) {
+    f_.retained = checked_add(f_.retained, d.retained);
+    f_.moved = checked_add(f_.moved, d.receive);
+    f_.least = checked_add(f_.least, d.after - d.retained);
+    add_links(p.receives);
+    if (told_ == figures_of::one_device) {
+      f_.moved = checked_add(f_.moved, d.send);
+      f_.least = checked_add(f_.least, d.send);
+      add_links(p.sends);
+    }
+    f_.max_send = greatest(f_.max_send, d.send);
+    f_.max_receive = greatest(f_.max_receive, d.receive);
+    f_.peak = greatest(f_.peak, d.peak);
+    f_.peak_floor = greatest(f_.peak_floor, d.floor());
+    f_.peak_excess = greatest(f_.peak_excess, d.peak - d.floor());
+    f_.devices.push_back(d);
+  }
+
+  /// Of a list in order of peers.
+  void add_links(const std::vector<transfer>& list) {
+    for (std::size_t first = 0, past = 0; first < list.size(); first = past) {
+      link_figures one{list[first].src, list[first].dst, 0};
+      for (past = first; past < list.size() && list[past].src == one.src && list[past].dst == one.dst; ++past)
+        one.bytes += list[past].bytes();
+      const index_t node = change_->node_devices();
+      if (node != 0 && one.src / node != one.dst / node) f_.inter_node = checked_add(f_.inter_node, one.bytes);
+      std::vector<link_figures>& top = f_.busiest;
+      if (top.size() == links_kept && top.back().bytes >= one.bytes) continue;
+      if (top.size() == links_kept) top.pop_back();
+      const auto at = std::upper_bound(top.begin(), top.end(), one, [](const link_figures& a, const link_figures& b) {
+        return a.bytes > b.bytes;
+      });
+      top.insert(at, one);
+    }
+  }
+
+  const layout_switch<From, To>* change_;
+  figures_of told_;
+  switch_figures f_;
+};
+
+}  // namespace reshard

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person has at hand for one side of a switch: a space, a list of shards, or any Holding; and the holding that it is.
+// Builds on: space/listed_holding.hpp.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <reshard/space/listed_holding.hpp>
+
+namespace reshard {
+
+namespace detail {
+template <typename L>
+concept ListOfShards = std::same_as<L, shard_list> || std::same_as<L, std::vector<shard>>;
+}  // namespace detail
+
+/// A space, a shard_list (or vector of shards), or any Holding.
+template <typename L>
+concept Layout = Holding<L> || std::same_as<L, space> || detail::ListOfShards<L>;
+
+/// The holding that answers for a layout, of the wanted states: itself, computed, or listed.
+template <typename H>
+  requires Holding<std::remove_cvref_t<H>>
+constexpr H&& holding_of(H&& h, state_set = all_states) {
+  return std::forward<H>(h);
+}
+constexpr computed_holding holding_of(const space& s, state_set wanted = all_states) {
+  return computed_holding(s, wanted);
+}
+inline listed_holding holding_of(const shard_list& list, state_set = all_states) { return listed_holding(list); }
+
+}  // namespace reshard
