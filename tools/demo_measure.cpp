@@ -17,6 +17,8 @@
 #include <reshard/parallelism/parse.hpp>
 #include <reshard/plan/volume.hpp>
 
+#include "../tests/support/forwarding.hpp"
+
 namespace demo {
 
 using namespace reshard;
@@ -59,48 +61,35 @@ bytes_t most_resident() {
   return kib * 1024;
 }
 
-/// Both sides of the switch that is asked for.
-struct both_sides {
-  model of;
-  space from_space, to_space;
-  computed_holding from, to;
-  layout_switch<computed_holding, computed_holding> change;
+device_map devices_of(const char* what, const std::string& list, rank_t ranks) {
+  return list.empty() ? device_map(ranks) : device_map(parse_device_list(what, list, ranks));
+}
 
-  static device_map devices(const char* what, const std::string& list, rank_t ranks) {
-    return list.empty() ? device_map(ranks) : device_map(parse_device_list(what, list, ranks));
-  }
-  explicit both_sides(const switch_request& r)
-      : of(load_model(r.model)), from_space(of, parse_degrees(r.from)), to_space(of, parse_degrees(r.to)), from(from_space), to(to_space),
-        change(from, to, {devices("--from-devices", r.from_devices, from.ranks()), devices("--to-devices", r.to_devices, to.ranks())}) {}
-  both_sides(const both_sides&) = delete;
+/// The switch that is asked for.
+computed_switch switch_of(const switch_request& r) {
+  const model m = load_model(r.model);
+  const space from(m, parse_degrees(r.from)), to(m, parse_degrees(r.to));
+  return layout_switch(from, to, {devices_of("--from-devices", r.from_devices, from.ranks()),
+                                  devices_of("--to-devices", r.to_devices, to.ranks())});
+}
 
-  bytes_t bytes_before(rank_t device) const {
-    const rank_t rank = change.where.from.rank_of(device);
-    return rank < 0 ? 0 : held_bytes(from, rank);
-  }
-  bytes_t bytes_after(rank_t device) const {
-    const rank_t rank = change.where.to.rank_of(device);
-    return rank < 0 ? 0 : held_bytes(to, rank);
-  }
-};
+bytes_t bytes_before(const computed_switch& change, rank_t device) {
+  return held_bytes(change.from(), change.from_rank(device));
+}
+bytes_t bytes_after(const computed_switch& change, rank_t device) {
+  return held_bytes(change.to(), change.to_rank(device));
+}
 
 /// An endpoint that tells, for device 0, which stages are done.
-struct telling {
-  threads::endpoint& inner;
+struct telling : testing::forwarding<threads::endpoint> {
   index_t stages = 0;
 
-  rank_t device() const { return inner.device(); }
-  rank_t devices() const { return inner.devices(); }
-  void offer(const binding& tensors) { inner.offer(tensors); }
-  std::int64_t largest(std::int64_t n) { return inner.largest(n); }
-  bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
-  void fail(const std::string& sentence) { inner.fail(sentence); }
-  void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+  moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
     stages = plan.stages;
-    inner.prepare(plan, into, pages);
+    return inner.prepare(plan, into, pages);
   }
-  void move(index_t k) {
-    inner.move(k);
+  void move(moves& prepared, index_t k) {
+    inner.move(prepared, k);
     if (device() != 0) return;
     std::printf("at %lld %lld\n", static_cast<long long>(k + 1), static_cast<long long>(stages));
     std::fflush(stdout);
@@ -109,18 +98,18 @@ struct telling {
 
 /// The switch, once under the budget or several times between memory that is all there; the best time, and what it did.
 void measure_switch(const switch_request& request, measurement kind) {
-  const both_sides both(request);
+  const computed_switch change = switch_of(request);
   const bool warm = kind == measurement::warm;
-  const rank_t devices = both.change.devices();
+  const rank_t devices = change.devices();
   std::vector<rank_storage> before, after;
   for (rank_t d = 0; d < devices; ++d) {
-    const rank_t f = both.change.where.from.rank_of(d), t = both.change.where.to.rank_of(d);
+    const rank_t f = change.from_rank(d), t = change.to_rank(d);
     if (f < 0) before.emplace_back();
-    else before.emplace_back(both.from, f, "rank " + std::to_string(f) + " of FROM");
+    else before.emplace_back(change.from(), f, "rank " + std::to_string(f) + " of FROM");
     if (t < 0) after.emplace_back();
-    else after.emplace_back(both.to, t, "rank " + std::to_string(t) + " of TO", warm ? pages_are::committed : pages_are::reserved);
+    else after.emplace_back(change.to(), t, "rank " + std::to_string(t) + " of TO", warm ? pages_are::committed : pages_are::reserved);
   }
-  threads(devices).run([&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), both.from); });
+  threads(devices).run([&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), change.from()); });
 
   const switch_options options{warm ? no_budget : request.budget, warm ? sources::keep : sources::release};
   std::vector<switch_report> reports(before.size());
@@ -129,10 +118,10 @@ void measure_switch(const switch_request& request, measurement kind) {
     stopwatch watch;
     threads(devices).run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
-      telling endpoint{here};
+      telling endpoint{{here}};
       here.largest(0);
       watch.begin();
-      reports[d] = switch_state(both.change, before[d].tensors(), after[d].tensors(), endpoint, options);
+      reports[d] = switch_state(change, before[d].tensors(), after[d].tensors(), endpoint, options);
       watch.end();
     });
     best = i == 0 ? watch.elapsed() : std::min(best, watch.elapsed());
@@ -142,7 +131,7 @@ void measure_switch(const switch_request& request, measurement kind) {
   comparison found;
   std::mutex mutex;
   threads(devices).run([&](auto& here) {
-    const comparison mine = compare(after[static_cast<std::size_t>(here.device())].tensors(), both.to);
+    const comparison mine = compare(after[static_cast<std::size_t>(here.device())].tensors(), change.to());
     const std::lock_guard lock(mutex);
     found.elements += mine.elements;
     found.wrong += mine.wrong;
@@ -173,31 +162,31 @@ void measure_switch(const switch_request& request, measurement kind) {
 /// memcpy of what the switch moves and keeps, a thread per device: in as many stages, pages committed before they are written and
 /// released after they are read, or (warm) at once between memory that is all there.
 void measure_copy(const switch_request& request, measurement kind) {
-  const both_sides both(request);
+  const computed_switch change = switch_of(request);
   const bool warm = kind == measurement::warm_copy;
-  const rank_t devices = both.change.devices();
+  const rank_t devices = change.devices();
   std::vector<page_range> source, target;
   std::vector<rank_t> first_with_source;
   for (rank_t d = 0; d < devices; ++d) {
-    source.emplace_back(std::max<bytes_t>(both.bytes_before(d), 1));
-    target.emplace_back(std::max<bytes_t>(both.bytes_after(d), 1));
-    if (both.bytes_before(d) > 0) first_with_source.push_back(d);
+    source.emplace_back(std::max<bytes_t>(bytes_before(change, d), 1));
+    target.emplace_back(std::max<bytes_t>(bytes_after(change, d), 1));
+    if (bytes_before(change, d) > 0) first_with_source.push_back(d);
   }
   threads(devices).run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
-    if (const bytes_t bytes = both.bytes_before(here.device()); bytes > 0) std::memset(source[d].data(), 1, static_cast<std::size_t>(bytes));
+    if (const bytes_t bytes = bytes_before(change, here.device()); bytes > 0) std::memset(source[d].data(), 1, static_cast<std::size_t>(bytes));
     if (warm) target[d].commit(0, target[d].bytes());
   });
-  const index_t stages = warm ? 1 : stage_count(largest_holding(both.from, both.to, all_states), request.budget);
+  const index_t stages = warm ? 1 : stage_count(largest_holding(change), request.budget);
   double best = 0;
   for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
     stopwatch watch;
     threads(devices).run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
-      const rank_t reads = both.bytes_before(here.device()) > 0 ? here.device() : first_with_source[d % first_with_source.size()];
+      const rank_t reads = bytes_before(change, here.device()) > 0 ? here.device() : first_with_source[d % first_with_source.size()];
       page_range &into = target[d], &from = source[static_cast<std::size_t>(reads)];
-      const bytes_t own = both.bytes_before(here.device());
-      const interval all{0, both.bytes_after(here.device())}, readable{0, both.bytes_before(reads)};
+      const bytes_t own = bytes_before(change, here.device());
+      const interval all{0, bytes_after(change, here.device())}, readable{0, bytes_before(change, reads)};
       here.largest(0);
       watch.begin();
       for (index_t k = 0; k < stages; ++k) {
@@ -226,15 +215,15 @@ void measure_copy(const switch_request& request, measurement kind) {
 }
 
 void measure_plan(const switch_request& request) {
-  const both_sides both(request);
-  const switch_volume volume = volume_of_switch(both.from, both.to, both.change.where);
+  const computed_switch change = switch_of(request);
+  const switch_volume volume = volume_of(change);
   bytes_t before = 0, after = 0, staged = 0;
-  for (rank_t d = 0; d < both.change.devices(); ++d) {
-    before += both.bytes_before(d);
-    after += both.bytes_after(d);
-    staged += std::max(both.bytes_before(d), both.bytes_after(d)) + std::min(request.budget, both.bytes_after(d));
+  for (rank_t d = 0; d < change.devices(); ++d) {
+    before += bytes_before(change, d);
+    after += bytes_after(change, d);
+    staged += std::max(bytes_before(change, d), bytes_after(change, d)) + std::min(request.budget, bytes_after(change, d));
   }
-  tell("ranks", both.change.devices());
+  tell("ranks", change.devices());
   tell("least_bytes", volume.moved);
   tell("staged_memory_bytes", staged);
   tell("warm_memory_bytes", before + after);

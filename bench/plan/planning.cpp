@@ -41,7 +41,7 @@ void one_rank(benchmark::State& state) {
   const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {
     const space a(models::qwen3_235b_a22b, from), b(models::qwen3_235b_a22b, to);
-    benchmark::DoNotOptimize(make_plan(a, b, 77, placement{device_map(a.ranks()), device_map(b.ranks()), 0, parameter_states}));
+    benchmark::DoNotOptimize(make_plan(layout_switch(a, b, {.states = parameter_states}), 77));
   }
   const double plan = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(state.iterations());
   state.counters["ratio"] = seconds_of_scan(world, 77) / plan;
@@ -57,7 +57,7 @@ timed_plan plan_in_buckets(const std::string& bucket) {
   const degrees from = parse_degrees("tp=4,dp=32,zero=1" + bucket), to = parse_degrees("tp=4,dp=16,zero=1" + bucket);
   const auto start = std::chrono::steady_clock::now();
   const space a(models::qwen3_235b_a22b, from), b(models::qwen3_235b_a22b, to);
-  const plan p = make_plan(a, b, 5, placement{device_map(a.ranks()), device_map(b.ranks()), 0, all_states});
+  const plan p = make_plan(layout_switch(a, b), 5);
   return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), p.sends.size() + p.receives.size() + p.retains.size()};
 }
 

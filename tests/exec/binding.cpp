@@ -72,7 +72,7 @@ TEST_CASE("meet finds what boxes have in common, of the right tensor and state")
                            {{{0, 2}, {4 * half, 4 * half + 4}, {0, 5}}}};
       if (std::any_of(bound.begin(), bound.end(), [&](const tensor_box& o) { return o.same_tensor(box) && o.where == box.where; })) continue;
       bound.push_back(box);
-      b.add(box, room(bytes), {80, 10, 2});
+      b.add(bound_box{box, bytes.data(), {80, 10, 2}});
     }
     b.seal();
     const index_t extent[] = {2, 8, 5};
@@ -220,14 +220,14 @@ TEST_CASE("refusals of a binding say whose, which tensor and how much") {
   const tensor_box box{1, 3, 0, 0, {{{0, 1}, {0, 2}, {0, 4}}}};
   binding b("rank 3", [](int f, index_t, index_t) { return "tensor" + std::to_string(f); });
   CHECK(refused([&] { b.add(box, room(bytes)); }) == "reshard: rank 3: master of tensor3 has 30 bytes of memory, and needs 32");
-  CHECK(refused([&] { b.add(box, {nullptr, 64}); }) == "reshard: rank 3: master of tensor3 has 0 bytes of memory, and needs 32");
+  CHECK(refused([&] { b.add(box, {nullptr, 32}); }) == "reshard: rank 3: master of tensor3 has 0 bytes of memory, and needs 32");
   CHECK(refused([&] { b.add_flat(box, {1, 9}, {bytes.data(), 64}); }) == "reshard: rank 3: [1, 9) is no range of the 8 elements of master of tensor3");
   CHECK(refused([&] { b.add_flat(box, {0, 8}, room(bytes)); }) == "reshard: rank 3: master of tensor3 has 30 bytes of memory, and needs 32");
   CHECK(refused([&] { b.add(box, room(bytes), {8, -4, 1}); }) ==
         "reshard: rank 3: master of tensor3 has a stride of -4 elements; strides count forwards");
   CHECK(refused([&] { b.add({4, 0, 0, 0, box.where}, room(bytes)); }) == "reshard: rank 3: there is no state 4; states are 0 to 3");
-  b.add_flat(box, {0, 6}, room(bytes));
-  b.add_flat(box, {5, 8}, room(bytes));
+  b.add_flat(box, {0, 6}, {bytes.data(), 24});
+  b.add_flat(box, {5, 8}, {bytes.data(), 12});
   CHECK(refused([&] { b.seal(); }) == "reshard: rank 3: master of tensor3 is bound twice, 1 elements of it");
 }
 
@@ -270,7 +270,7 @@ TEST_CASE("an element that is bound twice is refused, wherever the two boxes sta
   const auto bound = [&](const std::vector<box<3>>& boxes) {
     return refused([&] {
       binding b("me");
-      for (const box<3>& where : boxes) b.add({0, 1, 2, 3, where}, room(bytes), {80, 10, 1});
+      for (const box<3>& where : boxes) b.add(bound_box{{0, 1, 2, 3, where}, bytes.data(), {80, 10, 1}});
       b.seal();
     });
   };
@@ -297,4 +297,35 @@ TEST_CASE("two blocks that share a page are refused, two side by side are not") 
   };
   CHECK(own(0, page_bytes) == "reshard: me: two blocks of pages overlap, of 2 and 2 pages");
   CHECK(own(0, 2 * page_bytes) == "accepted");
+}
+
+TEST_CASE("memory is the array's: as large, and of elements as wide") {
+  const tensor_box weights{0, 3, 0, 0, {{{0, 1}, {0, 2}, {0, 4}}}}, moments{2, 3, 0, 0, weights.where};
+  const auto says = [](const tensor_box& what, memory at) {
+    return refused([&] { binding("rank 3").add(what, at); });
+  };
+  std::vector<float> floats(8);
+  std::vector<std::uint16_t> halves(8), more(9);
+  std::vector<char> raw(16);
+  CHECK(says(moments, floats) == "accepted");
+  CHECK(says(weights, halves) == "accepted");
+  CHECK(says(weights, raw) == "accepted");
+  CHECK(says(weights, std::span<std::byte>(reinterpret_cast<std::byte*>(raw.data()), 16)) == "accepted");
+  CHECK(says(weights, floats) ==
+        "reshard: rank 3: param of family 3, member 0, expert 0 is bf16, 2 bytes an element, and its memory has elements of 4; "
+        "bind memory of the state's type, or leave the state out of what moves");
+  CHECK(says(weights, more) ==
+        "reshard: rank 3: param of family 3, member 0, expert 0 has 18 bytes of memory, and its array takes 16; where elements "
+        "lie apart, strides say so");
+  CHECK(says(moments, raw) == "reshard: rank 3: exp_avg of family 3, member 0, expert 0 has 16 bytes of memory, and needs 32");
+
+  // rows of 6, of which 4 are the array's: the last row may end where its elements do, or with its padding
+  const auto padded = [&](bytes_t elements) {
+    std::vector<std::uint16_t> rows(static_cast<std::size_t>(elements));
+    return refused([&] { binding("rank 3").add(weights, rows, {12, 6, 1}); });
+  };
+  CHECK(padded(9).ends_with("has 18 bytes of memory, and needs 20"));
+  CHECK(padded(10) == "accepted");
+  CHECK(padded(12) == "accepted");
+  CHECK(padded(13).ends_with("has 26 bytes of memory, and its array takes 24; where elements lie apart, strides say so"));
 }

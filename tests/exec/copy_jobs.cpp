@@ -170,7 +170,7 @@ TEST_CASE("a job commits the pages that it is the first to write, and no others"
   page_range range(what.bytes() + page_bytes);
   const bound_box to{what, range.data() + 100, {0, most_words / 4, 1}};
   binding into;
-  into.add(what, {to.data, range.bytes() - 100});
+  into.add(to);
   into.own(range);
   into.seal();
   page_stages pages(into, binding_side::target);
@@ -204,7 +204,7 @@ TEST_CASE("a job commits no page between the rows that it writes") {
   page_range range(8 * page_bytes);
   binding into;
   const index_t stride[] = {0, 2 * page_bytes / 4, 1};
-  into.add(what, {range.data(), range.bytes()}, stride);
+  into.add(bound_box{what, range.data(), {stride[0], stride[1], stride[2]}});
   into.own(range);
   into.seal();
   const bound_box to = into.boxes()[0];

@@ -38,7 +38,10 @@ struct bound_boxes {
                                {2, 1, 0, 1, {{{0, 2}, {1, 6}, {0, 4}}}},
                                {3, 1, 0, 0, {{{1, 2}, {0, 6}, {2, 4}}}}};
     const index_t stride[][3] = {{40, 9, 1}, {100, 20, 3}, {7, 60, 1}, {50, 10, 2}, {0, 3, 1}};
-    for (index_t i = 0; i < 5; ++i) bound.add(what[i], {bytes.data() + 1024 * i, 1024}, stride[i]);
+    for (index_t i = 0; i < 5; ++i) {
+      const auto& step = stride[i];
+      bound.add(bound_box{what[i], bytes.data() + 1024 * i, {step[0], step[1], step[2]}});
+    }
     bound.seal();
   }
   /// The same elements by the judge's own arithmetic.
@@ -122,7 +125,7 @@ TEST_CASE("an element's value depends on its tensor and its place in the whole t
   for (const interval parts : {interval{0, 1}, interval{1, 3}})
     for (const interval rows : {interval{0, 2}, interval{2, 5}})
       for (const interval columns : {interval{0, 3}, interval{3, 7}}) {
-        many.add({1, 0, 1, 0, {{parts, rows, columns}}}, {apart.data() + at, 400}, {20, 5, 1});
+        many.add(bound_box{{1, 0, 1, 0, {{parts, rows, columns}}}, apart.data() + at, {20, 5, 1}});
         at += 400;
       }
   one.seal();

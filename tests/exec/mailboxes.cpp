@@ -61,25 +61,17 @@ TEST_CASE("a device that does not come ends in a sentence") {
   const model m = tiny();
   switch_in_memory s(m, "dp=2,zero=1", "tp=2");
   mailboxes world(2, std::chrono::milliseconds(1500));  // ample for what comes before
-  struct sleeper {
-    mailboxes::endpoint& inner;
-    rank_t device() const { return inner.device(); }
-    rank_t devices() const { return inner.devices(); }
-    void offer(const binding& tensors) { inner.offer(tensors); }
-    std::int64_t largest(std::int64_t n) { return inner.largest(n); }
-    bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
-    void prepare(const staged_plan& plan, const binding& into, page_stages& pages) { inner.prepare(plan, into, pages); }
-    void fail(const std::string& sentence) { inner.fail(sentence); }
-    void move(index_t k) {
+  struct sleeper : testing::forwarding<mailboxes::endpoint> {
+    void move(moves& prepared, index_t k) {
       if (device() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(4000));
-      inner.move(k);
+      inner.move(prepared, k);
     }
   };
   std::string sentence;
   try {
     world.run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
-      sleeper late{here};
+      sleeper late{{here}};
       switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), late);
     });
   } catch (const peer_missing& e) {
@@ -91,29 +83,21 @@ TEST_CASE("a device that does not come ends in a sentence") {
 
 TEST_CASE("a message of another length than is expected is refused, and says whose") {
   switch_in_memory s(tiny(), "dp=2,zero=1", "tp=2");
-  struct forgetful {
-    mailboxes::endpoint& inner;
-    rank_t device() const { return inner.device(); }
-    rank_t devices() const { return inner.devices(); }
-    void offer(const binding& tensors) { inner.offer(tensors); }
-    std::int64_t largest(std::int64_t n) { return inner.largest(n); }
-    bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
-    void prepare(staged_plan plan, const binding& into, page_stages& pages) {
+  struct forgetful : testing::forwarding<mailboxes::endpoint> {
+    moves prepare(staged_plan plan, const binding& into, page_stages& pages) {
       if (device() == 1) plan.receives.pop_back();
-      inner.prepare(plan, into, pages);
+      return inner.prepare(plan, into, pages);
     }
-    void fail(const std::string& sentence) { inner.fail(sentence); }
-    void move(index_t k) { inner.move(k); }
   };
   mailboxes world(2, std::chrono::seconds(5));
   const std::string sentence = refused([&] {
     world.run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
-      forgetful one{here};
+      forgetful one{{here}};
       switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one);
     });
   });
-  const bytes_t all = total_bytes(make_plan(s.from, s.to, 1, s.change.where).receives);
+  const bytes_t all = total_bytes(make_plan(s.change, 1).receives);
   INFO(sentence);
   CHECK(sentence.starts_with("reshard: device 1 expects "));
   CHECK(sentence.ends_with(" bytes from device 0 in stage 0, which sends " + std::to_string(all)));

@@ -95,7 +95,7 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
   std::string of_0, of_2;
   const auto begin = watch::now();
   on_threads(2, [&](rank_t d) {
-    (d == 0 ? of_0 : of_2) = ending([&] { return world.largest(2 * d, 0, " at the end of stage 3"); });
+    (d == 0 ? of_0 : of_2) = ending([&] { return world.largest(2 * d, 0, 3); });
   });
   CHECK(watch::now() - begin >= enough_to_start);
   CHECK(watch::now() - begin < enough_to_start + at_once);

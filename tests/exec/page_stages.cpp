@@ -21,7 +21,6 @@ namespace {
 bound_box row(page_range& arena, int state, index_t member, index_t begin, index_t columns) {
   return {{state, 0, member, 0, {{{0, 1}, {0, 1}, {0, columns}}}}, arena.data() + begin, {columns, columns, 1}};
 }
-void add(binding& to, const bound_box& b) { to.add(b, {b.data, b.bytes()}); }
 
 constexpr index_t columns_of_page = page_bytes / 4;
 
@@ -40,7 +39,7 @@ TEST_CASE("a source's page goes after its last reader, a target's comes with its
   page_range arena(4 * page_bytes);
   const bound_box whole = row(arena, 1, 0, 0, 4 * columns_of_page);
   binding b;
-  add(b, whole);
+  b.add(whole);
   b.own(arena);
   b.seal();
   const auto part = [&](index_t page, index_t pages) {
@@ -75,8 +74,8 @@ TEST_CASE("a page that also holds a state that does not move stays, and counts a
     const bound_box moves = row(arena, 1, 0, 0, 5 * columns_of_page / 2),
                     stays = row(arena, 2, 0, 5 * page_bytes / 2, 3 * columns_of_page / 2);
     binding b;
-    add(b, moves);
-    add(b, stays);
+    b.add(moves);
+    b.add(stays);
     b.own(arena);
     b.seal();
     page_stages all(b, side), some(b, side, only(1)), other(b, side, only(2)), neither(b, side, only(3));
@@ -100,10 +99,10 @@ TEST_CASE("a page that also holds a state that does not move stays, and counts a
 TEST_CASE("a page shared by two boxes that do not move is counted once") {
   page_range arena(2 * page_bytes);
   binding b;
-  add(b, row(arena, 1, 0, 0, columns_of_page));
-  add(b, row(arena, 2, 0, page_bytes, 10));
-  add(b, row(arena, 2, 1, page_bytes + 400, 10));
-  add(b, row(arena, 1, 1, page_bytes + 800, 10));
+  b.add(row(arena, 1, 0, 0, columns_of_page));
+  b.add(row(arena, 2, 0, page_bytes, 10));
+  b.add(row(arena, 2, 1, page_bytes + 400, 10));
+  b.add(row(arena, 1, 1, page_bytes + 800, 10));
   b.own(arena);
   b.seal();
   const page_stages s(b, binding_side::source, only(1));
@@ -115,8 +114,8 @@ TEST_CASE("pages of a target that are committed beforehand are there already; th
   page_range arena(5 * page_bytes), other(page_bytes);
   const bound_box b_of_three = row(arena, 1, 0, 100, 2 * columns_of_page + 100), apart = row(other, 1, 1, 0, 3);
   binding b;
-  add(b, b_of_three);
-  add(b, apart);
+  b.add(b_of_three);
+  b.add(apart);
   b.own(arena, pages_are::committed);
   b.own(other, pages_are::reserved);
   b.seal();
@@ -140,7 +139,7 @@ TEST_CASE(
   page_range arena(8 * page_bytes);
   const bound_box whole = row(arena, 1, 0, 0, 8 * columns_of_page);
   binding b;
-  add(b, whole);
+  b.add(whole);
   b.own(arena);
   b.seal();
   page_stages s(b, binding_side::target);
@@ -170,7 +169,7 @@ TEST_CASE("bytes in no block are counted, before, between and behind the blocks"
   const bound_box whole = row(arena, 1, 0, 12, 8 * columns_of_page - 8);
   const auto with = [&](std::vector<page_span> blocks) {
     binding b;
-    add(b, whole);
+    b.add(whole);
     for (const page_span& p : blocks)
       b.own(memory{arena.data() + p.first * page_bytes, p.count() * page_bytes}, pages_are::reserved, {});
     b.seal();
@@ -194,7 +193,7 @@ TEST_CASE("pages between the elements of a box are not touched by it") {
   const auto touched = [&](index_t first_byte, index_t part_bytes, index_t row_bytes, index_t column_bytes) {
     const bound_box of{what, arena.data() + first_byte, {part_bytes / 4, row_bytes / 4, column_bytes / 4}};
     binding b;
-    b.add(of, {of.data, arena.bytes() - first_byte}, of.stride);
+    b.add(of);
     b.own(arena);
     b.seal();
     page_stages s(b, binding_side::source);
@@ -238,8 +237,7 @@ TEST_CASE("every stretch of a box outside the blocks counts, whether there are b
   page_range arena(8 * page_bytes), elsewhere(page_bytes);
   for (const bool blocks : {false, true}) {
     binding b;
-    const index_t stride[] = {0, 2 * page_bytes / 4, 1};
-    b.add({1, 0, 0, 0, {{{0, 1}, {0, 3}, {0, 5}}}}, {arena.data(), arena.bytes()}, stride);
+    b.add(bound_box{{1, 0, 0, 0, {{{0, 1}, {0, 3}, {0, 5}}}}, arena.data(), {0, 2 * page_bytes / 4, 1}});
     b.add({2, 0, 0, 0, {{{0, 1}, {0, 1}, {0, 7}}}}, {arena.data() + 100, 28});
     if (blocks) b.own(elsewhere);
     b.seal();
@@ -429,7 +427,7 @@ TEST_CASE("a stage that no page can remember is refused") {
   page_range arena(page_bytes);
   binding b;
   const bound_box one = row(arena, 1, 0, 0, 4);
-  add(b, one);
+  b.add(one);
   b.own(arena);
   b.seal();
   page_stages s(b, binding_side::source);

@@ -166,12 +166,20 @@ TEST_CASE("an optimizer buffer that its memory is too small for is named by its 
     binding b("rank 1");
     return refused([&] { bind_array(b, h, 1, of, at); });
   };
-  const std::string needs = " bytes of memory for exp_avg, and needs " + std::to_string(buffer.bytes());
+  const std::string needs = " bytes of memory for exp_avg, and needs " + std::to_string(buffer.bytes()) + " in elements of 4";
   CHECK(says(buffer, {bytes.data(), buffer.bytes()}) == "accepted");
   CHECK(says(buffer, {bytes.data(), buffer.bytes() - 1}) ==
         "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has " + std::to_string(buffer.bytes() - 1) + needs);
   CHECK(says(buffer, {nullptr, buffer.bytes()}) ==
         "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has 0" + needs);
+  bytes.resize(bytes.size() + 4);
+  CHECK(says(buffer, bytes) == "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has " + std::to_string(buffer.bytes() + 4) + needs);
+  bytes.resize(bytes.size() - 4);
+  std::vector<float> floats(bytes.size() / 4);
+  std::vector<double> doubles(bytes.size() / 8);
+  CHECK(says(buffer, floats) == "accepted");
+  CHECK(says(buffer, doubles) == "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has " + std::to_string(buffer.bytes()) +
+                                     " bytes of memory in elements of 8 for exp_avg, and needs " + std::to_string(buffer.bytes()) + " in elements of 4");
   rank_array experts = buffer;
   experts.buffer = mesh_kind::expert;
   CHECK(says(experts, {bytes.data(), 5}) ==
@@ -188,7 +196,7 @@ TEST_CASE("a list of shards has its arrays too, under its own names") {
   REQUIRE(arrays.size() == 1);
   CHECK(arrays[0].bytes() == 48);
   CHECK(arrays[0].box.where.dim[2] == interval{4, 8});
-  CHECK(tensor_name(h, arrays[0].box.family, 0, 0) == "wte");
+  CHECK(names_of(h)(arrays[0].box.family, 0, 0) == "wte");
 }
 
 TEST_CASE("storage reserves whole pages per array, commits them when told, and moves with its binding") {

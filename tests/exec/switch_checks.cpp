@@ -50,7 +50,7 @@ void add_random(binding& to, int tensor, dice& random) {
     const bytes_t width = reshard::width(adam_states[state].type), room = arena_bytes - (last + 1) * width;
     if (room < 0) continue;
     const bytes_t at = random.below(room / width + 1) * width;
-    to.add({state, tensor, 0, 0, {{{0, size[0]}, {0, size[1]}, {0, size[2]}}}}, {arena + at, arena_bytes - at}, stride);
+    to.add(bound_box{{state, tensor, 0, 0, {{{0, size[0]}, {0, size[1]}, {0, size[2]}}}}, arena + at, {stride[0], stride[1], stride[2]}});
     return;
   }
 }
@@ -125,7 +125,7 @@ TEST_CASE("the sentence names both, and their owners") {
         "reshard: device 3, TO: param of b lies in the memory of param of a of FROM; a switch wants memory of its own for what it makes");
   CHECK(apart(bound("FROM", std::pair(first, low)), bound("TO", std::pair(second, crossing)), only(1)) == "accepted");
   binding folded("TO", names);
-  folded.add({0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 4}}}}, {arena, 16}, {0, 2, 1});
+  folded.add(bound_box{{0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 4}}}}, arena, {0, 2, 1}});
   folded.seal();
   CHECK(apart(none, folded) == "reshard: device 3, TO: param of a has strides by which its elements lie in the same memory");
   binding made("TO", names), kept("FROM", names);  // a state that stays is not written over
@@ -206,7 +206,8 @@ TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304
   };
   const auto bound = [&](const char* who, int first, const std::vector<part>& parts) {
     binding b(who, names);
-    for (const part& p : parts) b.add({0, first++, 0, 0, {{{0, 1}, {0, p.rows}, {0, p.columns}}}}, {far + p.at, bytes_t{1} << 40}, p.stride);
+    for (const part& p : parts)
+      b.add(bound_box{{0, first++, 0, 0, {{{0, 1}, {0, p.rows}, {0, p.columns}}}}, far + p.at, {p.stride[0], p.stride[1], p.stride[2]}});
     b.seal();
     return b;
   };
@@ -246,13 +247,14 @@ TEST_CASE("a plan's elements that are not bound are named, with the state, the t
   const auto says = [&](auto&& lacks) {
     std::vector<std::byte> bytes(4096);
     binding b("rank 1 of TO");
-    b.add({3, 8, 0, 0, {{{0, 1}, {0, 1}, {0, 2}}}}, {bytes.data(), 4096});
+    b.add({3, 8, 0, 0, {{{0, 1}, {0, 1}, {0, 2}}}}, {bytes.data(), 8});
     for (const int state : {0, 2})
       for (index_t member = 2; member < 4; ++member)
         for (index_t expert = 5; expert < 7; ++expert) {
           const interval rows = lacks(state, member, expert) ? interval{2, 9} : interval{0, 9};
-          b.add({state, 9, member, expert, {{{0, 4}, rows, {2, 5}}}}, {bytes.data(), 4096});
-          b.add({state, 9, member, expert, {{{0, 4}, {0, 9}, {5, 9}}}}, {bytes.data(), 4096});
+          const tensor_box left{state, 9, member, expert, {{{0, 4}, rows, {2, 5}}}}, right{state, 9, member, expert, {{{0, 4}, {0, 9}, {5, 9}}}};
+          b.add(left, {bytes.data(), left.bytes()});
+          b.add(right, {bytes.data(), right.bytes()});
         }
     b.seal();
     return refused([&] { require_bound("device 7", needed, b, "TO", names); });
@@ -299,7 +301,7 @@ TEST_CASE("a target in pages that a source gives back is refused, one beside or 
   CHECK(apart(lying, target(0, page_bytes), all_states, sources::release) == "accepted");
   binding around("TO");  // a row before the pages, a row after them
   const index_t stride[] = {0, 2 * page_bytes, 1};
-  around.add({0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 8}}}}, {pages + page_bytes, 5 * page_bytes}, stride);
+  around.add(bound_box{{0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 8}}}}, pages + page_bytes, {stride[0], stride[1], stride[2]}});
   around.seal();
   CHECK(says(around) == "accepted");
 }

@@ -39,21 +39,16 @@ model tiny() {
 /// An endpoint whose device cannot prepare.
 enum class fault { none, exception, other };
 template <typename Endpoint>
-struct unprepared {
-  Endpoint& inner;
+struct unprepared : testing::forwarding<Endpoint> {
+  using typename testing::forwarding<Endpoint>::moves;
+  using testing::forwarding<Endpoint>::inner;
   fault how;
-  rank_t device() const { return inner.device(); }
-  rank_t devices() const { return inner.devices(); }
-  void offer(const binding& tensors) { inner.offer(tensors); }
-  std::int64_t largest(std::int64_t n) { return inner.largest(n); }
-  bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
-  void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    inner.prepare(plan, into, pages);
+  moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+    auto made = inner.prepare(plan, into, pages);
     if (how == fault::exception) throw std::runtime_error("no memory for messages");
     if (how == fault::other) throw 17;
+    return made;
   }
-  void move(index_t k) { inner.move(k); }
-  void fail(const std::string& sentence) { inner.fail(sentence); }
 };
 
 /// A copy of a binding with a change made to every box; dropped where the change says false.
@@ -61,7 +56,7 @@ template <typename Change>
 binding changed(const binding& of, Change&& change) {
   binding result(of.who());
   for (bound_box b : of.boxes())
-    if (change(b)) result.add(b, {b.data, bytes_t{1} << 30}, b.stride);
+    if (change(b)) result.add(b);
   result.seal();
   return result;
 }
@@ -88,7 +83,7 @@ static_assert(!Transport<threads> && !Transport<meeting>);
 TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world", World, threads, mailboxes) {
   switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
   std::vector<rank_storage> again;
-  for (rank_t r = 0; r < 4; ++r) again.emplace_back(s.from, r, "rank " + std::to_string(r));
+  for (rank_t r = 0; r < 4; ++r) again.emplace_back(s.change.from(), r, "rank " + std::to_string(r));
   binding lacking = changed(s.after[1].tensors(), [](const bound_box& b) { return b.state != 2; });
   std::byte* const source = s.before[3].tensors().boxes()[0].data;
   bool moved = false;
@@ -109,7 +104,7 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
     using endpoint = std::remove_reference_t<decltype(here)>;
     const auto attempt = [&](std::size_t i, const switch_options& options, binding& from, binding& to,
                              fault how = fault::none) {
-      unprepared<endpoint> transport{here, how};
+      unprepared<endpoint> transport{{here}, how};
       ends[i][d] = ending([&] { switch_state(s.change, from, to, transport, options); });
     };
     binding &from = s.before[d].tensors(), &to = s.after[d].tensors();
@@ -127,7 +122,7 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
     at_last[0][d] =
         ending([&] { s.reports[d] = switch_state(s.change, from, s.after[d].tensors(), here, {.budget = 1_MiB}); });
     wrong[d] = s.found_after(d).wrong;
-    const layout_switch back(s.to, s.from);
+    const layout_switch back(s.change.to(), s.change.from());
     at_last[1][d] = ending([&] { switch_state(back, s.after[d].tensors(), again[d].tensors(), here); });
   });
   for (std::size_t i = 0; i < attempts; ++i)
@@ -161,7 +156,7 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
     CHECK(at_last[1][d] == "done");
     CHECK(s.reports[d].stages > 1);
     CHECK(s.before[d].resident_bytes() == 0);
-    CHECK(testing::compare(s.by, again[d].tensors(), s.from).wrong == 0);
+    CHECK(testing::compare(s.by, again[d].tensors(), s.change.from()).wrong == 0);
   }
 }
 
@@ -173,8 +168,8 @@ TEST_CASE("reports say what the plans add up to") {
     INFO(c.describe());
     switch_in_memory s(c);
     bytes_t largest = 0;  // that any rank holds
-    for (rank_t r = 0; r < s.from.ranks(); ++r) largest = std::max(largest, held_bytes(s.from, r));
-    for (rank_t r = 0; r < s.to.ranks(); ++r) largest = std::max(largest, held_bytes(s.to, r));
+    for (rank_t r = 0; r < s.change.from().ranks(); ++r) largest = std::max(largest, held_bytes(s.change.from(), r));
+    for (rank_t r = 0; r < s.change.to().ranks(); ++r) largest = std::max(largest, held_bytes(s.change.to(), r));
     bytes_t budget = i % 2 == 0 ? no_budget : largest;
     const auto run = [&] {
       threads world(s.change.devices(), soon);
@@ -190,7 +185,7 @@ TEST_CASE("reports say what the plans add up to") {
     bytes_t sent = 0, received = 0, retained = 0;
     for (rank_t d = 0; d < s.change.devices(); ++d) {
       const switch_report& r = s.reports[static_cast<std::size_t>(d)];
-      const plan p = make_plan(s.from, s.to, d, s.change.where);
+      const plan p = make_plan(s.change, d);
       const auto sum = [](const std::vector<transfer>& list) {
         bytes_t bytes = 0;
         for (const transfer& t : list) {
@@ -210,7 +205,7 @@ TEST_CASE("reports say what the plans add up to") {
       received += r.received;
       retained += r.retained;
     }
-    const switch_volume volume = volume_of_switch(s.from, s.to, s.change.where);
+    const switch_volume volume = volume_of(s.change);
     CHECK(sent == volume.moved);
     CHECK(received == volume.moved);
     CHECK(retained == volume.retained);
@@ -275,7 +270,7 @@ TEST_CASE("arrays that share pages: what does not move stays whole, and only pag
         CAPTURE(moving.bits);
         const space a(m, parse_degrees(from_text)), b(m, parse_degrees("tp=4,zero=1"));
         const computed_holding from(a), to(b);
-        const layout_switch change(from, to, placement{device_map(4), device_map(4), 0, moving});
+        const layout_switch change(from, to, {.states = moving});
         const filled_by by = testing::next_in_turn();
         std::vector<packed> before, after;
         before.reserve(4), after.reserve(4);  // a binding knows where its range is
@@ -299,7 +294,7 @@ TEST_CASE("arrays that share pages: what does not move stays whole, and only pag
           CHECK(reports[d].memory.excess() <= budget);
           binding others("others");
           for (const bound_box& box : before[d].bound.boxes())
-            if (staying.contains(box.state)) others.add(box, {box.data, box.bytes()}, box.stride);
+            if (staying.contains(box.state)) others.add(box);
           others.seal();
           CHECK(testing::compare(by, others, from).wrong == 0);
           CHECK(testing::compare(by, after[d].bound, to).wrong == 0);
@@ -338,12 +333,14 @@ struct lone_device {
     asked.push_back("staging " + std::to_string(k));
     return k == 0 ? 0 : staging;
   }
-  void prepare(const staged_plan& p, const binding& tensors, page_stages&) {
+  int prepare(const staged_plan& p, const binding& tensors, page_stages&) {
     asked.push_back("prepare");
     plan = p;
     into = &tensors;
+    return 17;
   }
-  void move(index_t k) {
+  void move(int& prepared, index_t k) {
+    CHECK(prepared == 17);
     asked.push_back("move " + std::to_string(k));
     if (k == fails_in && oddly) throw 17;
     if (k == fails_in) throw std::runtime_error("a cable is torn");
@@ -406,7 +403,8 @@ TEST_CASE("a transport is asked in order: offer, agree, prepare, every stage onc
       CHECK(here.first("move " + std::to_string(k)) == here.first("move 0") + k);
     }
     CHECK(*(prepared + 1) == "largest");
-    CHECK(here.first("move 0") == here.first("prepare") + 2);
+    CHECK(*(prepared + 2) == "largest");  // every device has begun, of each run
+    CHECK(here.first("move 0") == here.first("prepare") + 3);
     CHECK(here.asked.back() == "largest");  // nobody's lists go before all are done
     CHECK(here.asked[here.asked.size() - 2].starts_with("move "));
   }
@@ -417,7 +415,7 @@ TEST_CASE("bindings need not be sealed, nor their boxes be in order") {
   std::vector<binding> from, to;
   const auto backwards = [](const binding& of) {
     binding result(of.who());
-    for (auto b = of.boxes().rbegin(); b != of.boxes().rend(); ++b) result.add(*b, {b->data, b->bytes()}, b->stride);
+    for (auto b = of.boxes().rbegin(); b != of.boxes().rend(); ++b) result.add(*b);
     return result;
   };
   for (std::size_t d = 0; d < 2; ++d) {
@@ -438,7 +436,7 @@ TEST_CASE("bindings need not be sealed, nor their boxes be in order") {
 TEST_CASE("what is not bound is sought in order: what is sent before what stays, and what comes before it too") {
   for (const bool of_sources : {true, false}) {
     switch_in_memory s(tiny(), of_sources ? "tp=2" : "pp=2", of_sources ? "pp=2" : "tp=2");
-    const plan p = make_plan(s.from, s.to, 0, s.change.where);
+    const plan p = make_plan(s.change, 0);
     const auto expected = [&](const std::vector<transfer>& list) {
       REQUIRE_FALSE(list.empty());
       int state = 0;
@@ -484,7 +482,7 @@ TEST_CASE("memory that the transport takes is paid from the budget") {
   REQUIRE(at != std::string::npos);
   const bytes_t enough = std::stoll(sentence.substr(at + words.size()));
   CHECK(enough < 100_MiB);  // one stage, the first, takes none
-  s.after[0] = rank_storage(s.to, 0, "rank 0 of TO");
+  s.after[0] = rank_storage(s.change.to(), 0, "rank 0 of TO");
   CHECK(under(enough) == "accepted");
   CHECK(s.found_after(0).wrong == 0);
 }
@@ -512,14 +510,14 @@ TEST_CASE("a transport hears of what ends a switch under way, and of no refusal"
 TEST_CASE("what an owner throws when memory is given back reaches everybody, of whatever kind it is") {
   for (const bool standard : {true, false}) {
     switch_in_memory s(tiny(), "dp=2", "tp=2");
-    std::vector<std::byte> bytes(static_cast<std::size_t>(held_bytes(s.from, 1)) + 64 * page_bytes);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(held_bytes(s.change.from(), 1)) + 64 * page_bytes);
     std::byte* next = bytes.data();
-    binding mine = bind_rank(s.from, 1, "rank 1", [&](const rank_array& a) {
+    binding mine = bind_rank(s.change.from(), 1, "rank 1", [&](const rank_array& a) {
       const memory here{next, a.bytes()};
       next += a.bytes();
       return here;
     });
-    testing::fill(s.by, mine, s.from);
+    testing::fill(s.by, mine, s.change.from());
     mine.own({bytes.data(), static_cast<bytes_t>(bytes.size())}, pages_are::committed, [&](std::byte*, bytes_t) {
       if (standard) throw std::runtime_error("the owner wants it back");
       throw 17;
@@ -544,16 +542,16 @@ TEST_CASE("what an owner throws when memory is given back reaches everybody, of 
 
 TEST_CASE("two spaces are switched between directly, rank r on device r") {
   const space a(tiny(), parse_degrees("tp=2")), b(tiny(), parse_degrees("dp=2,zero=1"));
-  const computed_holding from(a), to(b);
+  const layout_switch change(a, b);
   std::vector<rank_storage> before, after;
   for (rank_t r = 0; r < 2; ++r) {
-    testing::fill(filled_by::judge, before.emplace_back(from, r, "before").tensors(), from);
-    after.emplace_back(to, r, "after");
+    testing::fill(filled_by::judge, before.emplace_back(change.from(), r, "before").tensors(), change.from());
+    after.emplace_back(change.to(), r, "after");
   }
   threads world(2, soon);
   world.run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
-    switch_state(a, b, before[d].tensors(), after[d].tensors(), here, {.budget = 1_MiB});
+    switch_state(change, before[d].tensors(), after[d].tensors(), here, {.budget = 1_MiB});
   });
-  for (const rank_storage& s : after) CHECK(testing::judged(s.tensors(), to).wrong == 0);
+  for (const rank_storage& s : after) CHECK(testing::judged(s.tensors(), change.to()).wrong == 0);
 }

@@ -64,7 +64,7 @@ template <typename Drop>
 binding without(const binding& of, Drop&& drop) {
   binding result(of.who());
   for (const bound_box& b : of.boxes())
-    if (!drop(b)) result.add(b, {b.data, b.bytes() + 1000}, b.stride);
+    if (!drop(b)) result.add(b);
   return result;
 }
 }  // namespace
@@ -97,11 +97,11 @@ TEST_CASE("memory of the caller's: given back by the caller's function, or not a
   std::vector<std::vector<std::byte>> arrays;
   std::vector<binding> plain;
   for (rank_t r = 0; r < 2; ++r) {
-    plain.push_back(bind_rank(s.from, r, "rank " + std::to_string(r), [&](const rank_array& a) {
+    plain.push_back(bind_rank(s.change.from(), r, "rank " + std::to_string(r), [&](const rank_array& a) {
       arrays.emplace_back(static_cast<std::size_t>(a.bytes()));
       return memory{arrays.back().data(), a.bytes()};
     }));
-    testing::fill(s.by, plain.back(), s.from);
+    testing::fill(s.by, plain.back(), s.change.from());
   }
   const auto run = [&](const switch_options& options) {
     threads world(2, soon);
@@ -192,28 +192,21 @@ TEST_CASE("what one device throws reaches the caller, whenever it does") {
   enum class when { before_the_switch, in_prepare, in_a_stage };
   for (const when at : {when::before_the_switch, when::in_prepare, when::in_a_stage}) {
     switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
-    struct faulty {
-      threads::endpoint& inner;
+    struct faulty : testing::forwarding<threads::endpoint> {
       when at;
-      rank_t device() const { return inner.device(); }
-      rank_t devices() const { return inner.devices(); }
-      void offer(const binding& tensors) { inner.offer(tensors); }
-      std::int64_t largest(std::int64_t n) { return inner.largest(n); }
-      bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
-      void fail(const std::string& sentence) { inner.fail(sentence); }
-      void prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+      moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
         if (device() == 2 && at == when::in_prepare) throw fault("prepare");
-        inner.prepare(plan, into, pages);
+        return inner.prepare(plan, into, pages);
       }
-      void move(index_t k) {
+      void move(moves& prepared, index_t k) {
         if (device() == 2 && at == when::in_a_stage && k == 3) throw fault("stage 3");
-        inner.move(k);
+        inner.move(prepared, k);
       }
     };
     threads world(4, soon);
     CHECK_THROWS_AS(world.run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
-      faulty endpoint{here, at};
+      faulty endpoint{{here}, at};
       if (here.device() == 2 && at == when::before_the_switch) throw fault("before");
       switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), endpoint, {.budget = 1_MiB});
     }),
@@ -224,18 +217,10 @@ TEST_CASE("what one device throws reaches the caller, whenever it does") {
 
 TEST_CASE("nobody writes a device's memory of a stage before the device is in it") {
   switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
-  struct late {
-    threads::endpoint& inner;
+  struct late : testing::forwarding<threads::endpoint> {
     rank_storage& after;
     bytes_t largest_growth = 0;  // while it was on its way to a stage
-    rank_t device() const { return inner.device(); }
-    rank_t devices() const { return inner.devices(); }
-    void offer(const binding& tensors) { inner.offer(tensors); }
-    std::int64_t largest(std::int64_t n) { return inner.largest(n); }
-    bytes_t staging_bytes(const staged_plan& plan, index_t k) { return inner.staging_bytes(plan, k); }
-    void prepare(const staged_plan& plan, const binding& into, page_stages& pages) { inner.prepare(plan, into, pages); }
-    void fail(const std::string& sentence) { inner.fail(sentence); }
-    void move(index_t k) {
+    void move(moves& prepared, index_t k) {
       if (device() == 1 && k < 2) {  // the others have all the time to take from it
         const bytes_t there = k == 0 ? 0 : after.resident_bytes();
         for (int i = 0; i < 50 && largest_growth == 0; ++i) {
@@ -243,14 +228,14 @@ TEST_CASE("nobody writes a device's memory of a stage before the device is in it
           largest_growth = std::max(largest_growth, after.resident_bytes() - there);
         }
       }
-      inner.move(k);
+      inner.move(prepared, k);
     }
   };
   threads world(4, soon);
   bytes_t growth = -1;
   world.run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
-    late endpoint{here, s.after[d]};
+    late endpoint{{here}, s.after[d]};
     s.reports[d] = switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), endpoint, {.budget = 1_MiB});
     if (d == 1) growth = endpoint.largest_growth;
   });
@@ -285,12 +270,11 @@ TEST_CASE("a device that never comes is named") {
 
 TEST_CASE("a switch of some states leaves the others where they are") {
   const model m = tiny();
-  const space a(m, parse_degrees("tp=2,pp=2")), b(m, parse_degrees("dp=4"));
-  const computed_holding from(a), to(b);
+  const space from(m, parse_degrees("tp=2,pp=2")), to(m, parse_degrees("dp=4"));
   for (const auto& [states, by] :
        {std::pair(parameter_states, filled_by::library), std::pair(parameter_states, filled_by::judge),
         std::pair(only(2), filled_by::judge), std::pair(only(1) | only(3), filled_by::judge)}) {
-    const layout_switch change(from, to, placement{device_map(4), device_map(4), 0, states});
+    const layout_switch change(from, to, {.states = states});
     std::vector<rank_storage> before, after;
     for (rank_t r = 0; r < 4; ++r) {
       testing::fill(by, before.emplace_back(from, r, "before").tensors(), from);
@@ -306,7 +290,7 @@ TEST_CASE("a switch of some states leaves the others where they are") {
       CHECK(testing::compare(by, after[d].tensors(), to).wrong == 0);
       binding others("others");
       for (const bound_box& box : before[d].tensors().boxes())
-        if (!states.contains(box.state)) others.add(box, {box.data, box.bytes()});
+        if (!states.contains(box.state)) others.add(box);
       others.seal();
       CHECK(testing::compare(by, others, from).elements > 0);
       CHECK(testing::compare(by, others, from).wrong == 0);

@@ -13,7 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/hf_config.hpp>
-#include <reshard/io/plan_report.hpp>
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/schedule/figures.hpp>
 #include <reshard/parallelism/parse.hpp>
 
 #include "../oracle/plan_check.hpp"
@@ -263,20 +264,20 @@ TEST_CASE("shortcuts of the report equal the general way") {
     CAPTURE(description);
     const model m = parse_config(c.config, "random");
     const space from(m, parse_degrees(c.from_text)), to(m, parse_degrees(c.to_text));
-    const computed_holding before(from), after(to);
+    const layout_switch change(from, to, {device_map(std::vector<rank_t>(c.from_devices.begin(), c.from_devices.end())),
+                                          device_map(std::vector<rank_t>(c.to_devices.begin(), c.to_devices.end()))});
+    const computed_holding &before = change.from(), &after = change.to();
     for (const state_set states : {all_states, parameter_states, optimizer_states}) {
       bytes_t most = 0;  // rank by rank
       for (const computed_holding* h : {&before, &after})
         for (rank_t r = 0; r < h->ranks(); ++r) most = greatest(most, held_bytes(*h, r, states));
-      CHECK(most == largest_holding(before, after, states));
+      CHECK(most == largest_holding(layout_switch(from, to, {.states = states})));
     }
-    const placement where{device_map(std::vector<rank_t>(c.from_devices.begin(), c.from_devices.end())),
-                          device_map(std::vector<rank_t>(c.to_devices.begin(), c.to_devices.end()))};
-    for (rank_t device = 0; device < greatest(where.from.devices(), where.to.devices()); ++device) {
-      const plan p = make_plan(before, after, device, where);
-      const rank_t was = where.from.rank_of(device), is = where.to.rank_of(device);
-      const bytes_t had = was < 0 ? 0 : held_bytes(before, was), has = is < 0 ? 0 : held_bytes(after, is);
-      const memory_replay replay = replay_memory(had, has, stage_transfers(p.receives, after, where.to, 1), stage_transfers(p.sends, after, where.to, 1), p.retains, 1);
+    for (rank_t device = 0; device < change.devices(); ++device) {
+      const plan p = make_plan(change, device);
+      const bytes_t had = held_bytes(before, change.from_rank(device)), has = held_bytes(after, change.to_rank(device));
+      const memory_replay replay = replay_memory(had, has, stage_transfers(p.receives, change, 1),
+                                                 stage_transfers(p.sends, change, 1), p.retains, 1);
       CHECK(detail::one_stage_peak(had, has, p) == replay.peak);
     }
   }

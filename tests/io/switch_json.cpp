@@ -12,9 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include <reshard/io/plan_json.hpp>
+#include <reshard/io/switch_json.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse.hpp>
+#include <reshard/plan/make_plan.hpp>
 
 #include "../support/points.hpp"
 
@@ -54,7 +55,7 @@ std::string name_on(const space& to, int f, index_t member, index_t expert, rank
   return name;
 }
 
-void add_planned(elements& all, const switch_question& asked, rank_t src, rank_t dst, index_t stage, state_set states,
+void add_planned(elements& all, const computed_switch& change, rank_t src, rank_t dst, index_t stage, state_set states,
                  int f, const family_box& where) {
   const family& which = tiny()[f];
   for (int s = 0; s < state_count; ++s)
@@ -62,7 +63,7 @@ void add_planned(elements& all, const switch_question& asked, rank_t src, rank_t
       testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
         const index_t flat = (x[2] * which.extent[3] + x[3]) * which.extent[4] + x[4];
         ++all[{src, dst, stage, std::string(adam_states[s].name),
-               name_on(asked.to->where(), f, x[0], x[1], asked.where.to.rank_of(dst)), flat}];
+               name_on(change.to().where(), f, x[0], x[1], change.to_rank(dst)), flat}];
       });
 }
 
@@ -98,32 +99,32 @@ TEST_CASE(
         INFO(from_text, " to ", to_text);
         CAPTURE(stages);
         const space from(tiny(), parse_degrees(from_text)), to(tiny(), parse_degrees(to_text));
-        const computed_holding before(from, states), after(to, states);
         const rank_t devices = std::max(from.ranks(), to.ranks() + 1);
         std::vector<rank_t> on;
         for (rank_t r = 0; r < to.ranks(); ++r) on.push_back(r + 1);
-        const switch_question asked{
-            &before, &after, {device_map(from.ranks()), device_map(on), 0, states}, devices, stages};
-        for (const auto view : {figure_collector::view::whole_switch, figure_collector::view::one_device}) {
+        const layout_switch asked(from, to, {.to = device_map(on), .states = states, .devices = devices});
+        for (const figures_of view : {figures_of::whole_switch, figures_of::one_device}) {
           elements planned, printed;
           for (rank_t device = 0; device < devices; ++device) {
-            const device_plan p = plan_device(asked, device);
+            const plan p = make_plan(asked, device);
+            const staged_plan cut = stage_plan(p, asked, stages);
             text_output out;
             out << "[";
             json_items items(out);
-            write_transfers(items, asked, p, view);
+            if (stages == 1) write_transfers(items, asked, p, view);
+            else write_transfers(items, asked, cut, view);
             out << "]";
             for (const json& t : json::parse(out.text())) add_printed(printed, t);
-            const bool leaving_too = view == figure_collector::view::one_device;
+            const bool leaving_too = view == figures_of::one_device;
             if (stages == 1)
-              for (const std::vector<transfer>* list : {&p.whole.receives, &p.whole.retains, &p.whole.sends}) {
-                if (list == &p.whole.sends && !leaving_too) continue;
+              for (const std::vector<transfer>* list : {&p.receives, &p.retains, &p.sends}) {
+                if (list == &p.sends && !leaving_too) continue;
                 for (const transfer& t : *list)
                   add_planned(planned, asked, t.src, t.dst, 0, t.states, t.family, t.where);
               }
             else
-              for (const std::vector<staged_piece>* list : {&p.receives, &p.retains, &p.sends}) {
-                if (list == &p.sends && !leaving_too) continue;
+              for (const std::vector<staged_piece>* list : {&cut.receives, &cut.retains, &cut.sends}) {
+                if (list == &cut.sends && !leaving_too) continue;
                 for (const staged_piece& t : *list)
                   add_planned(planned, asked, t.src, t.dst, t.stage, t.states, t.family,
                               {{{t.member, t.member + 1},
@@ -142,18 +143,15 @@ TEST_CASE(
 
 TEST_CASE("rank_of_device has TO's rank on every device, and -1 where there is none") {
   const space one(tiny(), parse_degrees("dp=3"));
-  const computed_holding h(one);
-  const switch_question asked{&h, &h, {device_map(3), device_map(std::vector<rank_t>{4, 0, 2}), 0, all_states}, 6, 1};
+  const layout_switch asked(one, one, {.to = device_map({4, 0, 2}), .devices = 6});
   text_output out;
   write_rank_of_device(out, asked);
   CHECK(out.text() == "\"rank_of_device\":[1,-1,2,-1,0,-1]");
 }
 
 TEST_CASE("every figure stands under its own name") {
-  const space one(tiny(), degrees{});
-  const computed_holding h(one);
-  const switch_question asked{&h, &h, {device_map(1), device_map(1), 0, all_states}, 2, 17};
-  switch_figures f{.moved = 1,
+  switch_figures f{.stages = 17,
+                   .moved = 1,
                    .relayed = 2,
                    .retained = 3,
                    .least = 4,
@@ -164,13 +162,12 @@ TEST_CASE("every figure stands under its own name") {
                    .peak = 9,
                    .peak_floor = 10,
                    .peak_excess = 11,
-                   .planning_seconds = 0.5,
                    .devices = {},
                    .busiest = {}};
   f.devices = {{12, 13, 14, 15, 16, 18, 19}, {20, 21, 22, 23, 24, 25, 26}};
   text_output out;
   out << "{";
-  write_figures(out, asked, f);
+  write_figures(out, f, 0.5);
   out << "}";
   CHECK(json::parse(out.text()) == json::parse(R"({"devices": [
     {"device": 12, "send_bytes": 13, "receive_bytes": 14, "retained_bytes": 15, "before_bytes": 16, "after_bytes": 18, "peak_bytes": 19},

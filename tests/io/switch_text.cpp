@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/io/plan_text.hpp>
+#include <reshard/io/switch_text.hpp>
 #include <reshard/model/presets.hpp>
 
 #include "../support/dice.hpp"
@@ -145,10 +145,6 @@ TEST_CASE(
 namespace {
 constexpr space from{models::llama2_7b, config<tp<2>, dp<2>>{}}, to{models::llama2_7b, config<tp<4>>{}};
 
-struct asked_for {
-  computed_holding before{from}, after{to};
-  switch_question question{&before, &after, {device_map(4), device_map(4), 0, all_states}, 4, 1};
-};
 /// The cells of the line that begins with a word; none where there is no such line.
 std::vector<std::string> line_of(const std::string& text, const std::string& word) {
   for (const std::string& line : lines_of(text))
@@ -158,13 +154,14 @@ std::vector<std::string> line_of(const std::string& text, const std::string& wor
 }  // namespace
 
 TEST_CASE("the summary says what the figures are, each in its line") {
-  asked_for asked;
+  const layout_switch asked(from, to);
+  constexpr double seconds = 0.25;
   switch_figures f;
   f.moved = 1000, f.retained = 2000, f.least = 900, f.inter_node = 300, f.messages = 1234, f.peak = 5000,
-  f.peak_excess = 600, f.planning_seconds = 0.25;
+  f.peak_excess = 600;
   f.devices.push_back({.device = 0});
   f.busiest = {{7, 8, 512}, {1, 2, 100}};
-  std::string text = plan_text(asked.question, f, 0, -1);
+  std::string text = switch_text(asked, f, seconds, 0, -1);
   CHECK(lines_of(text)[0] == "llama2-7b from tp=2,dp=2 (4 ranks)");
   CHECK(lines_of(text)[1] == "to tp=4 (4 ranks)");
   CHECK(lines_of(text)[2] == "on 4 devices of one node");
@@ -182,32 +179,29 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   CHECK(line_of(text, "1 -> 2") == row{"1 -> 2", "100 B"});
 
   f.least = f.moved;
-  CHECK(line_of(plan_text(asked.question, f, 0, -1), "moves") == row{"moves", "1000 B", "the least possible"});
-  CHECK(line_of(plan_text(asked.question, f, 600, -1), "budget") == row{"budget", "600 B", "kept"});
-  CHECK(line_of(plan_text(asked.question, f, 599, -1), "budget") == row{"budget", "599 B", "exceeded by 1 B"});
-  CHECK(lines_of(plan_text(asked.question, f, 0, 3))[2] ==
+  CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "moves") == row{"moves", "1000 B", "the least possible"});
+  CHECK(line_of(switch_text(asked, f, seconds, 600, -1), "budget") == row{"budget", "600 B", "kept"});
+  CHECK(line_of(switch_text(asked, f, seconds, 599, -1), "budget") == row{"budget", "599 B", "exceeded by 1 B"});
+  CHECK(lines_of(switch_text(asked, f, seconds, 0, 3))[2] ==
         "on 4 devices of one node; only what goes from or to device 3");
-  asked.question.where.states = only(1) | only(3);
-  CHECK(lines_of(plan_text(asked.question, f, 0, -1))[2] == "on 4 devices of one node, master + exp_avg_sq only");
-  asked.question.where.node_devices = 3;
-  asked.question.stages = 7;
-  text = plan_text(asked.question, f, 0, -1);
+  CHECK(lines_of(switch_text(layout_switch(from, to, {.states = only(1) | only(3)}), f, seconds, 0, -1))[2] == "on 4 devices of one node, master + exp_avg_sq only");
+  f.stages = 7;
+  text = switch_text(layout_switch(from, to, {.node_devices = 3, .states = only(1) | only(3)}), f, seconds, 0, -1);
   CHECK(lines_of(text)[2] == "on 2 nodes of 3 devices, master + exp_avg_sq only");
   CHECK(line_of(text, "300 B") == row{"300 B", "of it between nodes"});
   CHECK(line_of(text, "messages") == row{"messages", "1,234", "in 7 stages"});
   f.busiest.clear();
-  CHECK(line_of(plan_text(asked.question, f, 0, -1), "busiest links").empty());
+  CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "busiest links").empty());
 }
 
 TEST_CASE("the whole text of a plan, of one device and of several nodes") {
   static constexpr space one{models::llama2_7b, config<tp<1>>{}};
-  const computed_holding h(one);
-  switch_question asked{&h, &h, {device_map(1), device_map(1), 0, all_states}, 1, 1};
+  const layout_switch asked(one, one);
   switch_figures f;
-  f.retained = 2048, f.peak = 4096, f.planning_seconds = 2;
+  f.retained = 2048, f.peak = 4096;
   f.devices = {{0, 0, 0, 2048, 2048, 2048, 4096}};
   f.peak_excess = 2048;
-  CHECK(plan_text(asked, f, 0, -1) ==
+  CHECK(switch_text(asked, f, 2, 0, -1) ==
         "llama2-7b from '' (1 rank)\n"
         "to '' (1 rank)\n"
         "on 1 device of one node\n"
@@ -221,21 +215,20 @@ TEST_CASE("the whole text of a plan, of one device and of several nodes") {
         "  device  sends  receives     keeps    before     after      peak    excess\n"
         "  0         0 B       0 B  2.00 KiB  2.00 KiB  2.00 KiB  4.00 KiB  2.00 KiB\n");
   f.busiest = {{0, 0, 0}};  // a link without bytes is not worth a table
-  CHECK(plan_text(asked, f, 0, -1).find("busiest") == std::string::npos);
+  CHECK(switch_text(asked, f, 2, 0, -1).find("busiest") == std::string::npos);
   f.busiest = {{2, 0, 1}};
-  CHECK(plan_text(asked, f, 0, -1).ends_with("2.00 KiB\n\n  busiest links  bytes\n  2 -> 0           1 B\n"));
+  CHECK(switch_text(asked, f, 2, 0, -1).ends_with("2.00 KiB\n\n  busiest links  bytes\n  2 -> 0           1 B\n"));
   f.busiest.clear();
-  CHECK(plan_text(asked, f, 1, 0).find("on 1 device of one node; only what goes from or to device 0\n\n  moves") !=
+  CHECK(switch_text(asked, f, 2, 1, 0).find("on 1 device of one node; only what goes from or to device 0\n\n  moves") !=
         std::string::npos);
-  CHECK(plan_text(asked, f, 1, 0).find("  budget      1 B  exceeded by 2.00 KiB\n") != std::string::npos);
+  CHECK(switch_text(asked, f, 2, 1, 0).find("  budget      1 B  exceeded by 2.00 KiB\n") != std::string::npos);
 
-  asked_for several;
-  several.question.where.node_devices = 2;
-  several.question.stages = 2;
+  const layout_switch several(from, to, {.node_devices = 2});
+  f.stages = 2;
   f.moved = 10, f.least = 9, f.inter_node = 8, f.messages = 7, f.busiest = {{0, 1, 6}, {1, 2, 4}};
   f.devices = {{0, 1, 2, 3, 4, 5, 9}, {1, 1, 2, 3, 4, 5, 9}, {2, 7, 1, 4, 3, 6, 8}, {3, 1, 2, 3, 4, 5, 9}};
   f.peak = 9, f.peak_excess = 4;
-  CHECK(plan_text(several.question, f, 4, -1) ==
+  CHECK(switch_text(several, f, 2, 4, -1) ==
         "llama2-7b from tp=2,dp=2 (4 ranks)\n"
         "to tp=4 (4 ranks)\n"
         "on 2 nodes of 2 devices\n"

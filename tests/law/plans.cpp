@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <reshard/parallelism/parse.hpp>
+#include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/memory.hpp>
 #include <reshard/space/listed_holding.hpp>
@@ -41,17 +42,18 @@ std::vector<rank_t> devices_of(const std::vector<long>& list) { return {list.beg
 /// One switch with both holdings.
 struct world {
   explicit world(const oracle::switch_case& c, index_t node)
-      : named(c), from(to_model(c.m), parse_degrees(c.from_text)), to(to_model(c.m), parse_degrees(c.to_text)), held_before(from), held_after(to),
-        where{device_map(devices_of(c.from_devices)), device_map(devices_of(c.to_devices)), node},
-        devices(greatest(where.from.devices(), where.to.devices())) {}
+      : named(c),
+        from(to_model(c.m), parse_degrees(c.from_text)),
+        to(to_model(c.m), parse_degrees(c.to_text)),
+        placed{device_map(devices_of(c.from_devices)), device_map(devices_of(c.to_devices)), node},
+        change(from, to, placed) {}
   const oracle::switch_case& named;
   space from, to;
-  computed_holding held_before, held_after;
-  placement where;
-  rank_t devices;
+  placement placed;
+  computed_switch change;
 
   std::string tensor(int f, index_t member, index_t expert, rank_t dst) const {
-    return to.tensor_on(f, member, expert, where.to.rank_of(dst));
+    return to.tensor_on(f, member, expert, change.to_rank(dst));
   }
 };
 
@@ -87,12 +89,12 @@ void require_right(const world& w, const std::vector<oracle::piece>& pieces, con
 }
 
 /// The plans of all devices; what all send is what all receive.
-template <typename From, typename To>
-std::vector<plan> plans_of(const world& w, const From& from, const To& to) {
+template <typename Switch>
+std::vector<plan> plans_of(const Switch& change) {
   std::vector<plan> plans;
   std::vector<transfer> sent, received;
-  for (rank_t d = 0; d < w.devices; ++d) {
-    plans.push_back(make_plan(from, to, d, w.where));
+  for (rank_t d = 0; d < change.devices(); ++d) {
+    plans.push_back(make_plan(change, d));
     const plan& p = plans.back();
     CHECK(std::is_sorted(p.sends.begin(), p.sends.end(), before));
     CHECK(std::is_sorted(p.receives.begin(), p.receives.end(), before));
@@ -116,14 +118,14 @@ std::vector<oracle::piece> pieces_of(const world& w, const std::vector<plan>& pl
 
 /// A source on another node only where no holder shares the destination's node.
 void check_node_rule(const world& w, const std::vector<plan>& plans) {
-  if (w.where.node_devices == 0) return;
-  const auto node = [&](rank_t device) { return device / w.where.node_devices; };
+  if (w.change.node_devices() == 0) return;
+  const auto node = [&](rank_t device) { return device / w.change.node_devices(); };
   for (const plan& p : plans)
     for (const transfer& t : p.receives) {
       if (node(t.src) == node(t.dst)) continue;
       const role r = (t.states & parameter_states).empty() ? role::optimizer : role::parameter;
-      w.held_before.owners(t.family, r, t.where, [&](const family_box&, const auto& holders) {
-        for (index_t i = 0; i < holders.count(); ++i) CHECK(node(w.where.from.device_of(holders[i])) != node(t.dst));
+      w.change.from().owners(t.family, r, t.where, [&](const family_box&, const auto& holders) {
+        for (index_t i = 0; i < holders.count(); ++i) CHECK(node(w.change.from_devices().device_of(holders[i])) != node(t.dst));
       });
     }
 }
@@ -170,9 +172,9 @@ bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<sta
           if (states.contains(s)) act(element{s, f, member, expert, x});
     });
   };
-  if (const rank_t rank = w.where.from.rank_of(device); rank >= 0)
+  if (const rank_t rank = w.change.from_rank(device); rank >= 0)
     for (const role r : roles)
-      w.held_before.held(rank, r, [&](int f, const family_box& b) {
+      w.change.from().held(rank, r, [&](int f, const family_box& b) {
         for (index_t m = b.dim[0].begin; m < b.dim[0].end; ++m)
           for (index_t e = b.dim[1].begin; e < b.dim[1].end; ++e)
             visit(states_of(r), f, m, e, {{b.dim[2], b.dim[3], b.dim[4]}}, [&](const element& x) { last[x] = -1; });
@@ -207,8 +209,8 @@ tally check_random_switches(oracle::generator& generator, int count, int replaye
     const std::string description = c.describe();
     CAPTURE(description);
     const world w(c, nodes[random.below(7)]);
-    const std::vector<plan> plans = plans_of(w, w.held_before, w.held_after);
-    const switch_volume volume = volume_of_switch(w.held_before, w.held_after, w.where);
+    const std::vector<plan> plans = plans_of(w.change);
+    const switch_volume volume = volume_of(w.change);
     require_right(w, pieces_of(w, plans), volume, compared);
     check_node_rule(w, plans);
 
@@ -217,15 +219,15 @@ tally check_random_switches(oracle::generator& generator, int count, int replaye
     std::vector<oracle::piece> staged_pieces;
     std::vector<staged_piece> sent, received;
     for (const plan& p : plans) {
-      const auto in = stage_transfers(p.receives, w.held_after, w.where.to, stages), out = stage_transfers(p.sends, w.held_after, w.where.to, stages);
-      const auto kept = stage_transfers(p.retains, w.held_after, w.where.to, stages);
+      const auto in = stage_transfers(p.receives, w.change, stages), out = stage_transfers(p.sends, w.change, stages);
+      const auto kept = stage_transfers(p.retains, w.change, stages);
       for (const auto* list : {&in, &kept})
         for (const staged_piece& s : *list) add_pieces(staged_pieces, w, s.src, s.dst, s.states, s.family, s.member, s.expert, s.where);
       received.insert(received.end(), in.begin(), in.end());
       sent.insert(sent.end(), out.begin(), out.end());
       if (n % replayed != 0) continue;
-      const rank_t was = w.where.from.rank_of(p.device), is = w.where.to.rank_of(p.device);
-      const bytes_t had = was < 0 ? 0 : held_bytes(w.held_before, was), has = is < 0 ? 0 : held_bytes(w.held_after, is);
+      const rank_t was = w.change.from_rank(p.device), is = w.change.to_rank(p.device);
+      const bytes_t had = held_bytes(w.change.from(), was), has = held_bytes(w.change.to(), is);
       const memory_replay replay = replay_memory(had, has, in, out, p.retains, stages);
       CHECK(replay.peak == peak_by_bookkeeping(w, p.device, in, out, p, had, has, stages));
     }
@@ -271,13 +273,13 @@ void check_lists(oracle::generator& generator, int count) {
     CAPTURE(description);
     const world w(c, 0);
     const tensor_table table(w.from.which_model());
-    const std::vector<shard> list_before = listed(w.from, w.held_before), list_after = listed(w.to, w.held_after);
+    const std::vector<shard> list_before = listed(w.from, w.change.from()), list_after = listed(w.to, w.change.to());
     const listed_holding from(table, list_before, w.from.ranks()), to(table, list_after, w.to.ranks());
     CHECK(covers(from));
-    const switch_volume volume = volume_of_switch(w.held_before, w.held_after, w.where);
-    require_right(w, pieces_of(w, plans_of(w, from, w.held_after)), volume, compared);
-    require_right(w, pieces_of(w, plans_of(w, w.held_before, to)), volume, compared);
-    require_right(w, pieces_of(w, plans_of(w, from, to)), volume, compared);
+    const switch_volume volume = volume_of(w.change);
+    require_right(w, pieces_of(w, plans_of(layout_switch(from, w.to, w.placed))), volume, compared);
+    require_right(w, pieces_of(w, plans_of(layout_switch(w.from, to, w.placed))), volume, compared);
+    require_right(w, pieces_of(w, plans_of(layout_switch(from, to, w.placed))), volume, compared);
   }
   compared.print();
 }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of shards: a computed layout against a hand-written list, two lists against each other, and what is refused.
+// A switch: what it keeps and makes of spaces, lists and holdings; where ranks sit; what is refused, each beside its accepted
+// neighbour.
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
-#include <reshard/plan/foreign.hpp>
+#include <reshard/plan/make_plan.hpp>
 #include <reshard/space/cover.hpp>
+#include <reshard/space/static_space.hpp>
 
 #include "../support/refused.hpp"
 
 using namespace reshard;
+using testing::refused;
 
 namespace {
 constexpr transformer small{.name = "small", .layers = 1, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8};
@@ -50,7 +53,7 @@ TEST_CASE("from a hand-written list to tp=2: fc1's gate and up halves come from 
   int fc1 = 0;
   while (tiny[fc1].name != "decoder.layers.{layer}.mlp.linear_fc1.weight") ++fc1;
   // tp rank 0 needs gate rows 0, 1 (stored rows 0, 1 on rank 0) and up rows 0, 1 (stored rows 4, 5 on rank 1)
-  const plan first = make_plan(shard_list{shards}, target, 0), second = make_plan(shard_list{shards}, target, 1);
+  const plan first = make_plan(layout_switch(shards, target), 0), second = make_plan(layout_switch(shards, target), 1);
   CHECK(elements_of(first.retains, fc1) == 2 * 4);
   CHECK(elements_of(first.receives, fc1) == 2 * 4);
   // tp rank 1 needs gate rows 2 (rank 0), 3 (itself) and up rows 2, 3 (itself)
@@ -58,7 +61,7 @@ TEST_CASE("from a hand-written list to tp=2: fc1's gate and up halves come from 
   CHECK(elements_of(second.receives, fc1) == 1 * 4);
   CHECK(second.receives.front().states == parameter_states);
   CHECK(total_bytes(first.sends) == total_bytes(second.receives));
-  const plan back = make_plan(target, shard_list{shards}, 1);
+  const plan back = make_plan(layout_switch(target, shards), 1);
   CHECK(elements_of(back.receives, fc1) == 2 * 4);
 }
 
@@ -71,8 +74,7 @@ TEST_CASE("two lists need no model: any tensors of up to five dimensions") {
   const listed_holding from(table, rows, 2), to(table, columns, 2);
   CHECK(covers(from, parameter_states));
   CHECK(covers(to, parameter_states));
-  const placement where{device_map(2), device_map(2), 0, parameter_states};
-  const plan p = make_plan(from, to, 1, where);
+  const plan p = make_plan(layout_switch(from, to), 1);
   REQUIRE(p.receives.size() == 2);
   CHECK(table.family_at(p.receives[0].family).name == "conv");
   CHECK(p.receives[0].where == family_box{{{0, 1}, {0, 2}, {0, 3}, {0, 2}, {0, 2}}});
@@ -97,16 +99,16 @@ TEST_CASE("what no tensor admits is refused with its values") {
   std::vector<shard> incomplete = by_hand();
   incomplete.pop_back();
   const space target(tiny, config<tp<2>>{});
-  CHECK_REFUSED(make_plan(shard_list{incomplete}, target, 0), "needs 16 elements of output_layer.weight, and no rank of FROM holds 16 of them");
+  CHECK_REFUSED(make_plan(layout_switch(incomplete, target), 0), "needs 16 elements of output_layer.weight, and no rank of FROM holds 16 of them");
 }
 
 TEST_CASE("two lists in one call are planned like their holdings") {
   const std::vector<shard> rows = {{0, "wte", bf16, {6, 4}, {0, 0}, {3, 4}}, {1, "wte", bf16, {6, 4}, {3, 0}, {3, 4}}};
   const std::vector<shard> columns = {{0, "wte", bf16, {6, 4}, {0, 0}, {6, 2}}, {1, "wte", bf16, {6, 4}, {0, 2}, {6, 2}}};
-  const plan p = make_plan(shard_list{rows}, shard_list{columns}, 1);
+  const plan p = make_plan(layout_switch(rows, columns), 1);
   REQUIRE(p.receives.size() == 1);
   CHECK(p.receives[0].where == family_box{{{0, 1}, {0, 1}, {0, 1}, {0, 3}, {2, 4}}});
-  CHECK(total_bytes(p.receives) == total_bytes(make_plan(shard_list{rows}, shard_list{columns}, 0).sends));
+  CHECK(total_bytes(p.receives) == total_bytes(make_plan(layout_switch(rows, columns), 0).sends));
 }
 
 namespace {
@@ -133,20 +135,16 @@ TEST_CASE("a list planned to a list has the states of TO, where FROM has them to
     for (int s = 0; s < state_count; ++s)
       for (const std::string& state : wanted)
         if (adam_states[s].name == state) named = named | only(s);
-    const plan arriving = make_plan(shard_list{all}, shard_list{to}, 1),
-               leaving = make_plan(shard_list{all}, shard_list{to}, 0);
+    const plan arriving = make_plan(layout_switch(all, to), 1),
+               leaving = make_plan(layout_switch(all, to), 0);
     CHECK(states_of_plan(arriving) == named);
     CHECK(arriving.receives == leaving.sends);
     CHECK(total_bytes(arriving.receives) == 24 * named.bytes_per_element());
   }
   const std::vector<shard> parameters = one_tensor(0, {"param"}), some = one_tensor(0, {"param", "master"}),
                            to = one_tensor(1, every);
-  CHECK_REFUSED(make_plan(shard_list{parameters}, shard_list{to}, 1),
-                "plan: rank 1 needs 24 elements of w, and no rank of FROM holds 24 of them");
-  CHECK_REFUSED(make_plan(shard_list{some}, shard_list{to}, 1),
-                "plan: FROM lists states that lie like exp_avg, but not that one");
-  CHECK_REFUSED(make_plan(shard_list{some}, shard_list{to}, 0),
-                "plan: FROM lists states that lie like exp_avg, but not that one");
+  CHECK_REFUSED(layout_switch(parameters, to), "switch: master shall move, and FROM does not have it");
+  CHECK_REFUSED(layout_switch(some, to), "switch: exp_avg shall move, and FROM does not have it");
 }
 
 TEST_CASE("between a list and a space, the states are the list's, on whichever side it is") {
@@ -154,20 +152,160 @@ TEST_CASE("between a list and a space, the states are the list's, on whichever s
   for (shard& s : shards) s.state = "exp_avg";
   const space other(tiny, config<dp<3>, zero<1>>{});
   for (rank_t device = 0; device < 3; ++device) {
-    for (const transfer& t : make_plan(shard_list{shards}, other, device).receives) CHECK(t.states == only(2));
-    for (const transfer& t : make_plan(other, shard_list{shards}, device).sends) CHECK(t.states == only(2));
+    for (const transfer& t : make_plan(layout_switch(shards, other), device).receives) CHECK(t.states == only(2));
+    for (const transfer& t : make_plan(layout_switch(other, shards), device).sends) CHECK(t.states == only(2));
   }
-  CHECK_FALSE(make_plan(shard_list{shards}, other, 2).receives.empty());
-  CHECK_FALSE(make_plan(other, shard_list{shards}, 2).sends.empty());
+  CHECK_FALSE(make_plan(layout_switch(shards, other), 2).receives.empty());
+  CHECK_FALSE(make_plan(layout_switch(other, shards), 2).sends.empty());
 }
 
-TEST_CASE("the world of a list is that of the highest rank it names") {
+TEST_CASE("the world of a list is that of the highest rank it names, or as many ranks as are said") {
   std::vector<shard> shards;
   CHECK(shard_list(shards).ranks() == 0);
   for (const rank_t rank : {0, 5, 3}) {
     shards.push_back({rank, "w", bf16, {4}, {0}, {4}});
     CHECK(shard_list(shards).ranks() == (rank == 0 ? 1 : 6));
   }
+  CHECK(shard_list(shards, 9).ranks() == 9);
+  CHECK(shard_list(shards).shards().size() == 3);
   shards[1].rank = 9'223'372'036'854'775'807;
-  CHECK_REFUSED(shard_list(shards).ranks(), "9223372036854775807 + 1 does not fit 64 bits");
+  CHECK_REFUSED(shard_list(shards), "9223372036854775807 + 1 does not fit 64 bits");
+}
+
+namespace {
+/// A tensor of that shape, whole on each of the ranks 0 .. ranks - 1.
+std::vector<shard> whole_on(rank_t ranks, const std::string& name, extents shape,
+                            const std::vector<std::string>& states = {"param"}) {
+  extents zero = shape;
+  for (index_t& at : zero.at) at = 0;
+  std::vector<shard> list;
+  for (rank_t r = 0; r < ranks; ++r)
+    for (const std::string& state : states) list.push_back({r, name, bf16, shape, zero, shape, state});
+  return list;
+}
+
+/// What a switch between two lists is refused with; as holdings, each with a table of its own.
+std::string refusal_of(const std::vector<shard>& from, const std::vector<shard>& to, const placement& placed) {
+  return testing::refused([&] { layout_switch(listed_holding(from), listed_holding(to), placed); });
+}
+placement placed(rank_t from, rank_t to, index_t node = 0, state_set states = parameter_states) {
+  return {device_map(from), device_map(to), node, states};
+}
+}  // namespace
+TEST_CASE("each side has as many devices as ranks") {
+  const std::vector<shard> two = whole_on(2, "w", {4}), three = whole_on(3, "w", {4});
+  CHECK(refusal_of(two, three, placed(2, 3)) == "accepted");
+  CHECK(refusal_of(two, three, placed(3, 3)) == "reshard: switch: FROM has 2 ranks, but 3 devices are listed for it");
+  CHECK(refusal_of(two, three, placed(1, 3)) == "reshard: switch: FROM has 2 ranks, but 1 devices are listed for it");
+  CHECK(refusal_of(two, three, placed(2, 2)) == "reshard: switch: TO has 3 ranks, but 2 devices are listed for it");
+  CHECK(refusal_of(two, three, placed(2, 4)) == "reshard: switch: TO has 3 ranks, but 4 devices are listed for it");
+}
+
+TEST_CASE("a node has no negative number of devices; none means that all share one") {
+  const std::vector<shard> list = whole_on(2, "w", {4});
+  for (const index_t node : {0, 1, 8}) CHECK(refusal_of(list, list, placed(2, 2, node)) == "accepted");
+  CHECK(refusal_of(list, list, placed(2, 2, -1)) == "reshard: switch: a node of -1 devices");
+}
+
+TEST_CASE("both sides hold one model: as many families, their names, their extents along every axis") {
+  const std::vector<shard> w = whole_on(1, "w", {2, 3, 4, 5, 6}), v = whole_on(1, "v", {2, 3, 4, 5, 6});
+  std::vector<shard> both = w;
+  both.insert(both.end(), v.begin(), v.end());
+  CHECK(refusal_of(w, w, placed(1, 1)) == "accepted");
+  CHECK(refusal_of(w, both, placed(1, 1)) ==
+        "reshard: switch: FROM has 1 tensor families and TO 2; both sides hold one model");
+  CHECK(refusal_of(both, w, placed(1, 1)) ==
+        "reshard: switch: FROM has 2 tensor families and TO 1; both sides hold one model");
+  CHECK(refusal_of(w, v, placed(1, 1)) == "reshard: switch: family 0 is w on one side and v on the other");
+  for (int axis = 0; axis < family_ndim; ++axis) {
+    extents other = {2, 3, 4, 5, 6};
+    other.at[axis] = 7;
+    CHECK(refusal_of(w, whole_on(1, "w", other), placed(1, 1)) ==
+          "reshard: switch: w has extent " + std::to_string(axis + 2) + " along axis " + std::to_string(axis) +
+              " on one side and 7 on the other");
+  }
+  const std::vector<shard> last_differs = whole_on(1, "z", {2});  // every family is looked at, not the first alone
+  std::vector<shard> other = v;
+  other.insert(other.end(), last_differs.begin(), last_differs.end());
+  CHECK(refusal_of(both, other, placed(1, 1)) == "reshard: switch: family 1 is w on one side and z on the other");
+}
+
+TEST_CASE("what shall move is there on both sides; without a word it is what TO has") {
+  const std::vector<shard> some = whole_on(1, "w", {4}, {"param", "master", "exp_avg"}),
+                           all = whole_on(1, "w", {4}, {"param", "master", "exp_avg", "exp_avg_sq"});
+  const state_set two = only(1) | only(2);
+  CHECK(refusal_of(all, all, placed(1, 1, 0, all_states)) == "accepted");
+  CHECK(refusal_of(some, some, placed(1, 1, 0, parameter_states | two)) == "accepted");
+  CHECK(refusal_of(some, all, placed(1, 1, 0, only(2))) == "accepted");
+  CHECK(refusal_of(some, all, placed(1, 1, 0, all_states)) ==
+        "reshard: switch: exp_avg_sq shall move, and FROM does not have it");
+  CHECK(refusal_of(all, some, placed(1, 1, 0, optimizer_states)) ==
+        "reshard: switch: exp_avg_sq shall move, and TO does not have it");
+  CHECK(layout_switch(some, some).states() == (parameter_states | two));
+  CHECK(layout_switch(all, some).states() == (parameter_states | two));
+  CHECK(layout_switch(all, some, {.states = only(1)}).states() == only(1));
+}
+
+TEST_CASE("a space beside a holding or a list of some states is asked for those only") {
+  const space s(tiny, config<dp<2>, zero<1>>{});
+  const layout_switch change(computed_holding(s, parameter_states), s), back(s, computed_holding(s, only(2)));
+  CHECK(change.to().states() == parameter_states);
+  CHECK(change.states() == parameter_states);
+  CHECK(back.from().states() == only(2));
+  CHECK(back.states() == only(2));
+  CHECK(layout_switch(s, s, {.states = only(3)}).to().states() == only(3));
+}
+
+TEST_CASE("a list may be named, constant or not, or temporary, a vector or a shard_list") {
+  std::vector<shard> named = by_hand();
+  const std::vector<shard> constant = named;
+  const space target(tiny, config<tp<2>>{});
+  const plan p = make_plan(layout_switch(constant, target), 1), back = make_plan(layout_switch(target, constant), 1);
+  CHECK(total_bytes(p.receives) > 0);
+  CHECK(make_plan(layout_switch(named, target), 1) == p);
+  CHECK(make_plan(layout_switch(by_hand(), target), 1) == p);
+  CHECK(make_plan(layout_switch(shard_list(named), target), 1) == p);
+  CHECK(make_plan(layout_switch(named, computed_holding(target, parameter_states)), 1) == p);
+  CHECK(make_plan(layout_switch(target, named), 1) == back);
+  CHECK(make_plan(layout_switch(target, by_hand()), 1) == back);
+  CHECK(make_plan(layout_switch(target, shard_list(named, 3)), 1) == back);
+  const listed_holding held(tensor_table(tiny), named, 2);
+  CHECK(make_plan(layout_switch(held, target), 1) == p);
+  CHECK(make_plan(layout_switch(held, named), 1).retains.size() > 0);
+}
+
+TEST_CASE("a switch keeps its sides, named or temporary, and a copy of it is as good") {
+  const auto make = [] {
+    const space two(tiny, config<tp<2>>{});
+    return layout_switch(two, space(tiny, config<pp<1>, dp<4>>{}), {.states = parameter_states});
+  };
+  const auto change = make();  // what it was made of is gone
+  const computed_switch copy = change;
+  const space two(tiny, config<tp<2>>{}), four(tiny, config<pp<1>, dp<4>>{});
+  for (rank_t device = 0; device < 4; ++device) {
+    const plan p = make_plan(layout_switch(two, four, {.states = parameter_states}), device);
+    CHECK(make_plan(change, device) == p);
+    CHECK(make_plan(copy, device) == p);
+  }
+  const auto lists = [] { return layout_switch(whole_on(1, "w", {4, 6}), whole_on(2, "w", {4, 6})); }();
+  CHECK(lists.from().family_at(0).name == "w");
+  CHECK(total_bytes(make_plan(lists, 1).receives) == 48);
+}
+
+TEST_CASE("devices: as many as the maps reach, or as the cluster has; a rank and its device name each other") {
+  const space two(tiny, config<tp<2>>{}), four(tiny, config<dp<4>>{});
+  CHECK(layout_switch(two, four).devices() == 4);
+  CHECK(layout_switch(four, two).devices() == 4);
+  CHECK(layout_switch(two, two).devices() == 2);
+  CHECK(layout_switch(two, two, {.devices = 16}).devices() == 16);
+  CHECK(layout_switch(two, four, {.devices = 3}).devices() == 4);
+  const layout_switch placed(two, four, {.from = device_map({7, 1}), .node_devices = 4});
+  CHECK(placed.devices() == 8);
+  CHECK(placed.node_devices() == 4);
+  for (rank_t d = 0; d < 8; ++d) {
+    CHECK(placed.from_rank(d) == (d == 7 ? 0 : d == 1 ? 1 : -1));
+    CHECK(placed.to_rank(d) == (d < 4 ? d : -1));
+  }
+  CHECK(placed.from_devices().device_of(0) == 7);
+  CHECK(placed.to_devices().device_of(3) == 3);
 }

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
-#include <reshard/plan/foreign.hpp>
-#include <reshard/plan/volume.hpp>
+#include <reshard/plan/make_plan.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
@@ -35,99 +34,28 @@ std::vector<shard> whole_on(rank_t ranks, const std::string& name, extents shape
     for (const std::string& state : states) list.push_back({r, name, bf16, shape, zero, shape, state});
   return list;
 }
-
-/// What planning between two lists is refused with, each with a table of its own.
-std::string refusal_of(const std::vector<shard>& from, const std::vector<shard>& to, const placement& where) {
-  const tensor_table a{&from}, b{&to};
-  const listed_holding have(a, from, shard_list(from).ranks()), want(b, to, shard_list(to).ranks());
-  const std::string said = refused([&] { require_plannable(have, want, where); });
-  CHECK(refused([&] { make_plan(have, want, 0, where); }) == said);  // whoever plans, or only counts, asks first
-  CHECK(refused([&] { volume_of_switch(have, want, where); }) == said);
-  return said;
-}
-placement placed(rank_t from, rank_t to, index_t node = 0, state_set states = parameter_states) {
-  return {device_map(from), device_map(to), node, states};
-}
 }  // namespace
-
-TEST_CASE("each side has as many devices as ranks") {
-  const std::vector<shard> two = whole_on(2, "w", {4}), three = whole_on(3, "w", {4});
-  CHECK(refusal_of(two, three, placed(2, 3)) == "accepted");
-  CHECK(refusal_of(two, three, placed(3, 3)) == "reshard: plan: FROM has 2 ranks, but 3 devices are listed for it");
-  CHECK(refusal_of(two, three, placed(1, 3)) == "reshard: plan: FROM has 2 ranks, but 1 devices are listed for it");
-  CHECK(refusal_of(two, three, placed(2, 2)) == "reshard: plan: TO has 3 ranks, but 2 devices are listed for it");
-  CHECK(refusal_of(two, three, placed(2, 4)) == "reshard: plan: TO has 3 ranks, but 4 devices are listed for it");
-}
-
-TEST_CASE("a node has no negative number of devices; none means that all share one") {
-  const std::vector<shard> list = whole_on(2, "w", {4});
-  for (const index_t node : {0, 1, 8}) CHECK(refusal_of(list, list, placed(2, 2, node)) == "accepted");
-  CHECK(refusal_of(list, list, placed(2, 2, -1)) == "reshard: plan: a node of -1 devices");
-}
-
-TEST_CASE("both sides hold one model: as many families, their names, their extents along every axis") {
-  const std::vector<shard> w = whole_on(1, "w", {2, 3, 4, 5, 6}), v = whole_on(1, "v", {2, 3, 4, 5, 6});
-  std::vector<shard> both = w;
-  both.insert(both.end(), v.begin(), v.end());
-  CHECK(refusal_of(w, w, placed(1, 1)) == "accepted");
-  CHECK(refusal_of(w, both, placed(1, 1)) ==
-        "reshard: plan: FROM has 1 tensor families and TO 2; both sides hold one model");
-  CHECK(refusal_of(both, w, placed(1, 1)) ==
-        "reshard: plan: FROM has 2 tensor families and TO 1; both sides hold one model");
-  CHECK(refusal_of(w, v, placed(1, 1)) == "reshard: plan: family 0 is w on one side and v on the other");
-  for (int axis = 0; axis < family_ndim; ++axis) {
-    extents other = {2, 3, 4, 5, 6};
-    other.at[axis] = 7;
-    CHECK(refusal_of(w, whole_on(1, "w", other), placed(1, 1)) ==
-          "reshard: plan: w has extent " + std::to_string(axis + 2) + " along axis " + std::to_string(axis) +
-              " on one side and 7 on the other");
-  }
-  const std::vector<shard> last_differs = whole_on(1, "z", {2});  // every family is looked at, not the first alone
-  std::vector<shard> other = v;
-  other.insert(other.end(), last_differs.begin(), last_differs.end());
-  CHECK(refusal_of(both, other, placed(1, 1)) == "reshard: plan: family 1 is w on one side and z on the other");
-}
-
-TEST_CASE("a list that has some optimizer states and not others is not planned as if it had them") {
-  const std::vector<shard> some = whole_on(1, "w", {4}, {"param", "master", "exp_avg"}),
-                           all = whole_on(1, "w", {4}, {"param", "master", "exp_avg", "exp_avg_sq"});
-  const state_set two = only(1) | only(2);
-  CHECK(refusal_of(all, all, placed(1, 1, 0, all_states)) == "accepted");
-  CHECK(refusal_of(some, some, placed(1, 1, 0, parameter_states | two)) == "accepted");
-  CHECK(refusal_of(some, all, placed(1, 1, 0, only(2))) == "accepted");
-  CHECK(refusal_of(some, all, placed(1, 1, 0, all_states)) ==
-        "reshard: plan: FROM lists states that lie like exp_avg_sq, but not that one, and all are to be planned");
-  CHECK(refusal_of(all, some, placed(1, 1, 0, optimizer_states)) ==
-        "reshard: plan: TO lists states that lie like exp_avg_sq, but not that one, and all are to be planned");
-  const std::vector<shard> parameters = whole_on(1, "w", {4});  // none of a role: nothing is planned of it
-  CHECK(refusal_of(parameters, parameters, placed(1, 1, 0, all_states)) == "accepted");
-}
 
 TEST_CASE("elements that no rank of FROM holds are refused with their number") {
   const std::vector<shard> half = {{0, "w", bf16, {4, 6}, {0, 0}, {2, 6}}}, all = whole_on(2, "w", {4, 6});
-  const tensor_table table{&half, &all};
-  const listed_holding from(table, half, 1), to(table, all, 2);
-  CHECK(refused([&] { make_plan(from, to, 1, placed(1, 2)); }) ==
+  CHECK(refused([&] { make_plan(layout_switch(half, all), 1); }) ==
         "reshard: plan: rank 1 needs 24 elements of w, and no rank of FROM holds 12 of them");
-  CHECK(refused([&] { make_plan(to, from, 0, placed(2, 1)); }) == "accepted");
-  CHECK(refused([&] { make_plan(from, to, 2, placed(1, 2)); }) == "accepted");  // a device without a rank needs nothing
+  CHECK(refused([&] { make_plan(layout_switch(all, half), 0); }) == "accepted");
+  CHECK(refused([&] { make_plan(layout_switch(half, all), 2); }) == "accepted");  // no rank there: nothing is needed
 }
 
 TEST_CASE("without a placement, rank r sits on device r, all devices share a node, and all states are planned") {
   const space from(tiny, config<tp<2>>{}), to(tiny, config<dp<2>, zero<1>>{});
-  const computed_holding have(from), want(to);
-  const placement where{device_map(2), device_map(2), 0, all_states};
+  const layout_switch placed(from, to, {device_map(2), device_map(2), 0, all_states}), optimizer(from, to, {.states = only(2)});
   for (rank_t device = 0; device < 2; ++device) {
-    const plan p = make_plan(have, want, device, where);
+    const plan p = make_plan(placed, device);
     CHECK(p.device == device);
-    CHECK(make_plan(have, want, device) == p);
-    CHECK(make_plan(from, to, device) == p);
-    CHECK(make_plan(from, to, device, where) == p);
+    CHECK(make_plan(layout_switch(from, to), device) == p);
     state_set planned;
     for (const transfer& t : p.receives) planned = planned | t.states;
     CHECK(planned == all_states);
-    for (const transfer& t : make_plan(from, to, device, placement{device_map(2), device_map(2), 0, only(2)}).receives)
-      CHECK(t.states == only(2));
+    for (const transfer& t : make_plan(optimizer, device).receives) CHECK(t.states == only(2));
+    CHECK_FALSE(make_plan(optimizer, device).receives.empty());
   }
 }
 
@@ -196,15 +124,14 @@ TEST_CASE(
     const std::vector<rank_t> from_devices = random_devices(random, from_ranks, devices),
                               to_devices = random_devices(random, to_ranks, devices);
     auto had = held_by_device(before, from_devices), wanted = held_by_device(after, to_devices);
-    const tensor_table table{&before, &after};
-    const listed_holding from(table, before, from_ranks), to(table, after, to_ranks);
-    const placement where{device_map(from_devices), device_map(to_devices), node, parameter_states};
+    const layout_switch change(shard_list(before, from_ranks), shard_list(after, to_ranks),
+                               {device_map(from_devices), device_map(to_devices), node});
     CAPTURE(n);
     CAPTURE(node);
     std::vector<transfer> sent, received;
     for (rank_t device = 0; device < devices; ++device) {
       CAPTURE(device);
-      const plan p = make_plan(from, to, device, where);
+      const plan p = make_plan(change, device);
       without_rank += p == plan{device, {}, {}, {}} ? 1 : 0;
       for (const std::vector<transfer>* list : {&p.sends, &p.receives, &p.retains})
         CHECK(std::is_sorted(list->begin(), list->end(),

@@ -10,6 +10,7 @@
 
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse.hpp>
+#include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
 
 #include "../support/dice.hpp"
@@ -66,7 +67,7 @@ TEST_CASE("moved is what ranks need and their devices lack, retained what is alr
     std::vector<rank_t> devices;
     for (rank_t r = 0; r < to.ranks(); ++r) devices.push_back(first + r);
     if (devices.size() > 1) std::swap(devices.front(), devices.back());
-    const placement where{device_map(from.ranks()), device_map(devices), 0, states};
+    const layout_switch change(from, to, {.to = device_map(devices), .states = states});
     switch_volume wanted;
     for (rank_t r = 0; r < to.ranks(); ++r) {
       const rank_t device = devices[static_cast<std::size_t>(r)];
@@ -75,10 +76,10 @@ TEST_CASE("moved is what ranks need and their devices lack, retained what is alr
         (there.contains(e) ? wanted.retained : wanted.moved) += e[0] == 0 ? 2 : 4;
       apart += device >= from.ranks() ? 1 : 0;
     }
-    CHECK(volume_of_switch(have, want, where) == wanted);
+    CHECK(volume_of(change) == wanted);
     switch_volume planned;
-    for (rank_t device = 0; device < greatest(where.from.devices(), where.to.devices()); ++device) {
-      const plan p = make_plan(have, want, device, where);
+    for (rank_t device = 0; device < change.devices(); ++device) {
+      const plan p = make_plan(change, device);
       planned.moved += total_bytes(p.receives);
       planned.retained += total_bytes(p.retains);
     }
@@ -92,18 +93,18 @@ TEST_CASE("moved is what ranks need and their devices lack, retained what is alr
 
 TEST_CASE("between spaces: rank r on device r, of the states asked for, at compile time too") {
   static constexpr space one{tiny, config<tp<2>>{}}, two{tiny, config<dp<2>>{}};
-  constexpr switch_volume whole = volume_of_switch(one, two);
+  constexpr switch_volume whole = volume_of(layout_switch(one, two));
   static_assert(whole.moved + whole.retained == 2 * 14 * tiny.parameters());
   static_assert(moved_bytes(one, two) == whole.moved && retained_bytes(one, two) == whole.retained);
-  static_assert(7 * moved_bytes(one, two, parameter_states) == whole.moved);
-  static_assert(moved_bytes(one, two, only(2)) + moved_bytes(one, two, only(3)) ==
-                4 * moved_bytes(one, two, parameter_states));
+  static_assert(7 * moved_bytes(one, two, {.states = parameter_states}) == whole.moved);
+  static_assert(moved_bytes(one, two, {.states = only(2)}) + moved_bytes(one, two, {.states = only(3)}) ==
+                4 * moved_bytes(one, two, {.states = parameter_states}));
   static_assert(moved_bytes(one, one) == 0 && retained_bytes(two, two) == 2 * 14 * tiny.parameters());
   CHECK(whole.moved > 0);
   CHECK(whole.retained > whole.moved);
   for (const state_set states : {all_states, only(0), only(2)}) {  // the short forms ask the long one, here too
-    CHECK(moved_bytes(one, two, states) == volume_of_switch(one, two, states).moved);
-    CHECK(retained_bytes(one, two, states) == volume_of_switch(one, two, states).retained);
+    CHECK(moved_bytes(one, two, {.states = states}) == volume_of(layout_switch(one, two, {.states = states})).moved);
+    CHECK(retained_bytes(one, two, {.states = states}) == volume_of(layout_switch(one, two, {.states = states})).retained);
   }
   CHECK(retained_bytes(one, two) == whole.retained);
   const space four(tiny, config<dp<4>>{});  // more ranks on one side: what is kept depends on which it is

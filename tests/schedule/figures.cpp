@@ -13,9 +13,10 @@
 #include <tuple>
 #include <vector>
 
-#include <reshard/io/plan_report.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse.hpp>
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/schedule/figures.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"
@@ -72,7 +73,7 @@ std::set<element> held_elements(const computed_holding& h, rank_t rank, state_se
 struct moves_of_device {
   std::vector<move> sends, receives, retains;
 };
-moves_of_device moves_of(const device_plan& p, index_t stages) {
+moves_of_device moves_listed(const plan& p, const staged_plan& staged) {
   moves_of_device result;
   const auto whole = [](const std::vector<transfer>& list, std::vector<move>& out) {
     for (const transfer& t : list) out.push_back({t.src, t.dst, 0, elements_of(t.states, t.family, t.where)});
@@ -87,10 +88,9 @@ moves_of_device moves_of(const device_plan& p, index_t stages) {
                                    t.where.dim[1],
                                    t.where.dim[2]}})});
   };
-  if (stages == 1)
-    whole(p.whole.sends, result.sends), whole(p.whole.receives, result.receives),
-        whole(p.whole.retains, result.retains);
-  else cut(p.sends, result.sends), cut(p.receives, result.receives), cut(p.retains, result.retains);
+  if (staged.stages == 1)
+    whole(p.sends, result.sends), whole(p.receives, result.receives), whole(p.retains, result.retains);
+  else cut(staged.sends, result.sends), cut(staged.receives, result.receives), cut(staged.retains, result.retains);
   return result;
 }
 bytes_t sum_of(const std::vector<move>& moves) {
@@ -187,24 +187,23 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     std::vector<rank_t> to_devices;
     for (rank_t r = 0; r < to.ranks(); ++r) to_devices.push_back(first + to.ranks() - 1 - r);
     const index_t node = random.below(4), stages = n % 2 == 0 ? 1 : random.within(2, 5);
-    const switch_question asked{
-        &before, &after, {device_map(from.ranks()), device_map(to_devices), node, states}, devices, stages};
-    figure_collector whole(asked, figure_collector::view::whole_switch);
+    const layout_switch asked(
+        from, to, {.to = device_map(to_devices), .node_devices = node, .states = states, .devices = devices});
+    figure_collector whole(asked, stages, figures_of::whole_switch);
     std::vector<move> all;
     std::map<rank_t, device_figures> counted;
     const rank_t told = random.below(devices);
-    figure_collector view(asked, figure_collector::view::one_device);
+    figure_collector view(asked, stages, figures_of::one_device);
     std::vector<move> own;
     for (rank_t device = 0; device < devices; ++device) {
-      const device_plan p = plan_device(asked, device);
-      CHECK(p.whole.device == device);
-      CHECK((p.sends.empty() && p.receives.empty() && p.retains.empty()) ==
-            (stages == 1 || p.whole == plan{device, {}, {}, {}}));
-      whole.add(p);
-      const moves_of_device moves = moves_of(p, stages);
+      const plan p = make_plan(asked, device);
+      const staged_plan staged_p = stage_plan(p, asked, stages);
+      if (stages > 1 && device % 2 == 0) whole.add(p, staged_p);
+      else whole.add(p);
+      const moves_of_device moves = moves_listed(p, staged_p);
       all.insert(all.end(), moves.receives.begin(), moves.receives.end());
-      const std::set<element> had = held_elements(before, asked.where.from.rank_of(device), states),
-                              has = held_elements(after, asked.where.to.rank_of(device), states);
+      const std::set<element> had = held_elements(before, asked.from_rank(device), states),
+                              has = held_elements(after, asked.to_rank(device), states);
       const auto bytes_of = [](const std::set<element>& set) {
         bytes_t sum = 0;
         for (const element& e : set) sum += e[0] == 0 ? 2 : 4;
@@ -220,6 +219,7 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     }
     check_figures(whole.figures(), all, node, counted);
     CHECK(whole.figures().least == whole.figures().moved);
+    CHECK(whole.figures().stages == stages);
     check_figures(view.figures(), own, node, {{told, counted[told]}});
     CHECK(view.figures().least == sum_of(own));
     staged += stages > 1 ? 1 : 0;
@@ -233,29 +233,17 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
   for (const int met : {staged, between_nodes, many_links, above}) CHECK(met > 5);
 }
 
-TEST_CASE("seconds add up, and work that is timed is done once") {
-  const space one(tiny, degrees{});
-  const computed_holding h(one);
-  const switch_question asked{&h, &h, {device_map(1), device_map(1), 0, all_states}, 1, 1};
-  figure_collector figures(asked, figure_collector::view::whole_switch);
-  figures.took(0.25);
-  figures.took(0.5);
-  CHECK(figures.figures().planning_seconds == 0.75);
-  int times = 0;
-  CHECK(timed([&] { ++times; }) >= 0);
-  CHECK(times == 1);
-}
-
-TEST_CASE("messages are distinct peers and stages; the sink gets each peer once with all its bytes") {
+TEST_CASE("messages are distinct peers and stages, of a list by stage and then by peer") {
   std::vector<staged_piece> list;
-  const auto add = [&](rank_t peer, index_t stage, index_t elements) {
-    list.push_back({.stage = stage, .src = peer, .states = only(1), .where = {{{0, 1}, {0, 1}, {0, elements}}}});
+  const auto add = [&](index_t stage, rank_t peer) {
+    list.push_back({.stage = stage, .src = 7, .dst = peer, .states = only(1), .where = {{{0, 1}, {0, 1}, {0, 1}}}});
   };
-  add(3, 0, 1), add(3, 2, 2), add(3, 0, 3), add(5, 0, 4), add(5, 1, 5), add(9, 1, 6);
-  std::map<rank_t, bytes_t> bytes;
-  const index_t messages = detail::count_messages(
-      list, [](const staged_piece& p) { return p.src; }, [](const staged_piece& p) { return p.stage; },
-      [&](rank_t peer, bytes_t all) { CHECK(bytes.emplace(peer, all).second); });
-  CHECK(messages == 5);
-  CHECK(bytes == std::map<rank_t, bytes_t>{{3, 24}, {5, 36}, {9, 24}});
+  const auto stage = [](const staged_piece& p) { return p.stage; };
+  CHECK(detail::count_messages(list, stage) == 0);
+  add(0, 3), add(0, 3), add(0, 5), add(1, 5), add(1, 9), add(2, 3);
+  CHECK(detail::count_messages(list, stage) == 5);
+  list.back().src = 8;
+  list.push_back(list.back());
+  list.back().src = 9;  // of whom two send to one
+  CHECK(detail::count_messages(list, stage) == 6);
 }

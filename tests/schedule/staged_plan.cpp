@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
+#include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
 using namespace reshard;
@@ -18,26 +19,25 @@ constexpr transformer small{
 constexpr model tiny = make_transformer(small);
 
 struct one_switch {
-  space from_space{tiny, config<tp<2>, pp<2>, dp<2>, zero<1>>{}};
-  space to_space{tiny, config<tp<4>, dp<2>, zero<1>>{}};
-  computed_holding from{from_space}, to{to_space};
-  placement where{device_map(8), device_map(std::vector<rank_t>{1, 0, 2, 3, 4, 7, 6, 5})};
+  computed_switch change{space(tiny, config<tp<2>, pp<2>, dp<2>, zero<1>>{}),
+                         space(tiny, config<tp<4>, dp<2>, zero<1>>{}),
+                         {.to = device_map({1, 0, 2, 3, 4, 7, 6, 5})}};
   std::vector<staged_plan> all(index_t stages) const {
     std::vector<staged_plan> plans;
     for (rank_t device = 0; device < 8; ++device)
-      plans.push_back(stage_plan(make_plan(from, to, device, where), to, where.to, stages));
+      plans.push_back(stage_plan(make_plan(change, device), change, stages));
     return plans;
   }
 };
 }  // namespace
 
 TEST_CASE("each list has the pieces of stage_transfers, by stage, in the order they had") {
-  const one_switch change;
+  const computed_switch change = one_switch().change;
   int reordered = 0;
   for (const index_t stages : {1, 3, 8})
     for (rank_t device = 0; device < 8; ++device) {
-      const plan whole = make_plan(change.from, change.to, device, change.where);
-      const staged_plan staged = stage_plan(whole, change.to, change.where.to, stages);
+      const plan whole = make_plan(change, device);
+      const staged_plan staged = stage_plan(whole, change, stages);
       CHECK(staged.device == device);
       CHECK(staged.stages == stages);
       const struct {
@@ -45,7 +45,7 @@ TEST_CASE("each list has the pieces of stage_transfers, by stage, in the order t
         const std::vector<staged_piece>& pieces;
       } lists[] = {{whole.sends, staged.sends}, {whole.receives, staged.receives}, {whole.retains, staged.retains}};
       for (const auto& list : lists) {
-        const std::vector<staged_piece> unsorted = stage_transfers(list.transfers, change.to, change.where.to, stages);
+        const std::vector<staged_piece> unsorted = stage_transfers(list.transfers, change, stages);
         std::vector<staged_piece> wanted;
         for (index_t k = 0; k < stages; ++k)
           for (const staged_piece& p : unsorted)

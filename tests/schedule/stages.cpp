@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <reshard/model/presets.hpp>
+#include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/memory.hpp>
 
 #include "../support/dice.hpp"
@@ -73,13 +74,12 @@ TEST_CASE("a least budget by hand: each number of stages is the best one for som
 }
 
 TEST_CASE("stage k of a stream is elements [floor(k E / S), floor((k + 1) E / S)), and addresses ascend") {
-  const computed_holding from(before), to(after);
-  const placement where{device_map(8), device_map(8)};
+  const layout_switch change(before, after);
   for (const index_t stages : {1, 2, 7, 20})
     for (const rank_t device : {0, 5, 7}) {
-      const plan p = make_plan(from, to, device, where);
+      const plan p = make_plan(change, device);
       for (const std::vector<transfer>* list : {&p.receives, &p.retains}) {
-        const std::vector<staged_piece> pieces = stage_transfers(*list, to, where.to, stages);
+        const std::vector<staged_piece> pieces = stage_transfers(*list, change, stages);
         CHECK(total_bytes(*list) == [&] {
           bytes_t bytes = 0;
           for (const staged_piece& s : pieces) bytes += s.bytes();
@@ -95,7 +95,7 @@ TEST_CASE("stage k of a stream is elements [floor(k E / S), floor((k + 1) E / S)
             const staged_piece &a = pieces[past - 1], &b = pieces[past];
             CHECK(a.stage <= b.stage);
             const role r = (b.states & parameter_states).empty() ? role::optimizer : role::parameter;
-            const storage_order x = to.address(a.family, device, r, a.member, a.expert), y = to.address(b.family, device, r, b.member, b.expert);
+            const storage_order x = change.to().address(a.family, device, r, a.member, a.expert), y = change.to().address(b.family, device, r, b.member, b.expert);
             CHECK_FALSE(precedes(y, x));
           }
           for (index_t k = 0; k < stages; ++k) CHECK(per_stage[static_cast<std::size_t>(k)] == even_part({0, elements}, k, stages).size());
@@ -105,15 +105,15 @@ TEST_CASE("stage k of a stream is elements [floor(k E / S), floor((k + 1) E / S)
 }
 
 TEST_CASE("peak falls with the number of stages, and one stage holds both sides but what is retained") {
-  const computed_holding from(before), to(after);
-  const placement where{device_map(8), device_map(8)};
+  const layout_switch change(before, after);
   bytes_t last = 0;
   for (const index_t stages : {1, 4, 16, 64}) {
     bytes_t worst = 0;
     for (rank_t d = 0; d < 8; ++d) {
-      const plan p = make_plan(from, to, d, where);
-      const memory_replay replay = replay_memory(held_bytes(from, d), held_bytes(to, d), stage_transfers(p.receives, to, where.to, stages),
-                                                 stage_transfers(p.sends, to, where.to, stages), p.retains, stages);
+      const plan p = make_plan(change, d);
+      const memory_replay replay = replay_memory(held_bytes(change.from(), d), held_bytes(change.to(), d),
+                                                 stage_transfers(p.receives, change, stages),
+                                                 stage_transfers(p.sends, change, stages), p.retains, stages);
       CHECK(replay.peak >= greatest(replay.before, replay.after));
       worst = greatest(worst, replay.excess());
     }

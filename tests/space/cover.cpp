@@ -40,6 +40,7 @@ struct boxes_of_ranks {
       if (intersects(b, within)) sink(b, rank_product{});
   }
   storage_order address(int, rank_t, role, index_t, index_t) const { return {}; }
+  state_set states() const { return all_states; }
 };
 static_assert(Holding<boxes_of_ranks>);
 

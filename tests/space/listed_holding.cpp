@@ -97,7 +97,7 @@ TEST_CASE("a computed layout written out as a list is the same holding, element 
     const tensor_table table(s.which_model());
     const listed_holding listed(table, shards, s.ranks());
     CHECK(listed.ranks() == s.ranks());
-    CHECK(listed.states_listed() == all_states);
+    CHECK(listed.states() == all_states);
     for (const role r : roles)
       for (int f = 0; f < s.families(); ++f) {
         const family_box within = testing::random_part(random, s.family_at(f).extent);

@@ -101,13 +101,15 @@ TEST_CASE("a tied embedding: both ends of a pipeline hold it, and the last stage
   CHECK(split.tensor_on(0, 0, 0, 4) == "output_layer.weight");
 }
 
-TEST_CASE("a holding keeps its space by address, and tabulates buffers only where they are wanted") {
-  static_assert(!std::is_constructible_v<computed_holding, space>);
+TEST_CASE("a holding keeps a copy of its space, and tabulates buffers only where they are wanted") {
   const space s(tied_dense(), config<dp<2>, zero<1>>{}), unsharded(tied_dense(), config<dp<2>>{});
   CHECK(computed_holding(s).sharded(role::optimizer));
   CHECK_FALSE(computed_holding(s).sharded(role::parameter));
   CHECK_FALSE(computed_holding(unsharded).sharded(role::optimizer));
-  CHECK(&computed_holding(s).where() == &s);
+  const computed_holding of_temporary(space(tied_dense(), config<dp<2>>{}), only(2));
+  CHECK(of_temporary.ranks() == 2);
+  CHECK(of_temporary.states() == only(2));
+  CHECK(computed_holding(s).states() == all_states);
 }
 
 TEST_CASE("exact cover by volume: every distinct box once, over all ranks, for published models") {

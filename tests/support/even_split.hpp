@@ -14,9 +14,10 @@
 namespace testing {
 
 /// Bytes that each FROM rank would send.
-inline std::vector<double> even_split_load(const reshard::computed_holding& from, const reshard::computed_holding& to,
-                                           const reshard::placement& where) {
+inline std::vector<double> even_split_load(const reshard::computed_switch& change) {
   using namespace reshard;
+  const computed_holding &from = change.from(), &to = change.to();
+  const index_t node = change.node_devices();
   struct holder_list {
     family_box box;
     std::vector<rank_t> ranks;
@@ -40,13 +41,13 @@ inline std::vector<double> even_split_load(const reshard::computed_holding& from
         if (piece.empty()) continue;
         const double bytes = static_cast<double>(piece.volume()) * 2.0;
         for (const rank_t dst : b.ranks) {
-          const rank_t device = where.to.device_of(dst);
+          const rank_t device = change.to_devices().device_of(dst);
           std::vector<rank_t> admitted;
           bool kept = false;
           for (const rank_t src : a.ranks) {
-            const rank_t at = where.from.device_of(src);
+            const rank_t at = change.from_devices().device_of(src);
             kept = kept || at == device;
-            if (where.node_devices == 0 || at / where.node_devices == device / where.node_devices) admitted.push_back(src);
+            if (node == 0 || at / node == device / node) admitted.push_back(src);
           }
           if (kept) continue;
           if (admitted.empty()) admitted = a.ranks;
@@ -84,12 +85,11 @@ inline double balance_ratio(const balanced_switch& s, reshard::index_t node_devi
   using namespace reshard;
   std::vector<rank_t> devices;
   for (rank_t r = 0; r < to.ranks(); ++r) devices.push_back(s.first_to_device + r);
-  const placement where{device_map(from.ranks()), device_map(devices), node_devices, parameter_states};
-  const computed_holding a(from, parameter_states), b(to, parameter_states);
-  const std::vector<double> even = even_split_load(a, b, where);
+  const layout_switch change(from, to, {.to = device_map(devices), .node_devices = node_devices, .states = parameter_states});
+  const std::vector<double> even = even_split_load(change);
   double busiest = 0;
   for (rank_t r = 0; r < from.ranks(); ++r)
-    busiest = std::max(busiest, static_cast<double>(total_bytes(make_plan(a, b, where.from.device_of(r), where).sends)));
+    busiest = std::max(busiest, static_cast<double>(total_bytes(make_plan(change, change.from_devices().device_of(r)).sends)));
   return busiest / *std::max_element(even.begin(), even.end());
 }
 

@@ -17,6 +17,7 @@
 
 #include "../oracle/random_layouts.hpp"
 #include "expand.hpp"
+#include "forwarding.hpp"
 #include "judged.hpp"
 #include "refused.hpp"
 
@@ -24,8 +25,9 @@ namespace testing {
 
 /// An endpoint that looks at its device's memory after every stage, before anything of that stage is given back.
 template <typename Endpoint>
-struct watched {
-  Endpoint& inner;
+struct watched : forwarding<Endpoint> {
+  using typename forwarding<Endpoint>::moves;
+  using forwarding<Endpoint>::inner;
   reshard::rank_storage& before;
   reshard::rank_storage& after;
   reshard::bytes_t seen = 0;  // the most that it saw, staging included
@@ -33,19 +35,13 @@ struct watched {
   std::vector<reshard::bytes_t> staging = {};
   bool staging_kept = true;  // the transport never held more than it said, and some where it said some
 
-  reshard::rank_t device() const { return inner.device(); }
-  reshard::rank_t devices() const { return inner.devices(); }
-  void offer(const reshard::binding& tensors) { inner.offer(tensors); }
-  std::int64_t largest(std::int64_t n) { return inner.largest(n); }
   reshard::bytes_t staging_bytes(const reshard::staged_plan& plan, reshard::index_t k) {
     if (k == 0) staging.clear();
     staging.push_back(inner.staging_bytes(plan, k));
     return staging.back();
   }
-  void prepare(const reshard::staged_plan& plan, const reshard::binding& into, reshard::page_stages& pages) { inner.prepare(plan, into, pages); }
-  void fail(const std::string& sentence) { inner.fail(sentence); }
-  void move(reshard::index_t k) {
-    inner.move(k);
+  void move(moves& prepared, reshard::index_t k) {
+    inner.move(prepared, k);
     if constexpr (requires { inner.staging_seen(); })
       staging_kept = staging_kept && inner.staging_seen() <= staging.at(static_cast<std::size_t>(k)) &&
                      (inner.staging_seen() > 0) == (staging.at(static_cast<std::size_t>(k)) > 0);
@@ -57,9 +53,7 @@ struct watched {
 /// Both sides of a switch, with memory for every device.
 struct switch_in_memory {
   reshard::model of;
-  reshard::space from_space, to_space;
-  reshard::computed_holding from, to;
-  reshard::layout_switch<reshard::computed_holding, reshard::computed_holding> change;
+  reshard::computed_switch change;
   std::vector<reshard::rank_storage> before, after;
   std::vector<reshard::switch_report> reports;
   filled_by by = next_in_turn();
@@ -68,15 +62,16 @@ struct switch_in_memory {
 
   switch_in_memory(const reshard::model& m, const std::string& from_text, const std::string& to_text, const reshard::device_map& from_devices,
                    const reshard::device_map& to_devices, reshard::pages_are targets = reshard::pages_are::reserved)
-      : of(m), from_space(m, reshard::parse_degrees(from_text)), to_space(m, reshard::parse_degrees(to_text)), from(from_space), to(to_space),
-        change(from, to, reshard::placement{from_devices, to_devices}) {
+      : of(m),
+        change(reshard::space(m, reshard::parse_degrees(from_text)), reshard::space(m, reshard::parse_degrees(to_text)),
+               {from_devices, to_devices}) {
     for (reshard::rank_t d = 0; d < change.devices(); ++d) {
-      const reshard::rank_t f = from_devices.rank_of(d), t = to_devices.rank_of(d);
+      const reshard::rank_t f = change.from_rank(d), t = change.to_rank(d);
       if (f < 0) before.emplace_back();
-      else before.emplace_back(from, f, "rank " + std::to_string(f) + " of FROM");
+      else before.emplace_back(change.from(), f, "rank " + std::to_string(f) + " of FROM");
       if (t < 0) after.emplace_back();
-      else after.emplace_back(to, t, "rank " + std::to_string(t) + " of TO", targets);
-      testing::fill(by, before.back().tensors(), from);
+      else after.emplace_back(change.to(), t, "rank " + std::to_string(t) + " of TO", targets);
+      testing::fill(by, before.back().tensors(), change.from());
     }
     reports.resize(before.size());
   }
@@ -90,8 +85,8 @@ struct switch_in_memory {
   std::size_t devices() const { return before.size(); }
 
   /// What a device holds of FROM, or of TO, compared by whoever filled it.
-  reshard::comparison found_before(std::size_t d) const { return testing::compare(by, before[d].tensors(), from); }
-  reshard::comparison found_after(std::size_t d) const { return testing::compare(by, after[d].tensors(), to); }
+  reshard::comparison found_before(std::size_t d) const { return testing::compare(by, before[d].tensors(), change.from()); }
+  reshard::comparison found_after(std::size_t d) const { return testing::compare(by, after[d].tensors(), change.to()); }
 
   /// No page has gone and none has come: what a refusal must leave behind.
   bool untouched() const {
@@ -130,7 +125,7 @@ struct switch_in_memory {
       rank_storage none("no rank"), nothing("no rank");
       rank_storage &old_state = d < devices() ? before[d] : none, &new_state = d < devices() ? after[d] : nothing;
       const bytes_t held = old_state.resident_bytes();
-      watched<std::remove_reference_t<decltype(here)>> looking{here, old_state, new_state};
+      watched<std::remove_reference_t<decltype(here)>> looking{{here}, old_state, new_state};
       const switch_report report = switch_state(change, old_state.tensors(), new_state.tensors(), looking, options);
       const bool kept = options.after_use == sources::keep;
       const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
@@ -144,11 +139,11 @@ struct switch_in_memory {
     for (std::size_t d = 0; d < devices(); ++d) {
       const comparison found = found_after(d);
       CHECK(found.wrong == 0);
-      const rank_t rank = change.where.to.rank_of(static_cast<rank_t>(d));
+      const rank_t rank = change.to_rank(static_cast<rank_t>(d));
       bytes_t elements = 0;
       if (rank >= 0)
         for (const role r : roles)
-          to.held(rank, r, [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
+          change.to().held(rank, r, [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
       CHECK(found.elements == elements);
       if (options.budget != no_budget) CHECK(reports[d].memory.excess() <= options.budget);
     }

@@ -37,10 +37,10 @@ struct switch_of_layouts {
   degrees to;
   state_set states;
 
+  computed_switch change() const { return layout_switch(space(m, from), space(m, to), {.states = states}); }
   double one_call(rank_t device) const {
     const double start = now_us();
-    const space a(m, from), b(m, to);
-    const plan p = make_plan(a, b, device, placement{device_map(a.ranks()), device_map(b.ranks()), 0, states});
+    const plan p = make_plan(change(), device);
     const double took = now_us() - start;
     if (p.sends.empty() && p.receives.empty() && p.retains.empty()) std::fprintf(stderr, "device %lld has nothing to do\n", static_cast<long long>(device));
     return took;
@@ -51,8 +51,7 @@ struct switch_of_layouts {
     return median(times);
   }
   std::size_t transfers(rank_t device) const {
-    const space a(m, from), b(m, to);
-    const plan p = make_plan(a, b, device, placement{device_map(a.ranks()), device_map(b.ranks()), 0, states});
+    const plan p = make_plan(change(), device);
     return p.sends.size() + p.receives.size() + p.retains.size();
   }
   rank_t devices() const { return greatest(from.world(), to.world()); }
@@ -73,11 +72,9 @@ struct switch_of_layouts {
     std::vector<double> times;
     for (int i = 0; i < std::min(21, most_calls); ++i) {
       const double start = now_us();
-      const space a(m, from), b(m, to);
-      const placement where{device_map(a.ranks()), device_map(b.ranks()), 0, states};
-      const computed_holding before(a, states), after(b, states);
+      const computed_switch asked = change();
       std::size_t transfers = 0;
-      for (rank_t d = 0; d < devices(); ++d) transfers += make_plan(before, after, d, where).receives.size();
+      for (rank_t d = 0; d < devices(); ++d) transfers += make_plan(asked, d).receives.size();
       times.push_back((now_us() - start) / 1000.0);
       if (transfers == 0) std::fprintf(stderr, "nothing to plan\n");
     }

@@ -10,6 +10,26 @@ namespace reshard {
 
 namespace detail {
 
+/// Refuses memory that is not the shard's: smaller than from its first element to past its last, larger than its rows with what
+/// the strides leave between them, or of elements of another width.
+inline void require_memory_of_shard(const binding& out, const shard& s, memory at, const extents& stride) {
+  index_t last = 0, pitch = 1;
+  for (int i = 0; i < s.shape.ndim; ++i) {
+    if (s.shape.at[i] == 0) return;
+    last = checked_add(last, checked_multiply(s.shape.at[i] - 1, stride.at[i]));
+    pitch = greatest(pitch, checked_multiply(s.shape.at[i], stride.at[i]));
+  }
+  const bytes_t bytes = at.data == nullptr ? 0 : at.bytes, of_one = width(s.type);
+  if (at.element_bytes != 0 && at.element_bytes != of_one)
+    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", ", of_one,
+           " bytes an element, and its memory has elements of ", at.element_bytes);
+  if (bytes < checked_multiply(last + 1, of_one))
+    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' has ", bytes, " bytes of memory, and needs ", (last + 1) * of_one);
+  if (bytes > checked_multiply(greatest(last + 1, pitch), of_one))
+    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' has ", bytes, " bytes of memory, and its array takes ",
+           greatest(last + 1, pitch) * of_one, "; where elements lie apart, strides say so");
+}
+
 /// The shard is known to lie at `place`.
 inline void bind_located(binding& out, const tensor_table& table, const shard& s, const shard_place& place, memory at, const extents& stride) {
   const int state = place.state;
@@ -26,13 +46,14 @@ inline void bind_located(binding& out, const tensor_table& table, const shard& s
   for (int i = 0; i < stride.ndim; ++i) step[family_ndim - stride.ndim + i] = stride.at[i];
   if (folds_parts(which)) step[axis_of::part] = checked_multiply(which.extent[axis_of::row], step[axis_of::row]);
   const index_t strides[] = {step[axis_of::part], step[axis_of::row], step[axis_of::column]};
+  require_memory_of_shard(out, s, at, stride);
   shard_boxes(table, s, place, [&](const family_box& b, index_t rows) {
     for (index_t layer = 0; layer < b.dim[0].size(); ++layer)
       for (index_t expert = 0; expert < b.dim[1].size(); ++expert) {
         const index_t elements = checked_add(checked_multiply(rows, stride.at[0]), checked_add(checked_multiply(layer, step[0]), checked_multiply(expert, step[1])));
-        const bytes_t skipped = least(checked_multiply(elements, width(s.type)), at.bytes);
-        out.add({state, tensor.family, b.dim[0].begin + layer, b.dim[1].begin + expert, {{b.dim[2], b.dim[3], b.dim[4]}}},
-                {at.data == nullptr ? nullptr : at.data + skipped, at.bytes - skipped}, strides);
+        out.add(bound_box{{state, tensor.family, b.dim[0].begin + layer, b.dim[1].begin + expert, {{b.dim[2], b.dim[3], b.dim[4]}}},
+                          at.data + elements * width(s.type),
+                          {strides[0], strides[1], strides[2]}});
       }
   });
 }

@@ -45,6 +45,14 @@ struct bound_box : tensor_box {
   std::byte* data = nullptr;
   index_t stride[3] = {};  // elements
 
+  /// From its first element to past its last: width (1 + sum over i of (size(where.dim[i]) - 1) stride[i]); not empty.
+  constexpr bytes_t bytes_spanned() const {
+    index_t last = 0;
+    for (int i = 0; i < 3; ++i)
+      last = checked_add(last, checked_multiply(where.dim[i].size() - 1, stride[i]));
+    return checked_multiply(checked_add(last, 1), element_bytes());
+  }
+
   /// The part of it that lies in `within`.
   bound_box narrowed(const box<3>& within) const {
     bound_box result = *this;
@@ -64,19 +72,25 @@ class binding {
     const index_t columns = what.where.dim[2].size();
     add(what, at, {columns * what.where.dim[1].size(), columns, 1});
   }
-  /// A box at strides of its own, in elements; refused where the memory is too small for it.
+  /// A box at strides of its own, in elements. Refused where the memory is not the array's: smaller than from its first element to
+  /// past its last, or larger than its rows with what the strides leave between them; or of elements of another width.
   void add(const tensor_box& what, memory at, const index_t (&stride)[3]) {
     if (what.state < 0 || what.state >= state_count) refuse(who_, ": there is no state ", what.state, "; states are 0 to ", state_count - 1);
     if (what.where.empty()) return;
-    index_t last = 0;
+    index_t last = 0, pitch = 0;
     for (int i = 0; i < 3; ++i) {
-      if (stride[i] < 0) refuse(who_, ": ", name(what), " has a stride of ", stride[i], " elements; strides count forwards");
+      if (stride[i] < 0)
+        refuse(who_, ": ", name(what), " has a stride of ", stride[i], " elements; strides count forwards");
       last = checked_add(last, checked_multiply(what.where.dim[i].size() - 1, stride[i]));
+      pitch = greatest(pitch, checked_multiply(what.where.dim[i].size(), stride[i]));
     }
-    require_bytes(what, checked_multiply(last + 1, what.element_bytes()), at);
+    require_memory(what, last + 1, greatest(last + 1, pitch), at);
     boxes_.push_back({what, at.data, {stride[0], stride[1], stride[2]}});
     sealed_ = false;
   }
+
+  /// A box as it is bound elsewhere.
+  void add(const bound_box& b) { add(b, {b.data, b.bytes_spanned()}, b.stride); }
 
   /// The flat range of a local row-major tensor, such as an optimizer buffer holds: `local` is the local tensor's box, `at` the
   /// memory of the range's elements, one after the other. At most 5 boxes.
@@ -86,7 +100,7 @@ class binding {
     const index_t corner[] = {local.where.dim[0].begin, local.where.dim[1].begin, local.where.dim[2].begin};
     if (range.begin < 0 || range.end > local.where.volume())
       refuse(who_, ": [", range.begin, ", ", range.end, ") is no range of the ", local.where.volume(), " elements of ", name(local));
-    require_bytes(local, checked_multiply(range.size(), local.element_bytes()), at);
+    require_memory(local, range.size(), range.size(), at);
     invert_flat(extent, range, [&](const box<3>& part) {
       bound_box bound{local, at.data, {extent[1] * extent[2], extent[2], 1}};
       bound.data += (flat_hull(extent, part).begin - range.begin) * local.element_bytes();
@@ -163,9 +177,18 @@ class binding {
   }
 
  private:
-  void require_bytes(const tensor_box& what, bytes_t needed, memory at) const {
-    if (at.bytes < needed || at.data == nullptr)
-      refuse(who_, ": ", name(what), " has ", at.data == nullptr ? 0 : at.bytes, " bytes of memory, and needs ", needed);
+  /// Refuses memory that does not hold from `fewest` to `most` elements.
+  void require_memory(const tensor_box& what, index_t fewest, index_t most, memory at) const {
+    const bytes_t width = what.element_bytes(), bytes = at.data == nullptr ? 0 : at.bytes;
+    if (at.element_bytes != 0 && at.element_bytes != width)
+      refuse(who_, ": ", name(what), " is ", reshard::name(adam_states[what.state].type), ", ", width,
+             " bytes an element, and its memory has elements of ", at.element_bytes,
+             "; bind memory of the state's type, or leave the state out of what moves");
+    if (bytes < checked_multiply(fewest, width))
+      refuse(who_, ": ", name(what), " has ", bytes, " bytes of memory, and needs ", fewest * width);
+    if (bytes > checked_multiply(most, width))
+      refuse(who_, ": ", name(what), " has ", bytes, " bytes of memory, and its array takes ", most * width,
+             "; where elements lie apart, strides say so");
   }
 
   std::string who_;

@@ -4,18 +4,30 @@
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <utility>
+#include <span>
+#include <vector>
 
 #include <reshard/base/integer.hpp>
 #include <reshard/exec/pages.hpp>
 
 namespace reshard {
 
-/// Some bytes of the caller's.
+/// Some bytes of the caller's, and the width of their elements where it is known.
 struct memory {
   std::byte* data = nullptr;
   bytes_t bytes = 0;
+  bytes_t element_bytes = 0;  // 0: bytes of any type
+
+  constexpr memory() = default;
+  constexpr memory(std::byte* begin, bytes_t size) : data(begin), bytes(size) {}
+  /// An array of a type of its own: std::byte and characters are bytes of any type.
+  template <typename T>
+  memory(std::span<T> array)
+      : data(reinterpret_cast<std::byte*>(array.data())),
+        bytes(static_cast<bytes_t>(array.size_bytes())),
+        element_bytes(sizeof(T) == 1 ? 0 : static_cast<bytes_t>(sizeof(T))) {}
+  template <typename T, typename Allocator>
+  memory(std::vector<T, Allocator>& array) : memory(std::span<T>(array)) {}
 };
 
 /// Whether pages take memory from the first, or only once they are written.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arrays that a rank keeps in memory under a holding, in order, and the binding that they make: one array per tensor and
 // state, or, where ZeRO shards a state, one per buffer: this rank's slices of its buckets, one after the other with their padding.
-// Builds on: space/holding.hpp, exec/binding.hpp.
+// Builds on: space/holding_of.hpp, exec/binding.hpp.
 #pragma once
 
 #include <reshard/exec/binding.hpp>
-#include <reshard/space/holding.hpp>
+#include <reshard/space/holding_of.hpp>
 
 namespace reshard {
 
@@ -36,9 +36,11 @@ void each_slice(const computed_holding& h, rank_t rank, index_t chunk, mesh_kind
 
 }  // namespace detail
 
-/// Calls sink(rank_array) with every array of a rank, for the wanted states, state by state.
+/// Calls sink(rank_array) with every array of a rank, of the wanted states that the holding has, state by state.
 template <Holding H, typename Sink>
 void each_array(const H& h, rank_t rank, state_set wanted, Sink&& sink) {
+  if (rank < 0) return;
+  wanted = wanted & h.states();
   for (int state = 0; state < state_count; ++state) {
     if (!wanted.contains(state)) continue;
     const role r = adam_states[state].placed_as;
@@ -99,25 +101,29 @@ inline void bind_slice(binding& out, const computed_holding& h, rank_t rank, con
 
 }  // namespace detail
 
-/// Binds one array of a rank to its memory; refused where that is too small.
+/// Binds one array of a rank to its memory; refused where that is not exactly the array's.
 template <Holding H>
 void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, memory at) {
   if (!array.sharded) return out.add(array.box, at);
   if constexpr (requires { h.buffers(); }) {
-    if (at.bytes < array.bytes() || at.data == nullptr)
-      refuse(out.who(), ": the optimizer buffer of pipeline chunk ", array.chunk, array.buffer == mesh_kind::expert ? ", experts, " : ", ",
-             "has ", at.data == nullptr ? 0 : at.bytes, " bytes of memory for ", adam_states[array.box.state].name, ", and needs ", array.bytes());
+    const bytes_t there = at.data == nullptr ? 0 : at.bytes, width = array.box.element_bytes();
+    if (there != array.bytes() || (at.element_bytes != 0 && at.element_bytes != width))
+      refuse(out.who(), ": the optimizer buffer of pipeline chunk ", array.chunk,
+             array.buffer == mesh_kind::expert ? ", experts, " : ", ", "has ", there, " bytes of memory",
+             at.element_bytes == 0 ? "" : " in elements of ", at.element_bytes == 0 ? "" : std::to_string(at.element_bytes),
+             " for ", adam_states[array.box.state].name, ", and needs ", array.bytes(), " in elements of ", width);
     detail::each_slice(h, rank, array.chunk, array.buffer, [&](interval slice, index_t bucket) {
-      const bytes_t bytes = slice.size() * array.box.element_bytes();
+      const bytes_t bytes = slice.size() * width;
       detail::bind_slice(out, h, rank, array, bucket, slice, {at.data, bytes});
       at.data += bytes;
     });
   }
 }
 
-/// The binding of a rank whose arrays lie where `memory_of(rank_array)` says: what a trainer writes.
-template <Holding H, typename MemoryOf>
-binding bind_rank(const H& h, rank_t rank, std::string who, MemoryOf&& memory_of, state_set wanted = all_states) {
+/// The binding of a rank whose arrays lie where `memory_of(rank_array)` says: what a trainer writes. Rank -1, none, has nothing.
+template <Layout L, typename MemoryOf>
+binding bind_rank(const L& layout, rank_t rank, std::string who, MemoryOf&& memory_of, state_set wanted = all_states) {
+  const auto& h = holding_of(layout, wanted);
   binding result(std::move(who), names_of(h));
   each_array(h, rank, wanted, [&](const rank_array& a) { bind_array(result, h, rank, a, memory_of(a)); });
   result.seal();

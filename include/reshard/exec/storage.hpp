@@ -11,20 +11,22 @@
 
 namespace reshard {
 
-/// The arrays of one rank of a holding. Movable.
+/// The arrays of one rank of a layout. Movable.
 class rank_storage {
  public:
   /// A device without a rank: nothing.
   explicit rank_storage(std::string who = "no rank") : bound_(std::move(who)) {}
 
-  template <Holding H>
-  rank_storage(const H& h, rank_t rank, std::string who, pages_are at_first = pages_are::reserved, state_set wanted = all_states) {
-    each_array(h, rank, wanted, [&](const rank_array& a) {
-      ranges_.emplace_back(a.bytes());
-      if (at_first == pages_are::committed) ranges_.back().commit(0, ranges_.back().bytes());
-    });
-    std::size_t next = 0;
-    bound_ = bind_rank(h, rank, std::move(who), [&](const rank_array& a) { return memory{ranges_[next++].data(), a.bytes()}; }, wanted);
+  template <Layout L>
+  rank_storage(const L& layout, rank_t rank, std::string who, pages_are at_first = pages_are::reserved,
+               state_set wanted = all_states) {
+    const auto& h = holding_of(layout, wanted);
+    const auto reserve = [&](const rank_array& a) {
+      page_range& range = ranges_.emplace_back(a.bytes());
+      if (at_first == pages_are::committed) range.commit(0, range.bytes());
+      return memory{range.data(), a.bytes()};
+    };
+    bound_ = bind_rank(h, rank, std::move(who), reserve, wanted);
     for (page_range& range : ranges_) bound_.own(range, at_first);
     bound_.seal();
   }

@@ -47,9 +47,7 @@ struct stretch {
 
 /// From the first byte of a box to its last; between them may lie bytes that are not its own.
 inline stretch hull(const bound_box& b, bool target) {
-  bytes_t bytes = b.element_bytes();
-  for (int i = 0; i < 3; ++i) bytes += (b.where.dim[i].size() - 1) * b.stride[i] * b.element_bytes();
-  return {b.data, b.data + bytes, &b, target};
+  return {b.data, b.data + b.bytes_spanned(), &b, target};
 }
 
 /// Whether each dimension steps over all that the ones with smaller strides reach, so that no two elements share an address.

@@ -46,6 +46,8 @@ using side_of_t = typename side_of<std::remove_cvref_t<L>>::type;
 
 template <typename L>
 inline constexpr bool is_layout = Layout<std::remove_cvref_t<L>>;
+template <typename L>
+inline constexpr bool is_list = ListOfShards<std::remove_cvref_t<L>>;
 
 /// What is made of a space beside a holding has the states of that.
 template <typename L>
@@ -55,6 +57,7 @@ constexpr state_set states_beside(const L& other, state_set wanted) {
 }
 
 template <typename From, typename To, typename A, typename B>
+  requires(!is_list<A> && !is_list<B>)
 constexpr two_sides<From, To> make_sides(A&& from, B&& to, state_set wanted) {
   const state_set of_from = states_beside(to, wanted), of_to = states_beside(from, wanted);
   return {holding_of(std::forward<A>(from), of_from), holding_of(std::forward<B>(to), of_to)};
@@ -71,16 +74,19 @@ tensor_table table_beside(const H&) {
   return tensor_table{};
 }
 
-template <typename From, typename To, ListOfShards A, typename B>
+template <typename From, typename To, typename A, typename B>
+  requires(is_list<A> && !is_list<B>)
 two_sides<From, To> make_sides(const A& from, B&& to, state_set wanted) {
   return make_sides<From, To>(listed_holding(table_beside(to), from), std::forward<B>(to), wanted);
 }
-template <typename From, typename To, typename A, ListOfShards B>
+template <typename From, typename To, typename A, typename B>
+  requires(!is_list<A> && is_list<B>)
 two_sides<From, To> make_sides(A&& from, const B& to, state_set wanted) {
   listed_holding list(table_beside(from), to);
   return make_sides<From, To>(std::forward<A>(from), std::move(list), wanted);
 }
-template <typename From, typename To, ListOfShards A, ListOfShards B>
+template <typename From, typename To, typename A, typename B>
+  requires(is_list<A> && is_list<B>)
 two_sides<From, To> make_sides(const A& from, const B& to, state_set wanted) {
   const shard_list &a = from, &b = to;
   const tensor_table both{&a.shards(), &b.shards()};

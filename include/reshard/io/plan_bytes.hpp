@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as bytes, for another process or another day. All numbers are 64 bits, little-endian:
+//   "reshplan", version 1, fingerprint of the families, device, numbers of sends, receives and retains, then per transfer
+//   src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before it.
+// Builds on: io/plan_check.hpp.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <reshard/io/plan_check.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+inline constexpr std::string_view plan_magic = "reshplan";
+inline constexpr std::uint64_t plan_version = 1;
+inline constexpr std::size_t numbers_of_transfer = 4 + 2 * family_ndim;
+
+/// FNV-1a, 64 bits.
+struct hash_of_bytes {
+  std::uint64_t value = 14695981039346656037u;
+  void add(std::byte b) { value = (value ^ static_cast<std::uint64_t>(b)) * 1099511628211u; }
+  void add(std::uint64_t number) {
+    for (int i = 0; i < 8; ++i) add(static_cast<std::byte>(number >> (8 * i)));
+  }
+};
+
+/// Of the families' names and extents: a plan is read only beside the model that it was made of.
+template <Holding H>
+std::uint64_t fingerprint(const H& h) {
+  hash_of_bytes hash;
+  for (int f = 0; f < h.families(); ++f) {
+    const family& of = h.family_at(f);
+    hash.add(of.name.size());
+    for (const char c : of.name) hash.add(static_cast<std::byte>(c));
+    for (const index_t extent : of.extent) hash.add(static_cast<std::uint64_t>(extent));
+  }
+  return hash.value;
+}
+
+class byte_writer {
+ public:
+  void put(std::string_view text) {
+    for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
+  }
+  void put(std::uint64_t number) {
+    for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::byte>(number >> (8 * i)));
+  }
+  void put(std::int64_t number) { put(static_cast<std::uint64_t>(number)); }
+  std::vector<std::byte> finish() {
+    hash_of_bytes hash;
+    for (const std::byte b : bytes_) hash.add(b);
+    put(hash.value);
+    return static_cast<std::vector<std::byte>&&>(bytes_);
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+/// The 8 bytes at an offset as a number.
+inline std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < 8; ++i) number |= static_cast<std::uint64_t>(bytes[offset + i]) << (8 * i);
+  return number;
+}
+
+}  // namespace detail
+
+template <Holding From, Holding To>
+std::vector<std::byte> to_bytes(const plan& p, const layout_switch<From, To>& change) {
+  detail::byte_writer out;
+  out.put(detail::plan_magic);
+  out.put(detail::plan_version);
+  out.put(detail::fingerprint(change.to()));
+  out.put(p.device);
+  const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
+  for (const std::vector<transfer>* list : lists) out.put(std::uint64_t{list->size()});
+  for (const std::vector<transfer>* list : lists)
+    for (const transfer& t : *list) {
+      for (const std::int64_t number : {t.src, t.dst, std::int64_t{t.states.bits}, std::int64_t{t.family}}) out.put(number);
+      for (const interval& i : t.where.dim) out.put(i.begin), out.put(i.end);
+    }
+  return out.finish();
+}
+
+/// The plan that to_bytes wrote of this switch; anything else is refused.
+template <Holding From, Holding To>
+plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From, To>& change) {
+  constexpr std::size_t header = 7 * 8, closing = 8;
+  if (bytes.size() < header + closing) refuse("plan from bytes: ", bytes.size(), " bytes are too few");
+  for (std::size_t i = 0; i < 8; ++i)
+    if (static_cast<char>(bytes[i]) != detail::plan_magic[i]) refuse("plan from bytes: these do not begin as a plan does");
+  const auto number = [&](std::size_t i) { return detail::number_at(bytes, 8 * i); };
+  if (number(1) != detail::plan_version)
+    refuse("plan from bytes: version ", number(1), "; version ", detail::plan_version, " is read here");
+  detail::hash_of_bytes hash;
+  for (const std::byte b : bytes.first(bytes.size() - closing)) hash.add(b);
+  if (detail::number_at(bytes, bytes.size() - closing) != hash.value) refuse("plan from bytes: some of them were changed");
+  if (number(2) != detail::fingerprint(change.to())) refuse("plan from bytes: the plan is of another model");
+  plan p;
+  p.device = static_cast<rank_t>(number(3));
+  std::size_t at = 7;
+  const std::uint64_t most = (bytes.size() - header - closing) / (8 * detail::numbers_of_transfer);
+  std::uint64_t listed = 0;
+  for (std::size_t i = 4; i < 7; ++i) listed = number(i) > most ? most + 1 : listed + number(i);
+  if (bytes.size() != header + closing + 8 * detail::numbers_of_transfer * static_cast<std::size_t>(listed))
+    refuse("plan from bytes: ", bytes.size(), " bytes are not what its lists need");
+  std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::uint64_t n = number(4 + i); n > 0; --n) {
+      transfer t{static_cast<rank_t>(number(at)), static_cast<rank_t>(number(at + 1)),
+                 {static_cast<unsigned>(number(at + 2))}, static_cast<int>(number(at + 3)), {}};
+      at += 4;
+      for (interval& side : t.where.dim) {
+        side = {static_cast<index_t>(number(at)), static_cast<index_t>(number(at + 1))};
+        at += 2;
+      }
+      lists[i]->push_back(t);
+    }
+  require_plan_of(change, p, "plan from bytes");
+  return p;
+}
+
+}  // namespace reshard

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as JSON, of any two sides, and back:
+//   {"format": "reshard plan", "version": 1, "device": 3, "sends": [..], "receives": [..], "retains": [..]}
+//   with {"src": 3, "dst": 7, "states": ["param"], "family": "wte", "box": [[0, 1], ..]} for every box of a family.
+// Builds on: io/plan_check.hpp, io/print.hpp, nlohmann-json.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include <reshard/io/plan_check.hpp>
+#include <reshard/io/print.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+inline constexpr std::string_view plan_format = "reshard plan";
+inline constexpr int plan_json_version = 1;
+inline constexpr const char* plan_lists[] = {"sends", "receives", "retains"};
+
+template <Holding H>
+int family_named(const H& h, std::string_view name) {
+  for (int f = 0; f < h.families(); ++f)
+    if (h.family_at(f).name == name) return f;
+  refuse("plan from JSON: no family is called '", one_line(name), "'");
+}
+
+inline state_set states_named(const nlohmann::json& names) {
+  state_set states;
+  for (const nlohmann::json& name : names) {
+    int s = 0;
+    while (s < state_count && adam_states[s].name != name.get<std::string>()) ++s;
+    if (s == state_count) refuse("plan from JSON: no state is called '", one_line(name.get<std::string>()), "'");
+    states = states | only(s);
+  }
+  return states;
+}
+
+}  // namespace detail
+
+template <Holding From, Holding To>
+std::string to_json(const plan& p, const layout_switch<From, To>& change) {
+  nlohmann::ordered_json result{{"format", detail::plan_format}, {"version", detail::plan_json_version}, {"device", p.device}};
+  const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
+  for (std::size_t i = 0; i < 3; ++i) {
+    nlohmann::ordered_json& list = result[detail::plan_lists[i]] = nlohmann::ordered_json::array();
+    for (const transfer& t : *lists[i]) {
+      nlohmann::ordered_json states = nlohmann::ordered_json::array(), box = states;
+      for (int s = 0; s < state_count; ++s)
+        if (t.states.contains(s)) states.push_back(adam_states[s].name);
+      for (const interval& side : t.where.dim) box.push_back({side.begin, side.end});
+      list.push_back({{"src", t.src}, {"dst", t.dst}, {"states", states},
+                      {"family", change.to().family_at(t.family).name}, {"box", box}});
+    }
+  }
+  try {
+    return result.dump();
+  } catch (const nlohmann::json::exception&) {
+    refuse("plan to JSON: a tensor's name is not UTF-8");
+  }
+}
+
+/// The plan that to_json wrote of this switch; anything else is refused.
+template <Holding From, Holding To>
+plan plan_from_json(std::string_view text, const layout_switch<From, To>& change) {
+  plan p;
+  try {
+    const nlohmann::json read = nlohmann::json::parse(text);
+    if (read.at("format") != detail::plan_format) refuse("plan from JSON: its format is not '", detail::plan_format, "'");
+    if (read.at("version") != detail::plan_json_version)
+      refuse("plan from JSON: version ", one_line(read.at("version").dump()), "; version ", detail::plan_json_version, " is read here");
+    p.device = read.at("device").get<rank_t>();
+    std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
+    for (std::size_t i = 0; i < 3; ++i)
+      for (const nlohmann::json& t : read.at(detail::plan_lists[i])) {
+        transfer one{t.at("src").get<rank_t>(), t.at("dst").get<rank_t>(), detail::states_named(t.at("states")),
+                     detail::family_named(change.to(), t.at("family").get<std::string>()), {}};
+        if (t.at("box").size() != family_ndim) refuse("plan from JSON: a box of ", t.at("box").size(), " intervals; it has ", family_ndim);
+        for (std::size_t axis = 0; axis < family_ndim; ++axis)
+          one.where.dim[axis] = {t.at("box")[axis].at(0).get<index_t>(), t.at("box")[axis].at(1).get<index_t>()};
+        lists[i]->push_back(one);
+      }
+  } catch (const nlohmann::json::exception& e) {
+    refuse("plan from JSON: ", one_line(e.what()));
+  }
+  require_plan_of(change, p, "plan from JSON");
+  return p;
+}
+
+}  // namespace reshard

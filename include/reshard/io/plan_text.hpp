@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans and reports as people read them: what a device sends, receives and keeps, box by box; and what a switch did.
+// Builds on: io/print.hpp, plan/layout_switch.hpp, plan/transfer.hpp, exec/switch_options.hpp.
+#pragma once
+
+#include <string>
+
+#include <reshard/exec/switch_options.hpp>
+#include <reshard/io/print.hpp>
+#include <reshard/plan/layout_switch.hpp>
+#include <reshard/plan/transfer.hpp>
+
+namespace reshard {
+
+/// "param + exp_avg"
+inline std::string to_text(state_set states) {
+  std::string text;
+  for (int s = 0; s < state_count; ++s)
+    if (states.contains(s)) text += text_of(text.empty() ? "" : " + ", adam_states[s].name);
+  return text.empty() ? "no state" : text;
+}
+
+namespace detail {
+inline std::string amount_text(const std::vector<transfer>& list) {
+  return text_of(list.size(), list.size() == 1 ? " box of " : " boxes of ", bytes_text(total_bytes(list)));
+}
+}  // namespace detail
+
+/// A line of what the device does in all, then one for every box: "  to 3  param  NAME  [0,4)x..", in the plan's order.
+template <Holding From, Holding To>
+std::string to_text(const plan& p, const layout_switch<From, To>& change) {
+  std::string text = text_of("device ", p.device, " sends ", detail::amount_text(p.sends), ", receives ",
+                             detail::amount_text(p.receives), ", keeps ", detail::amount_text(p.retains), "\n");
+  const auto line = [&](const std::string& what, const transfer& t) {
+    text += text_of("  ", what, "  ", to_text(t.states), "  ", change.to().family_at(t.family).name, "  ",
+                    to_text(t.where), "\n");
+  };
+  for (const transfer& t : p.sends) line(text_of("to ", t.dst), t);
+  for (const transfer& t : p.receives) line(text_of("from ", t.src), t);
+  for (const transfer& t : p.retains) line("keeps", t);
+  return text;
+}
+
+/// "sent 1.00 MiB, received 2.00 MiB, kept 3.00 MiB in 4 stages; peak 5.00 MiB, 1.00 MiB above max(before, after)"
+inline std::string to_text(const switch_report& r) {
+  return text_of("sent ", bytes_text(r.sent), ", received ", bytes_text(r.received), ", kept ", bytes_text(r.retained),
+                 " in ", r.stages, r.stages == 1 ? " stage" : " stages", "; peak ", bytes_text(r.memory.peak), ", ",
+                 bytes_text(r.memory.excess()), " above max(before, after)");
+}
+
+}  // namespace reshard

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans as bytes: any two sides, read back equal; and what was changed, cut short or is of another switch is refused.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <reshard/io/plan_bytes.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/refused.hpp"
+#include "../support/some_switches.hpp"
+
+using namespace reshard;
+using testing::dice, testing::refused;
+
+namespace {
+/// The bytes with their closing hash made right again: a fault that the hash does not find.
+std::vector<std::byte> closed(std::vector<std::byte> bytes) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (std::size_t i = 0; i + 8 < bytes.size(); ++i) hash = (hash ^ static_cast<std::uint64_t>(bytes[i])) * 1099511628211u;
+  for (std::size_t i = 0; i < 8; ++i) bytes[bytes.size() - 8 + i] = static_cast<std::byte>(hash >> (8 * i));
+  return bytes;
+}
+}  // namespace
+
+TEST_CASE("plans of any two sides are read back equal, and their length is what the format says") {
+  std::size_t transfers = 0;
+  testing::some_switches([&](const auto& change) {
+    for (rank_t device = 0; device < change.devices(); ++device) {
+      const plan p = make_plan(change, device);
+      const std::vector<std::byte> bytes = to_bytes(p, change);
+      const std::size_t listed = p.sends.size() + p.receives.size() + p.retains.size();
+      CHECK(bytes.size() == 8 * (7 + 14 * listed + 1));
+      CHECK(closed(bytes) == bytes);
+      CHECK(plan_from_bytes(bytes, change) == p);
+      transfers += listed;
+    }
+  });
+  CHECK(transfers > 100);
+}
+
+TEST_CASE("no byte can be changed, and none be missing or too many, without a refusal") {
+  dice random;
+  testing::some_switches([&](const auto& change) {
+    const std::vector<std::byte> bytes = to_bytes(make_plan(change, 0), change);
+    for (int n = 0; n < 200; ++n) {
+      std::vector<std::byte> other = bytes;
+      other[static_cast<std::size_t>(random.below(static_cast<index_t>(bytes.size())))] ^= static_cast<std::byte>(1 << random.below(8));
+      CHECK(refused([&] { plan_from_bytes(other, change); }) != "accepted");
+      other = bytes;
+      other.resize(static_cast<std::size_t>(random.below(static_cast<index_t>(bytes.size()))));
+      CHECK(refused([&] { plan_from_bytes(other, change); }) != "accepted");
+      if (other.size() >= 16) CHECK(refused([&] { plan_from_bytes(closed(other), change); }) != "accepted");
+    }
+    std::vector<std::byte> longer = bytes;
+    longer.resize(bytes.size() + 8);
+    CHECK(refused([&] { plan_from_bytes(closed(longer), change); }).ends_with("bytes are not what its lists need"));
+  });
+}
+
+TEST_CASE("what is wrong is said") {
+  const layout_switch change = testing::rows_to_columns();
+  const plan p = make_plan(change, 0);
+  const std::vector<std::byte> bytes = to_bytes(p, change);
+  const auto with = [&](std::size_t number, std::uint64_t value) {
+    std::vector<std::byte> other = bytes;
+    for (std::size_t i = 0; i < 8; ++i) other[8 * number + i] = static_cast<std::byte>(value >> (8 * i));
+    return refused([&] { plan_from_bytes(closed(other), change); });
+  };
+  const std::string who = "reshard: plan from bytes: ";
+  CHECK(with(3, 0) == "accepted");
+  CHECK(with(0, 1) == who + "these do not begin as a plan does");
+  CHECK(with(1, 2) == who + "version 2; version 1 is read here");
+  CHECK(with(2, 0) == who + "the plan is of another model");
+  CHECK(with(3, 9) == who + "a plan of device 9; the switch has 3 devices");
+  for (const std::uint64_t many : {std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60})
+    CHECK(with(4, many) == who + std::to_string(bytes.size()) + " bytes are not what its lists need");
+  std::vector<std::byte> other = bytes;
+  other[60] ^= std::byte{1};
+  CHECK(refused([&] { plan_from_bytes(other, change); }) == who + "some of them were changed");
+  CHECK(refused([&] { plan_from_bytes(std::span(bytes).first(63), change); }) == who + "63 bytes are too few");
+}

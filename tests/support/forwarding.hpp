@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// An endpoint that does what another one does: what tests derive from to change, or to watch, one call.
+#pragma once
+
+#include <string>
+
+#include <reshard/exec/transport.hpp>
+
+namespace testing {
+
+template <reshard::Transport Endpoint>
+struct forwarding {
+  Endpoint& inner;
+  using moves = reshard::moves_of<Endpoint>;
+
+  reshard::rank_t device() const { return inner.device(); }
+  reshard::rank_t devices() const { return inner.devices(); }
+  void offer(const reshard::binding& tensors) { inner.offer(tensors); }
+  std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+  reshard::bytes_t staging_bytes(const reshard::staged_plan& plan, reshard::index_t k) {
+    return inner.staging_bytes(plan, k);
+  }
+  moves prepare(const reshard::staged_plan& plan, const reshard::binding& into, reshard::page_stages& pages) {
+    return inner.prepare(plan, into, pages);
+  }
+  void move(moves& prepared, reshard::index_t k) { inner.move(prepared, k); }
+  void fail(const std::string& sentence) { inner.fail(sentence); }
+};
+
+}  // namespace testing
