@@ -36,6 +36,15 @@ void each_slice(const computed_holding& h, rank_t rank, index_t chunk, mesh_kind
 
 }  // namespace detail
 
+/// "exp_avg of decoder.layers.3.mlp.linear_fc2.weight", or "exp_avg buffer of chunk 0, experts": another one for every array of
+/// a rank.
+template <Holding H>
+std::string array_name(const H& h, const rank_array& a) {
+  std::string name(adam_states[a.box.state].name);
+  if (!a.sharded) return name + " of " + tensor_name(h, a.box.family, a.box.member, a.box.expert);
+  return name + " buffer of chunk " + std::to_string(a.chunk) + (a.buffer == mesh_kind::expert ? ", experts" : "");
+}
+
 /// Calls sink(rank_array) with every array of a rank, of the wanted states that the holding has, state by state.
 template <Holding H, typename Sink>
 void each_array(const H& h, rank_t rank, state_set wanted, Sink&& sink) {

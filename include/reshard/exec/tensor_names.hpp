@@ -13,6 +13,15 @@
 
 namespace reshard {
 
+/// The name of a tensor of a holding: a model's by its layer and expert, any other family's as it is.
+inline std::string tensor_name(const computed_holding& h, int family, index_t member, index_t expert) {
+  return h.where().which_model().tensor(family, member, expert);
+}
+template <Holding H>
+std::string tensor_name(const H& h, int family, index_t, index_t) {
+  return std::string(h.family_at(family).name);
+}
+
 /// names(family, member, expert)
 using tensor_names = std::function<std::string(int, index_t, index_t)>;
 
