@@ -9,8 +9,8 @@
 
 using namespace reshard;
 
-constexpr auto& on_64 = space_of<models::llama2_70b, config<tp<4>, pp<8>, dp<2>, zero<1>>>;
-constexpr auto& on_128 = space_of<models::llama2_70b, config<tp<8>, pp<16>, zero<1>>>;
+inline constexpr auto& on_64 = space_of<models::llama2_70b, config<tp<4>, pp<8>, dp<2>, zero<1>>>;
+inline constexpr auto& on_128 = space_of<models::llama2_70b, config<tp<8>, pp<16>, zero<1>>>;
 static_assert(covers(on_64));                             // every element is held; any two boxes are equal or disjoint
 static_assert(covers(on_128));                            // one question each: clang counts the steps of an assertion
 static_assert(bytes_per_rank(on_128) <= 80'000'000'000);  // bf16 weights, fp32 master weights and Adam's moments fit
@@ -24,7 +24,7 @@ static_assert(!admitted<config<pp<12>>>);
 static_assert(admitted<config<pp<12>, split<pipeline_split::spread>>>);
 
 // Where it is not asked but used, the line
-//   constexpr auto& wrong = space_of<models::llama2_70b, config<pp<12>>>;
+//   inline constexpr auto& wrong = space_of<models::llama2_70b, config<pp<12>>>;
 // does not compile, and the compiler says which rule is broken and by which numbers; g++ 12, shortened:
 //   error: static assertion failed: reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more
 //   note: the expression 'layers_split(...) [with Vpp = 1; Pp = 12; Layers = 80; Split = pipeline_split::even]' evaluated to 'false'

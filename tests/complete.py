@@ -22,7 +22,8 @@ for folder in folders:
             faults.append(f"{file.relative_to(source)} is compiled by no target: add it to {folder}/meson.build")
 
 COMMENTED = {".cpp", ".hpp", ".cu", ".cuh", ".py", ".sh", ".toml", ".cmake", ".in", ".build"}
-places = [source / p for p in ("include", "tests", "tools", "bench", "examples", "cmake", ".ci", "meson.build", "meson_options.txt")]
+places = [source / p for p in ("include", "tests", "tools", "bench", "examples", "cmake", ".ci", "CMakeLists.txt",
+                                "meson.build", "meson_options.txt")]
 for place in places:
     for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
         if not file.is_file() or "__pycache__" in file.parts:

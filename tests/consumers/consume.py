@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""consume.py pkg-config|cmake|subproject SOURCE -- COMPILER...: consumer.cpp builds and runs the way somebody else would build it:
-against an installed copy, by pkg-config or CMake, or with reshard as a Meson subproject."""
+"""consume.py WAY SOURCE -- COMPILER...: consumer/ builds and runs the way somebody else would build it, warnings on.
+
+WAY: pkg-config or cmake, against an installed copy; cmake-subdirectory, cmake-fetch or subproject, with the source in
+the user's build; copied, with a folder of headers. With `install`, installing builds what it installs, nothing else."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,24 +19,47 @@ here = pathlib.Path(__file__).resolve().parent
 meson = os.environ.get("MESONINTROSPECT", "meson introspect").removesuffix(" introspect").split()
 env = {k: v for k, v in os.environ.items() if k not in ("MESON_BUILD_ROOT", "MESON_SOURCE_ROOT", "DESTDIR")}
 env["CXX"] = " ".join(compiler)
+warnings = "-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror"
+packages = ("reshard", "reshard-threads")
+
+
+def stop(text):
+    print(text)
+    sys.exit(1)
 
 
 def run(*command, **more):
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**env, **more})
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**env, **more})
     if done.returncode:
-        print(f"{' '.join(map(str, command))}\nended with {done.returncode}:\n{done.stdout}")
-        sys.exit(1)
+        stop(f"{' '.join(map(str, command))}\nended with {done.returncode}:\n{done.stdout}")
     return done.stdout
 
 
-def install(room):
-    """An installed copy of the headers under room/prefix, from a build without tests or tools."""
-    run(*meson, "setup", room / "build", source, f"--prefix={room / 'prefix'}", "--auto-features=disabled")
-    run(*meson, "install", "-C", room / "build")
-    return room / "prefix"
+def introspect(what):
+    return json.loads(run(*meson, "introspect", what, room / "build"))
 
 
-tool = {"pkg-config": "pkg-config", "cmake": "cmake", "subproject": "ninja"}[way]
+def install(prefix, root):
+    """A copy of the headers, installed under root for prefix, from a build without the tool."""
+    run(*meson, "setup", room / "build", source, f"--prefix={prefix}", "--auto-features=disabled")
+    run(*meson, "install", "-C", room / "build", "--destdir", root)
+
+
+def flags(package, share):
+    return run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(share / "pkgconfig")).split()
+
+
+def compile_with(name, *options):
+    run(*compiler, "-std=c++20", *warnings.split(), *consumer.glob("*.cpp"), *options, "-o", consumer / name)
+    run_program(name)
+
+
+def run_program(name):
+    print(run(consumer / name), end="")
+
+
+tool = {"pkg-config": "pkg-config", "copied": compiler[0], "install": "ninja", "subproject": "ninja"}.get(way, "cmake")
 if not shutil.which(tool):
     print(f"skipped: no {tool} on this machine")
     sys.exit(77)
@@ -41,31 +67,45 @@ if not shutil.which(tool):
 with tempfile.TemporaryDirectory() as name:
     room = pathlib.Path(name)
     consumer = room / "consumer"
-    if way == "pkg-config":
-        consumer.mkdir()
-        found = {"PKG_CONFIG_PATH": str(install(room) / "share" / "pkgconfig")}
-        for package in ("reshard", "reshard-threads"):
-            flags = run("pkg-config", "--cflags", "--libs", package, **found).split()
-            run(*compiler, "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror", here / "consumer.cpp", *flags, "-o", consumer / package)
-            print(run(consumer / package), end="")
-    elif way == "cmake":
-        shutil.copytree(here / "cmake", consumer)
-        shutil.copy(here / "consumer.cpp", consumer)
-        prefix = install(room)
-        project = json.loads(run(*meson, "introspect", "--projectinfo", room / "build"))
-        run("cmake", "-G", "Ninja", "-S", consumer, "-B", consumer / "build", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DRESHARD_VERSION={project['version']}")
-        run("cmake", "--build", consumer / "build")
-        print(run(consumer / "build" / "consumer"), end="")
-    else:
-        shutil.copytree(here / "meson", consumer)
-        shutil.copy(here / "consumer.cpp", consumer)
+    shutil.copytree(here / "consumer", consumer)
+    # What the README shows first, as it stands, in a header of two units.
+    shown = re.search(r"^```cpp\n(.*?)^```", (source / "README.md").read_text(), flags=re.S | re.M)[1]
+    start = "#pragma once\n#include <reshard/reshard.hpp>\nusing namespace reshard;\n"
+    (consumer / "layouts.hpp").write_text(start + shown)
+    if way == "install":
+        run(*meson, "setup", room / "build", source)
+        steps = run("ninja", "-C", room / "build", "-n", "install")
+        built = sorted(str(room / "build" / t) for t in re.findall(r"Linking (?:static )?target (\S+)", steps))
+        installed = sorted(t["filename"][0] for t in introspect("--targets") if t["installed"])
+        if built != installed:
+            stop(f"`meson install` builds {built} and installs {installed}")
+    elif way == "pkg-config":
+        install("/usr", room / "root")  # g++ finds no <stdlib.h> where /usr/include comes first
+        if "-isystem" in flags("reshard", room / "root" / "usr" / "share"):
+            stop("pkg-config names /usr/include with -isystem")
+        shutil.rmtree(room / "build")
+        install(room / "prefix", "/")
+        for package in packages:
+            compile_with(package, *flags(package, room / "prefix" / "share"))
+    elif way == "copied":
+        compile_with("consumer", "-isystem", source / "include", "-pthread")
+    elif way == "subproject":
         (consumer / "subprojects").mkdir()
         (consumer / "subprojects" / "reshard").symlink_to(source)
-        run(*meson, "setup", consumer / "build", consumer, "--force-fallback-for=reshard")
+        run(*meson, "setup", consumer / "build", consumer, "--force-fallback-for=reshard", CXXFLAGS=warnings)
         run("ninja", "-C", consumer / "build")
-        print(run(consumer / "build" / "consumer"), end="")
+        for package in packages:
+            run_program("build/with-" + package)
         run(*meson, "install", "-C", consumer / "build", "--destdir", room / "installed")
         if list((room / "installed").rglob("*.hpp")):
-            print("reshard as a subproject installs its headers into its host")
-            sys.exit(1)
+            stop("reshard as a subproject installs its headers into its host")
+    else:
+        install(room / "prefix", "/")
+        settings = {"CMAKE_PREFIX_PATH": room / "prefix", "WAY": way, "RESHARD_SOURCE": source,
+                    "RESHARD_VERSION": introspect("--projectinfo")["version"]}
+        run("cmake", "-G", "Ninja", "-S", consumer, "-B", consumer / "build",
+            *(f"-D{key}={value}" for key, value in settings.items()), CXXFLAGS=warnings)
+        run("cmake", "--build", consumer / "build")
+        for package in packages:
+            run_program("build/with-" + package)
 print("1 passed, 0 failed")

@@ -181,7 +181,7 @@ TEST_CASE("known values differ between the elements of a tensor") {
 }
 
 TEST_CASE("known values differ between tensors and between states, and with the seed") {
-  for (const std::uint64_t seed : {1, 2, 7}) {
+  for (const std::uint64_t seed : {1u, 2u, 7u}) {
     std::set<std::uint32_t> bases;
     std::size_t tensors = 0;
     for (int state = 0; state < 4; ++state)

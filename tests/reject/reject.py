@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """reject.py SOURCE -- COMPILER...: each case must be refused with its sentence, and its twin (-DACCEPT) must compile.
 
-A case is tests/reject/<name>.cpp; among its first lines stand one or more `// expect: <regex>`, all to be found in what the
-compiler says. Without the twin, a case that fails for a wrong reason (a missing header, a typing error) would pass."""
+A case is tests/reject/<name>.cpp; among its first lines stand one or more `// expect: <regex>`, all to be found in what
+the compiler says, and perhaps `// flags: <words>`, which the twin does without. Without the twin, a case that fails for a wrong reason (a missing header, a typing error) would pass."""
 import concurrent.futures
 import os
 import pathlib
@@ -22,11 +22,13 @@ def compile_case(case, *flags):
 
 
 def faults_of(case):
-    wanted = re.findall(r"^// expect: (.+?)\s*$", "\n".join(case.read_text().splitlines()[:20]), flags=re.M)
+    head = "\n".join(case.read_text().splitlines()[:20])
+    wanted = re.findall(r"^// expect: (.+?)\s*$", head, flags=re.M)
     if not wanted:
         return ["has no line `// expect: <regex>` among its first twenty"]
     faults = []
-    code, said = compile_case(case)
+    flags = re.findall(r"^// flags: (.+)$", head, flags=re.M)
+    code, said = compile_case(case, *" ".join(flags).split())
     if code == 0:
         faults.append("compiles, and must not")
     for sentence in wanted if code else []:

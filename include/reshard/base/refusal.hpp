@@ -9,6 +9,10 @@
 #include <string>
 #include <string_view>
 
+#ifndef __cpp_exceptions
+#error "reshard: a refusal is an exception; compile without -fno-exceptions"
+#endif
+
 namespace reshard {
 
 /// What every check of the library throws: `what()` is one sentence beginning "reshard: ".
