@@ -141,7 +141,9 @@ TEST_CASE("switches that cannot be planned") {
   refused({"--from-devices", ""}, "--from-devices");
   refused({"--budget", "0"}, "--budget: it must be at least 1 byte");
   refused({"--budget", "1"}, "stages, and at most 4096 are made; the least budget that does is ");
-  refused({"--budget", "64Mib"}, "--budget: '64Mib' is not a number");
+  for (const char* text : {"64M", "64Mib", "64 megabytes"})
+    refused({"--budget", text}, std::string("--budget: '") + text +
+                                    "' may be 64MB, which is 64000000 bytes, or 64MiB, which is 67108864; units are B, kB, MB,");
   refused({"--budget", "-5"}, "--budget: '-5' is not a number");
   check_refused({"plan", "llama2-7b", "tp=3", "tp=8"}, "do not divide by tp=3");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=8,tp=8"}, "given twice");
