@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -51,8 +53,18 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 
 TEST_CASE("usage errors are sentences too") {
   check_refused({}, "subcommand is required");
-  check_refused({""});
-  check_refused({"frobnicate"}, "subcommand is required");
+  check_refused({"--transfers"}, "subcommand is required");
+  for (const char* word : {"", "frobnicate", "c", "checks-all", "xyz"})
+    check_refused({word, "llama2-7b", "tp=2"},
+                  std::string("reshard: '") + word + "' is no subcommand; they are check, regions and plan\n");
+  const std::pair<const char*, const char*> close[] = {
+      {"chekc", "check"}, {"chk", "check"}, {"checked", "check"}, {"hceck", "check"}, {"Check", "check"},
+      {"region", "regions"}, {"rigeons", "regions"}, {"paln", "plan"}, {"plane", "plan"}, {"an", "plan"}};
+  for (const auto& typed : close)
+    check_refused({typed.first, "llama2-7b", "tp=2"}, std::string("reshard: '") + typed.first + "' is close to " + typed.second +
+                                                          " but is no subcommand; they are check, regions and plan\n");
+  check_refused({"--transfers", "paln"}, "'paln' is close to plan");  // whatever option stands before it
+  check_refused({std::string(100000, 'x')}, "...");
   check_refused({"check"}, "MODEL is required");
   check_refused({"check", "llama2-7b"}, "LAYOUT is required");
   check_refused({"check", "llama2-7b", "tp=2", "tp=2"}, "not expected: tp=2");
@@ -67,6 +79,27 @@ TEST_CASE("usage errors are sentences too") {
   check_refused({"plan", "llama2-7b", "tp=2"}, "TO is required");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "--relabel"}, "--relabel is not built yet");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "extra"}, "not expected: extra");
+}
+
+TEST_CASE("help says what every argument is, in 80 columns") {
+  for (const words& asked : std::vector<words>{
+           {"--help"}, {"check", "--help"}, {"regions", "--help"}, {"plan", "--help"}}) {
+    CAPTURE(shown(asked));
+    const answer got = ask(asked);
+    std::istringstream help(got.out);
+    for (std::string line; std::getline(help, line);) {
+      CHECK(line.size() <= 80);
+      if (line.starts_with("  ") && line.substr(2) != "") CHECK(line.size() > 24);  // the words begin in column 25
+    }
+    for (const char* key : {"tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "split", "bucket"})
+      CHECK(got.out.find(key) != std::string::npos);
+  }
+  for (const words& asked : std::vector<words>{{"check", "LAYOUT"}, {"regions", "LAYOUT"}, {"plan", "FROM"}, {"plan", "TO"}}) {
+    const std::string help = ask({asked[0], "--help"}).out;
+    const std::string argument = "\n  " + asked[1] + " TEXT REQUIRED";
+    REQUIRE(help.find(argument) != std::string::npos);
+    CHECK(help.substr(help.find(argument) + argument.size()).find("layout") < 40);
+  }
 }
 
 TEST_CASE("models that do not exist or cannot be read") {
