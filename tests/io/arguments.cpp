@@ -132,7 +132,7 @@ TEST_CASE("bytes") {
   CHECK(refused("9000000TiB") == "reshard: --budget: 9000000TiB does not fit 64 bits");
 }
 
-TEST_CASE("a unit that might be decimal or binary is refused with both in bytes, an unknown one with those that are known") {
+TEST_CASE("a unit that may be decimal or binary is refused with both in bytes, an unknown one with the known ones") {
   const auto refused = [](const std::string& text) { return refusal_of([&] { parse_bytes("--budget", text); }); };
   const std::string units = "; units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB";
   const struct {
@@ -151,9 +151,11 @@ TEST_CASE("a unit that might be decimal or binary is refused with both in bytes,
   for (const char* text : {"5@", "5[", "5`", "5{", "5,", "5-6"})  // what begins with no letter is no unit
     CHECK(refused(text) == std::string("reshard: --budget: '") + text + "' is not a number");
   const std::string letters(43, 'x'), long_shown = "5" + std::string(26, 'x') + "..." + std::string(13, 'x');
-  CHECK(refused("5" + letters.substr(1)) == "reshard: --budget: '5" + letters.substr(1) + "' has an unknown unit" + units);
+  const std::string whole = "5" + letters.substr(1);
+  CHECK(refused(whole) == "reshard: --budget: '" + whole + "' has an unknown unit" + units);
   CHECK(refused("5" + letters) == "reshard: --budget: '" + long_shown + "' has an unknown unit" + units);
-  CHECK(refused("5M" + letters).starts_with("reshard: --budget: '5M" + std::string(25, 'x') + "..." + std::string(13, 'x')));
+  CHECK(refused("5M" + letters)
+            .starts_with("reshard: --budget: '5M" + std::string(25, 'x') + "..." + std::string(13, 'x') + "' may be 5MB"));
   CHECK(refused("99999999999999999T").ends_with("does not fit 64 bits"));
   CHECK(refused("9223372036854775808M") == "reshard: --budget: 9223372036854775808 does not fit 64 bits");
 }

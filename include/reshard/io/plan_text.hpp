@@ -39,8 +39,9 @@ inline std::string device_table(const switch_figures& f) {
   }
   table rows({{"device", table::side::left}, {"sends"}, {"receives"}, {"keeps"}, {"before"}, {"after"}, {"peak"}, {"excess"}});
   const auto row = [&](std::string name, const device_figures& d, bytes_t excess) {
-    rows.row({std::move(name), bytes_text(d.send), bytes_text(d.receive), bytes_text(d.retained), bytes_text(d.before), bytes_text(d.after),
-              bytes_text(d.peak), bytes_text(excess)});
+    rows.row({std::move(name), narrow_bytes_text(d.send), narrow_bytes_text(d.receive), narrow_bytes_text(d.retained),
+              narrow_bytes_text(d.before), narrow_bytes_text(d.after), narrow_bytes_text(d.peak),
+              narrow_bytes_text(excess)});
   };
   for (const group& g : groups) row(range_text(g.devices), g.figures, g.figures.peak - g.figures.floor());
   if (f.devices.size() > 1) {
@@ -68,12 +69,14 @@ inline std::string device_table(const switch_figures& f) {
 inline std::string plan_text(const switch_question& asked, const switch_figures& f, bytes_t budget, rank_t told_device) {
   const space &from = asked.from->where(), &to = asked.to->where();
   const auto side = [](const space& s) { return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)"); };
-  std::string text = text_of(one_line(from.which_model().name), " from ", side(from), "\nto ", side(to), "\n");
-  text += asked.where.node_devices == 0
+  std::string text = text_of(folded(text_of(one_line(from.which_model().name, 60), " from ", side(from)), 4), "\n",
+                             folded(text_of("to ", side(to)), 4), "\n");
+  std::string on = asked.where.node_devices == 0
               ? text_of("on ", count_text(asked.devices), asked.devices == 1 ? " device" : " devices", " of one node")
               : text_of("on ", ceil_divide(asked.devices, asked.where.node_devices), " nodes of ", asked.where.node_devices, " devices");
-  if (asked.where.states != all_states) text += text_of(", ", detail::state_names(asked.where.states), " only");
-  text += told_device < 0 ? "\n\n" : text_of("; only what goes from or to device ", told_device, "\n\n");
+  if (asked.where.states != all_states) on += text_of(", ", detail::state_names(asked.where.states), " only");
+  if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
+  text += folded(on, 4) + "\n\n";
 
   const auto line = [&](const char* name, const std::string& value, const std::string& note) {
     std::string label(name);
@@ -84,7 +87,8 @@ inline std::string plan_text(const switch_question& asked, const switch_figures&
   if (asked.where.node_devices != 0) line("", bytes_text(f.inter_node), "of it between nodes");
   line("keeps", bytes_text(f.retained), "already where it is needed");
   line("messages", count_text(f.messages), text_of("in ", count_text(asked.stages), asked.stages == 1 ? " stage" : " stages"));
-  line("peak", bytes_text(f.peak), text_of("of any device; at most ", bytes_text(f.peak_excess), " above what it holds before or after"));
+  line("peak", bytes_text(f.peak), "of any device");
+  line("excess", bytes_text(f.peak_excess), "at most above what a device holds before or after");
   if (budget > 0)
     line("budget", bytes_text(budget), f.peak_excess <= budget ? "kept" : text_of("exceeded by ", bytes_text(f.peak_excess - budget)));
   line("planned in", seconds_text(f.planning_seconds), "");
