@@ -124,12 +124,40 @@ TEST_CASE("bytes") {
   CHECK(refused("") == "reshard: --budget: a number is missing");
   CHECK(refused("MiB") == "reshard: --budget: a number is missing");
   CHECK(refused("-1") == "reshard: --budget: '-1' is not a number");
-  CHECK(refused("1.5GiB") == "reshard: --budget: '1.5' is not a number");
-  CHECK(refused("64mib") == "reshard: --budget: '64mib' is not a number");
+  CHECK(refused("1.5GiB") == "reshard: --budget: '1.5GiB' is not a number");
+  CHECK(refused("five") == "reshard: --budget: 'five' is not a number");
   CHECK(refused("5 ") == "reshard: --budget: '5 ' is not a number");  // blanks only before a unit
-  CHECK(refused(" 5B") == "reshard: --budget: ' 5' is not a number");
+  CHECK(refused(" 5B") == "reshard: --budget: ' 5B' is not a number");
   CHECK(refused(" B") == "reshard: --budget: a number is missing");
   CHECK(refused("9000000TiB") == "reshard: --budget: 9000000TiB does not fit 64 bits");
+}
+
+TEST_CASE("a unit that may be decimal or binary is refused with both in bytes, an unknown one with the known ones") {
+  const auto refused = [](const std::string& text) { return refusal_of([&] { parse_bytes("--budget", text); }); };
+  const std::string units = "; units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB";
+  const struct {
+    const char *text, *both;
+  } cases[] = {{"64M", "64MB, which is 64000000 bytes, or 64MiB, which is 67108864"},
+               {"64m", "64MB, which is 64000000 bytes, or 64MiB, which is 67108864"},
+               {"64 megabytes", "64MB, which is 64000000 bytes, or 64MiB, which is 67108864"},
+               {"64mib", "64MB, which is 64000000 bytes, or 64MiB, which is 67108864"},
+               {"3k", "3KB, which is 3000 bytes, or 3KiB, which is 3072"},
+               {"3G", "3GB, which is 3000000000 bytes, or 3GiB, which is 3221225472"},
+               {"3T", "3TB, which is 3000000000000 bytes, or 3TiB, which is 3298534883328"}};
+  for (const auto& c : cases)
+    CHECK(refused(c.text) == std::string("reshard: --budget: '") + c.text + "' may be " + c.both + units);
+  for (const char* text : {"5x", "5 parsecs", "5A", "5Z", "5a", "5z", "5b"})
+    CHECK(refused(text) == std::string("reshard: --budget: '") + text + "' has an unknown unit" + units);
+  for (const char* text : {"5@", "5[", "5`", "5{", "5,", "5-6"})  // what begins with no letter is no unit
+    CHECK(refused(text) == std::string("reshard: --budget: '") + text + "' is not a number");
+  const std::string letters(43, 'x'), long_shown = "5" + std::string(26, 'x') + "..." + std::string(13, 'x');
+  const std::string whole = "5" + letters.substr(1);
+  CHECK(refused(whole) == "reshard: --budget: '" + whole + "' has an unknown unit" + units);
+  CHECK(refused("5" + letters) == "reshard: --budget: '" + long_shown + "' has an unknown unit" + units);
+  CHECK(refused("5M" + letters)
+            .starts_with("reshard: --budget: '5M" + std::string(25, 'x') + "..." + std::string(13, 'x') + "' may be 5MB"));
+  CHECK(refused("99999999999999999T").ends_with("does not fit 64 bits"));
+  CHECK(refused("9223372036854775808M") == "reshard: --budget: 9223372036854775808 does not fit 64 bits");
 }
 
 TEST_CASE("a file is written whole, in place of what was there, and refused where it cannot be") {

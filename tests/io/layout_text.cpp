@@ -72,14 +72,17 @@ TEST_CASE("states by name, in order, with plus signs between them") {
   CHECK(detail::state_names({}).empty());
 }
 
-TEST_CASE("short names leave out what is the same for all") {
-  CHECK(detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.weight") == "linear_qkv.weight");
-  CHECK(detail::short_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}") ==
-        "experts.linear_fc1.weight");
-  CHECK(detail::short_name("decoder.layers.{layer}.pre_mlp_layernorm.weight") == "pre_mlp_layernorm.weight");
-  CHECK(detail::short_name("decoder.final_layernorm.weight") == "final_layernorm.weight");
-  CHECK(detail::short_name("embedding.word_embeddings.weight") == "word_embeddings.weight");
-  CHECK(detail::short_name("output_layer.weight") == "output_layer.weight");
+TEST_CASE("short names leave out what tells a family from no other") {
+  CHECK(detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.weight") == "qkv");
+  CHECK(detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight") == "qkv.layer_norm");
+  CHECK(detail::short_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}") == "experts.fc1");
+  CHECK(detail::short_name("decoder.layers.{layer}.pre_mlp_layernorm.weight") == "pre_mlp_layernorm");
+  CHECK(detail::short_name("decoder.final_layernorm.weight") == "final_layernorm");
+  CHECK(detail::short_name("embedding.word_embeddings.weight") == "word_embeddings");
+  CHECK(detail::short_name("output_layer.weight") == "output_layer");
+  const model m = mixed();
+  for (int f = 0; f < m.families; ++f)
+    for (int g = 0; g < f; ++g) CHECK(detail::short_name(m[f].name) != detail::short_name(m[g].name));
 }
 
 TEST_CASE(
@@ -94,19 +97,24 @@ TEST_CASE(
   CHECK(detail::layers_text(m, norm, {0, 1}) == "-");
 }
 
-TEST_CASE("a stage's layers: its chunks' intervals, four of them at most, and their number") {
+TEST_CASE("the layers of stages: intervals that do not touch, three at most, else the first and how many more") {
   const model m = make_transformer(
       {.name = "m", .layers = 24, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});
-  const space even(m, parse_degrees("pp=2,vpp=2")), many(m, parse_degrees("pp=2,vpp=6")),
-      four(m, parse_degrees("pp=2,vpp=4")), spread(m, parse_degrees("pp=25,split=spread"));
-  CHECK(detail::stage_layers_text(even.pipeline(), 1) == "layers [6,12) [18,24)");
+  const auto layers = [&](const char* layout, interval stages) {
+    return detail::stage_layers_text(space(m, parse_degrees(layout)).pipeline(), stages);
+  };
+  CHECK(layers("pp=2,vpp=2", {1, 2}) == "layers [6,12) [18,24)");
+  CHECK(layers("pp=2,vpp=3", {0, 1}) == "layers [0,4) [8,12) [16,20)");
+  CHECK(layers("pp=2,vpp=4", {0, 1}) == "layers [0,3) and 3 more");
+  CHECK(layers("pp=2,vpp=6", {1, 2}) == "layers [2,4) and 5 more");
+  CHECK(layers("pp=4", {1, 3}) == "layers [6,18)");  // neighbours touch
+  CHECK(layers("pp=2,vpp=4", {0, 2}) == "layers [0,24)");
+  CHECK(layers("pp=4,vpp=2", {1, 3}) == "layers [3,9) [15,21)");
+  CHECK(layers("pp=25,split=spread", {23, 24}) == "layers [23,24)");
+  CHECK(layers("pp=25,split=spread", {24, 25}) == "no layers");
+  CHECK(layers("pp=25,split=spread", {23, 25}) == "layers [23,24)");
+  const space even(m, parse_degrees("pp=2,vpp=2")), spread(m, parse_degrees("pp=25,split=spread"));
   CHECK(detail::stage_layer_count(even.pipeline(), 1) == 12);
-  CHECK(detail::stage_layers_text(four.pipeline(), 0) == "layers [0,3) [6,9) [12,15) [18,21)");
-  const space five(make_transformer({.name = "m", .layers = 20, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4}), parse_degrees("pp=2,vpp=5"));
-  CHECK(detail::stage_layers_text(five.pipeline(), 1) == "layers [2,4) [6,8) [10,12) [14,16) and 1 chunks more");
-  CHECK(detail::stage_layers_text(many.pipeline(), 0) == "layers [0,2) [4,6) [8,10) [12,14) and 2 chunks more");
-  CHECK(detail::stage_layers_text(spread.pipeline(), 23) == "layers [23,24)");
-  CHECK(detail::stage_layers_text(spread.pipeline(), 24) == "no layers");
   CHECK(detail::stage_layer_count(spread.pipeline(), 24) == 0);
 }
 
@@ -185,8 +193,8 @@ TEST_CASE("check: of more than 16 stages, neighbours with as many layers share a
       {.name = "m", .layers = 30, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});
   const space twenty(m, parse_degrees("pp=20,split=spread")), sixteen(m, parse_degrees("pp=16,split=spread"));
   const std::string text = check_text(computed_holding(twenty)), few = check_text(computed_holding(sixteen));
-  CHECK(line_of(text, "0-9") == row{"0-9", "0-9", "2", "embedding, layers [0,2) ... layers [18,20)"});
-  CHECK(line_of(text, "10-19") == row{"10-19", "10-19", "1", "layers [20,21) ... layers [29,30), norm, output"});
+  CHECK(line_of(text, "0-9") == row{"0-9", "0-9", "2", "embedding, layers [0,20)"});
+  CHECK(line_of(text, "10-19") == row{"10-19", "10-19", "1", "layers [20,30), norm, output"});
   CHECK(line_of(few, "15") == row{"15", "15", "1", "layers [29,30), norm, output"});
 }
 
@@ -222,10 +230,9 @@ TEST_CASE(
   const space whole(mixed(), parse_degrees("tp=2"));  // roles that lie alike share a table
   const std::string text = rank_text(computed_holding(whole), 1, all_states);
   CHECK(text.find("\nparam + master + exp_avg + exp_avg_sq: ") != std::string::npos);
-  CHECK(line_of(text, "linear_qkv.weight") ==
-        row{"linear_qkv.weight", "[0,8)", "-", "[64,128)x[0,64)", bytes_text(8 * 64 * 64 * 14)});
-  CHECK(line_of(text, "experts.linear_fc2.weight") ==
-        row{"experts.linear_fc2.weight", "[1,8) 4 of 7", "[0,4)", "[0,64)x[12,24)", bytes_text(4 * 4 * 64 * 12 * 14)});
+  CHECK(line_of(text, "qkv") == row{"qkv", "[0,8)", "-", "[64,128)x[0,64)", narrow_bytes_text(8 * 64 * 64 * 14)});
+  CHECK(line_of(text, "experts.fc2") ==
+        row{"experts.fc2", "[1,8) 4 of 7", "[0,4)", "[0,64)x[12,24)", narrow_bytes_text(4 * 4 * 64 * 12 * 14)});
 }
 
 TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are not lost") {
@@ -236,13 +243,13 @@ TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are n
   const auto rows_of = [&](index_t shown) {
     const std::vector<std::string> lines = lines_of(rank_text(h, 0, all_states, shown));
     const auto at = std::find_if(lines.begin(), lines.end(),
-                                 [](const std::string& line) { return line.starts_with("  linear_qkv.weight "); });
+                                 [](const std::string& line) { return line.starts_with("  qkv "); });
     return std::vector<std::string>(at, lines.end());
   };
-  CHECK(cells_of(rows_of(4)[3]) == row{"[6,7)", "-", "[0,128)x[0,64)", bytes_text(box)});
-  CHECK(cells_of(rows_of(3)[2]) == row{"[4,5)", "-", "[0,128)x[0,64)", bytes_text(box)});
-  CHECK(cells_of(rows_of(3)[3]) == row{"and 1 more", bytes_text(box)});
-  CHECK(cells_of(rows_of(1)[1]) == row{"and 3 more", bytes_text(3 * box)});
+  CHECK(cells_of(rows_of(4)[3]) == row{"[6,7)", "-", "[0,128)x[0,64)", narrow_bytes_text(box)});
+  CHECK(cells_of(rows_of(3)[2]) == row{"[4,5)", "-", "[0,128)x[0,64)", narrow_bytes_text(box)});
+  CHECK(cells_of(rows_of(3)[3]) == row{"and 1 more", narrow_bytes_text(box)});
+  CHECK(cells_of(rows_of(1)[1]) == row{"and 3 more", narrow_bytes_text(3 * box)});
 }
 
 namespace {
@@ -262,7 +269,8 @@ TEST_CASE("check: the whole text, of a dense model and of one with experts") {
   CHECK(check_text(computed_holding(moe)) ==
         "m under tp=2,pp=2,ep=2 is legal.\n"
         "\n"
-        "  model        2 layers, hidden 8, 4 heads of 2 in 2 query groups, ffn 8, 4 experts of 4, vocabulary 16 (tied)\n"
+        "  model        2 layers, hidden 8, 4 heads of 2 in 2 query groups, ffn 8,\n"
+        "               4 experts of 4, vocabulary 16 (tied)\n"
         "  parameters   1,160 in 21 tensors of 12 families\n"
         "  world        4 ranks\n"
         "  dense mesh   tp 2 x cp 1 x dp 1 x pp 2\n"
@@ -283,7 +291,8 @@ TEST_CASE("check: the whole text, of a dense model and of one with experts") {
   CHECK(check_text(computed_holding(dense)) ==
         "m under dp=2 is legal.\n"
         "\n"
-        "  model        2 layers, hidden 8, 4 heads of 2 in 2 query groups, ffn 8, vocabulary 16\n"
+        "  model        2 layers, hidden 8, 4 heads of 2 in 2 query groups, ffn 8,\n"
+        "               vocabulary 16\n"
         "  parameters   1,064 in 15 tensors of 9 families\n"
         "  world        2 ranks\n"
         "  dense mesh   tp 1 x cp 1 x dp 2 x pp 1\n"
@@ -306,30 +315,30 @@ TEST_CASE("one rank: the whole text, of a dense model and of one with experts, w
         "  at tp 1, cp 0, dp 0, pp 1, etp 0, ep 1, edp 0\n"
         "\n"
         "param: 816 B\n"
-        "  family                        layers  experts  box of a tensor    bytes\n"
-        "  output_layer.weight           -       -        [8,16)x[0,8)       128 B\n"
-        "  linear_proj.weight            [1,2)   -        [0,8)x[4,8)         64 B\n"
-        "  linear_qkv.layer_norm_weight  [1,2)   -        [0,8)               16 B\n"
-        "  linear_qkv.weight             [1,2)   -        [8,16)x[0,8)       128 B\n"
-        "  pre_mlp_layernorm.weight      [1,2)   -        [0,8)               16 B\n"
-        "  router.weight                 [1,2)   -        [0,4)x[0,8)         64 B\n"
-        "  experts.linear_fc1.weight     [1,2)   [2,4)    [0,2)x[0,4)x[0,8)  256 B\n"
-        "  experts.linear_fc2.weight     [1,2)   [2,4)    [0,8)x[0,4)        128 B\n"
-        "  final_layernorm.weight        -       -        [0,8)               16 B\n");
+        "  family             layers  experts  box of a tensor    bytes\n"
+        "  output_layer       -       -        [8,16)x[0,8)        128B\n"
+        "  proj               [1,2)   -        [0,8)x[4,8)          64B\n"
+        "  qkv.layer_norm     [1,2)   -        [0,8)                16B\n"
+        "  qkv                [1,2)   -        [8,16)x[0,8)        128B\n"
+        "  pre_mlp_layernorm  [1,2)   -        [0,8)                16B\n"
+        "  router             [1,2)   -        [0,4)x[0,8)          64B\n"
+        "  experts.fc1        [1,2)   [2,4)    [0,2)x[0,4)x[0,8)   256B\n"
+        "  experts.fc2        [1,2)   [2,4)    [0,8)x[0,4)         128B\n"
+        "  final_layernorm    -       -        [0,8)                16B\n");
   const space dense(make_transformer(two_layers(false)), parse_degrees("dp=2,pp=3,split=spread"));
   CHECK(rank_text(computed_holding(dense), 1, all_states) ==
         "Rank 1 of 6, m under pp=3,dp=2,split=spread\n"
         "  at tp 0, cp 0, dp 1, pp 0\n"
         "\n"
         "param + master + exp_avg + exp_avg_sq: 7.22 KiB\n"  // 14 bytes for each of 128 + 400
-        "  family                        layers  experts  box of a tensor       bytes\n"
-        "  word_embeddings.weight        -       -        [0,16)x[0,8)       1.75 KiB\n"
-        "  linear_proj.weight            [0,1)   -        [0,8)x[0,8)           896 B\n"
-        "  linear_qkv.layer_norm_weight  [0,1)   -        [0,8)                 112 B\n"
-        "  linear_qkv.weight             [0,1)   -        [0,16)x[0,8)       1.75 KiB\n"
-        "  linear_fc1.layer_norm_weight  [0,1)   -        [0,8)                 112 B\n"
-        "  linear_fc1.weight             [0,1)   -        [0,2)x[0,8)x[0,8)  1.75 KiB\n"
-        "  linear_fc2.weight             [0,1)   -        [0,8)x[0,8)           896 B\n");
+        "  family           layers  box of a tensor      bytes\n"
+        "  word_embeddings  -       [0,16)x[0,8)       1.75KiB\n"
+        "  proj             [0,1)   [0,8)x[0,8)           896B\n"
+        "  qkv.layer_norm   [0,1)   [0,8)                 112B\n"
+        "  qkv              [0,1)   [0,16)x[0,8)       1.75KiB\n"
+        "  fc1.layer_norm   [0,1)   [0,8)                 112B\n"
+        "  fc1              [0,1)   [0,2)x[0,8)x[0,8)  1.75KiB\n"
+        "  fc2              [0,1)   [0,8)x[0,8)           896B\n");
   // a rank without a box has no table
   transformer one_layer = two_layers(false);
   one_layer.layers = 1;
@@ -364,14 +373,28 @@ TEST_CASE("check: up to 16 stages have a line each, more share them, also those 
   CHECK(sixteen[16] == "     15     15            1  layers [16,17), norm, output");
   CHECK(text_for(17, "pp=17,dp=2,split=spread") ==
         "  stage  ranks  layers each  holds\n"
-        "   0-16   0-33            1  embedding, layers [0,1) ... layers [16,17), norm, output\n");
+        "   0-16   0-33            1  embedding, layers [0,17), norm, output\n");
   CHECK(text_for(38, "pp=20,split=account") ==
         "  stage  ranks  layers each  holds\n"
         "      0      0            1  embedding, layers [0,1)\n"
-        "   1-18   1-18            2  layers [1,3) ... layers [35,37)\n"
+        "   1-18   1-18            2  layers [1,37)\n"
         "     19     19            1  layers [37,38), norm, output\n");
   CHECK(text_for(18, "pp=20,split=spread") ==
         "  stage  ranks  layers each  holds\n"
-        "   0-17   0-17            1  embedding, layers [0,1) ... layers [17,18)\n"
-        "  18-19  18-19            0  no layers ... no layers, norm, output\n");
+        "   0-17   0-17            1  embedding, layers [0,18)\n"
+        "  18-19  18-19            0  no layers, norm, output\n");
+}
+
+TEST_CASE("a title is folded before a layout that does not fit behind it, and a long name has 60 characters") {
+  const char* layout = "tp=2,cp=2,pp=2,dp=4,ep=4,etp=1,zero=1,split=spread,bucket=40000000";
+  transformer t = small;
+  t.name = "longer-name";
+  const space s(make_transformer(t), parse_degrees(layout));
+  const computed_holding h(s);
+  CHECK(check_text(h).starts_with(std::string("longer-name under\n    ") + layout + " is legal.\n\n"));
+  CHECK(rank_text(h, 3, all_states)
+            .starts_with(std::string("Rank 3 of 32,\n    longer-name under\n    ") + layout + "\n"));
+  t.name = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbcccccccccccccccccccc";  // 40, 10, 20
+  CHECK(detail::title_text(space(make_transformer(t), {})) ==
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...cccccccccccccccccccc under ''");
 }

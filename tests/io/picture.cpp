@@ -188,8 +188,8 @@ TEST_CASE(
     const std::string picture = drawn(c.layout, t);
     const std::vector<std::string> lines = lines_of(picture);
     CHECK(lines[0] == "small under " + std::string(c.layout[0] == '\0' ? "''" : to_text(d)));
-    CHECK(lines[3] == std::string("Layers along the pipeline, 0 to 59 (E embedding, N norm, O output") +
-                          (c.tied && d.pp > 1 ? ", e its tied copy)" : ")"));
+    CHECK(lines[3] == std::string("Layers along the pipeline, 0 to 59 (E embedding, N norm") +
+                          (!c.tied ? ", O output)" : d.pp > 1 ? ", e its tied copy)" : ")"));
     const std::vector<std::string> rows = block_after(picture, "Layers along");
     REQUIRE(rows.size() == static_cast<std::size_t>(d.pp + 1));
     for (index_t s = 0; s < d.pp; ++s) {
@@ -204,8 +204,8 @@ TEST_CASE(
     }
   }
   const std::vector<std::string> chunks =
-      block_after(drawn("pp=2,vpp=4"), "Layers along");  // of many intervals the first two are named
-  CHECK(chunks[1].ends_with("  4  [0,1) [2,3) .."));
+      block_after(drawn("pp=2,vpp=4"), "Layers along");  // of more than two intervals the first is named
+  CHECK(chunks[1].ends_with("  4  [0,1) .."));
   const std::vector<std::string> shared =
       block_after(drawn("pp=33,split=spread,dp=2"), "Layers along");  // more than 32 stages: two share a row
   CHECK(shared.size() == 1 + 17);
@@ -245,7 +245,7 @@ TEST_CASE("what does not cut anything is not drawn") {
   CHECK(has(data, "Inside a stage, drawn for stage 0.\n"));
   for (const char* words : {"tp cuts", "ep cuts", "zero=1"}) CHECK_FALSE(has(data, words));
   CHECK(has(tensor, "tp cuts dense matrices in 4 "));
-  CHECK(has(tensor, "ep cuts the 4 experts of a layer in 1, etp each expert in 4: experts and their ranks"));
+  CHECK(has(tensor, "\nep cuts the 4 experts of a layer in 1,\n    etp each expert in 4: experts and their ranks\n"));
   CHECK_FALSE(has(tensor, "zero=1 cuts"));  // a group of one
   CHECK(has(sharded, "zero=1 cuts each buffer of optimizer states of all tensors in 4 (cp x dp)"));
   CHECK_FALSE(has(sharded, "of experts in"));
@@ -270,7 +270,7 @@ TEST_CASE("a whole picture, of eight ranks on two stages, and of one rank") {
         "m under tp=2,pp=2,dp=2,ep=4,zero=1\n"
         "8 ranks, 2 stages of 4; 1,384 parameters\n"
         "\n"
-        "Layers along the pipeline, 0 to 1 (E embedding, N norm, O output, e its tied copy)\n"
+        "Layers along the pipeline, 0 to 1 (E embedding, N norm, e its tied copy)\n"
         "  stage  ranks                                     layers\n"
         "      0    0-3  E" + full(15) + none(15) + "         1  [0,1)\n"
         "      1    4-7   " + none(15) + full(15) + "Ne       1  [1,2)\n"
@@ -291,9 +291,9 @@ TEST_CASE("a whole picture, of eight ranks on two stages, and of one rank") {
         "  shard 0    " + first + " ranks 0-1\n"
         "  shard 1    " + second + " ranks 2-3\n");
   CHECK(drawn("ep=2,dp=2", t).find("ep cuts the 4 experts of a layer in 2: experts and their ranks\n") != std::string::npos);
-  CHECK(drawn("tp=2", t).find("in 1, etp each expert in 2: experts and") != std::string::npos);
+  CHECK(drawn("tp=2", t).find("in 1,\n    etp each expert in 2: experts and") != std::string::npos);
   t.experts = 1, t.expert_ffn = 4;
-  CHECK(drawn("tp=2", t).find("ep cuts the 1 experts of a layer in 1, etp each expert in 2") != std::string::npos);
+  CHECK(drawn("tp=2", t).find("ep cuts the 1 experts of a layer in 1,\n    etp each expert in 2") != std::string::npos);
   t.experts = t.expert_ffn = 0;
   CHECK(drawn("tp=2", t).find("ep cuts") == std::string::npos);
   CHECK(drawn("tp=2,dp=2,zero=1", t).find("of experts in") == std::string::npos);
@@ -302,29 +302,29 @@ TEST_CASE("a whole picture, of eight ranks on two stages, and of one rank") {
         "m under ''\n"
         "1 rank, 1 stage of 1; 936 parameters\n"
         "\n"
-        "Layers along the pipeline, 0 to 1 (E embedding, N norm, O output)\n"
+        "Layers along the pipeline, 0 to 1 (E embedding, N norm)\n"
         "  stage  ranks                                    layers\n"
         "      0      0  E" + full(30) + "N       2  [0,2)\n");
   CHECK(drawn("dp=2", t) ==
         "m under dp=2\n"
         "2 ranks, 1 stage of 2; 936 parameters\n"
         "\n"
-        "Layers along the pipeline, 0 to 1 (E embedding, N norm, O output)\n"
+        "Layers along the pipeline, 0 to 1 (E embedding, N norm)\n"
         "  stage  ranks                                    layers\n"
         "      0    0-1  E" + full(30) + "N       2  [0,2)\n"
         "\n"
         "Inside a stage, drawn for stage 0.\n");
 }
 
-TEST_CASE("up to 32 stages have a row each; of one stage's intervals two are named, and that there are more") {
+TEST_CASE("up to 32 stages have a row each; a stage's intervals are named where they are two, else the first") {
   transformer t = small;
   t.layers = 32;
   CHECK(block_after(drawn("pp=32", t), "Layers along").size() == 1 + 32);
   CHECK(block_after(drawn("pp=2,vpp=2", t), "Layers along")[1].ends_with("  16  [0,8) [16,24)"));
-  CHECK(block_after(drawn("pp=2,vpp=4", t), "Layers along")[1].ends_with("  16  [0,4) [8,12) .."));
+  CHECK(block_after(drawn("pp=2,vpp=4", t), "Layers along")[1].ends_with("  16  [0,4) .."));
   CHECK(block_after(drawn("pp=1,vpp=1", t), "Layers along")[1].ends_with("  32  [0,32)"));
   t.layers = 12;
-  CHECK(block_after(drawn("pp=2,vpp=3", t), "Layers along")[1].ends_with("  6  [0,2) [4,6) .."));
+  CHECK(block_after(drawn("pp=2,vpp=3", t), "Layers along")[1].ends_with("  6  [0,2) .."));
 }
 
 TEST_CASE("a long name of a model is shortened to 60 characters, its head and its tail") {
@@ -332,6 +332,11 @@ TEST_CASE("a long name of a model is shortened to 60 characters, its head and it
   transformer t = small;
   t.name = letters;
   CHECK(lines_of(drawn("", t))[0] == letters + " under ''");
+  t.name = "a-b";
+  const std::string layout = "tp=2,cp=2,pp=2,dp=4,ep=4,etp=1,zero=1,split=spread,bucket=40000000";
+  CHECK(drawn(layout, t).starts_with("a-b under " + layout + "\n"));
+  t.name = "longer-name";
+  CHECK(drawn(layout, t).starts_with("longer-name under\n    " + layout + "\n"));
   t.name = longer;
   CHECK(lines_of(drawn("", t))[0] == std::string(40, 'a') + "..." + std::string(20, 'f') + " under ''");
 }

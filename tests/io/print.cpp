@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include <reshard/io/hf_config.hpp>
 #include <reshard/io/picture.hpp>
@@ -79,6 +80,33 @@ TEST_CASE("text of others is whole up to three characters more than the limit, f
     else written += static_cast<char>(c);
   }
   CHECK(one_line(all, 256) == written);
+}
+
+TEST_CASE("bytes in three digits and seven columns, rounded to the nearest, up to the largest number") {
+  const std::pair<bytes_t, const char*> cases[] = {
+      {0, "0B"}, {1, "1B"}, {1023, "1023B"}, {1024, "1.00KiB"}, {1536, "1.50KiB"},
+      {10'234, "9.99KiB"}, {10'235, "10.0KiB"}, {102'348, "99.9KiB"}, {102'349, "100KiB"},
+      {1'048'063, "1023KiB"}, {1'048'064, "1.00MiB"}, {bytes_t{64} << 20, "64.0MiB"}, {bytes_t{3} << 29, "1.50GiB"},
+      {bytes_t{100} << 40, "100TiB"}, {bytes_t{5} << 50, "5.00PiB"}, {9'223'372'036'854'775'807, "8.00EiB"}};
+  for (const auto& c : cases) {
+    CHECK(narrow_bytes_text(c.first) == c.second);
+    CHECK(text_width(c.second) <= 7);
+  }
+}
+
+TEST_CASE("a line is folded at 80 columns: after the last comma that fits, else between words") {
+  const std::string a79(79, 'a'), a80 = a79 + "a", a81 = a80 + "a";
+  for (const std::string& whole : {std::string(), a79, a80, a79 + ",", a81, a80 + "," + a80})
+    CHECK(folded(whole, 4) == whole);
+  CHECK(folded(a79 + ", b", 4) == a79 + ",\n    b");                // the comma is the last of 80
+  CHECK(folded(a80 + " b", 2) == a80 + "\n  b");                   // the blank is the first beyond them
+  CHECK(folded(a81 + " b", 2) == a81 + " b");                      // no blank before it
+  CHECK(folded("x " + a80, 2) == "x\n  " + a80);
+  CHECK(folded("a, b c " + a79, 3) == "a,\n   b c\n   " + a79);   // a comma before a later blank
+  CHECK(folded(a80 + " " + a79, 1) == a80 + "\n " + a79);          // what hangs has as many columns less
+  CHECK(folded(a79 + " " + std::string(76, 'b') + " c", 4) == a79 + "\n    " + std::string(76, 'b') + "\n    c");
+  CHECK(folded(a79 + " " + std::string(74, 'b') + " c", 4) == a79 + "\n    " + std::string(74, 'b') + " c");
+  CHECK(folded(a79 + " " + std::string(75, 'b') + " c", 4) == a79 + "\n    " + std::string(75, 'b') + "\n    c");
 }
 
 TEST_CASE("tables align, by characters and not by bytes") {

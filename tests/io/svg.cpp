@@ -85,6 +85,27 @@ interval members_of_stage(const computed_holding& h, int f, index_t stage) {
   return hull;
 }
 
+bool is_cell(const rectangle& r) { return r.style.find("stroke") != std::string::npos; }
+
+struct cell_row {
+  index_t stage;
+  int family;
+};
+/// A stage's own families; then all others, by the first stage that has them.
+std::vector<cell_row> rows_of_cells(const computed_holding& h, index_t stage) {
+  std::vector<cell_row> rows;
+  for (int f = 0; f < h.where().families(); ++f) {
+    index_t has = stage;
+    if (members_of_stage(h, f, stage).empty())
+      for (has = 0; members_of_stage(h, f, has).empty();) ++has;
+    rows.push_back({has, f});
+  }
+  std::stable_sort(rows.begin(), rows.end(), [stage](const cell_row& a, const cell_row& b) {
+    return a.stage != b.stage && (a.stage == stage || (b.stage != stage && a.stage < b.stage));
+  });
+  return rows;
+}
+
 /// What a box must look like in its cell.
 void check_part(const rectangle& found, const rectangle& cell, const family& of, interval members, const family_box& b,
                 bool dark) {
@@ -114,9 +135,10 @@ void check_part(const rectangle& found, const rectangle& cell, const family& of,
 }  // namespace
 
 TEST_CASE(
-    "cells: one for each rank of the stage and each family that it has; in it every box, as a fraction of layers and "
-    "of the axis that is cut") {
-  int cells = 0, parts = 0, pale = 0;
+    "cells: for each rank of the stage and each family that it has, then of the families that it lacks for a stage "
+    "that has them; where states are sharded one for each role; in it every box, as a fraction of layers and of the "
+    "axis that is cut") {
+  int cells = 0, parts = 0, pale = 0, elsewhere = 0;
   for (const bool tied : {false, true})
     for (const char* layout : {"", "tp=2,pp=2,dp=2,zero=1", "pp=2,vpp=2,dp=2,ep=2", "tp=2,dp=2,pp=4,ep=4,zero=1",
                                "dp=3,zero=1,bucket=4000", "tp=4,cp=2,dp=4", "dp=7,zero=1", "vpp=3,pp=3", "dp=2,zero=1", "tp=7", "vpp=2,pp=2"}) {
@@ -132,7 +154,6 @@ TEST_CASE(
       const index_t stage_ranks = s.which_degrees().stage_ranks(), columns = std::min<index_t>(stage_ranks, 16);
       for (const rank_t rank : {rank_t{0}, s.ranks() - 1}) {
         const index_t stage = rank / stage_ranks;
-        const rank_t first = stage * stage_ranks + rank % stage_ranks / columns * columns;
         const drawing d = draw(h, rank);
         for (const rectangle& r : d.all) {
           CHECK(r.x >= 0);
@@ -140,45 +161,54 @@ TEST_CASE(
           CHECK(r.x + r.width <= d.width);
           CHECK(r.y + r.height <= d.height);
         }
-        auto at = std::find_if(d.all.begin(), d.all.end(),
-                               [](const rectangle& r) { return r.style.find("stroke") != std::string::npos; });
-        const rectangle* above = nullptr;
-        for (int f = 0; f < s.families(); ++f) {
-          const interval members = members_of_stage(h, f, stage);
-          if (members.empty()) continue;
-          const rectangle* left = nullptr;
+        auto at = std::find_if(d.all.begin(), d.all.end(), is_cell);
+        double below = 0;  // everything above
+        for (const auto& row : rows_of_cells(h, stage)) {
+          const interval members = members_of_stage(h, row.family, row.stage);
+          const rank_t first = row.stage * stage_ranks + rank % stage_ranks / columns * columns;
+          elsewhere += row.stage != stage ? 1 : 0;
+          const label* name = d.find(detail::short_name(s.names_on(row.family, first)));
+          REQUIRE(name != nullptr);
+          REQUIRE(at != d.all.end());
+          const rectangle *left = nullptr, leftmost = *at;
           for (index_t c = 0; c < columns; ++c) {
-            REQUIRE(at != d.all.end());
-            const rectangle& cell = *at++;
-            ++cells;
-            CHECK(cell.style.find("stroke") != std::string::npos);
-            if (left != nullptr) {
-              CHECK(cell.y == left->y);
-              CHECK(cell.x >= left->x + left->width);
-              check_near(cell.width, left->width);
-            } else if (above != nullptr) {
-              CHECK(cell.x == above->x);
-              CHECK(cell.y >= above->y + above->height);
-            }
-            if (left == nullptr) above = &cell;
-            left = &cell;
+            CHECK(d.find("rank " + std::to_string(first + c)) != nullptr);
+            const rectangle* upper = nullptr;
             for (const role r : roles) {
               if (r == role::optimizer && s.which_degrees().zero == 0) continue;
-              h.held(f, first + c, r, [&](int, const family_box& b) {
+              REQUIRE(at != d.all.end());
+              const rectangle& cell = *at++;
+              ++cells;
+              CHECK(is_cell(cell));
+              if (upper != nullptr) {  // the optimizer's states, under the parameters
+                CHECK(cell.x == upper->x);
+                CHECK(cell.width == upper->width);
+                CHECK(cell.height == upper->height);
+                CHECK(cell.y > upper->y + upper->height);
+              } else {
+                CHECK(cell.y == leftmost.y);
+                CHECK(cell.y > below);
+                if (left != nullptr) CHECK(cell.x > left->x + left->width);
+                left = upper = &cell;
+              }
+              h.held(row.family, first + c, r, [&](int, const family_box& b) {
                 REQUIRE(at != d.all.end());
-                check_part(*at, cell, s.family_at(f), members, b, r == role::optimizer);
+                check_part(*at, cell, s.family_at(row.family), members, b, r == role::optimizer);
                 pale += at->style.find("opacity") != std::string::npos ? 1 : 0;
                 ++at, ++parts;
               });
+              if (c == columns - 1) below = cell.y + cell.height;  // of the lower one in the end
             }
           }
+          CHECK(name->y > leftmost.y);
+          CHECK(name->y < below);
         }
         CHECK(d.all.end() - at == (s.which_degrees().zero == 0 ? 2 : 3));  // the legend
-        for (index_t c = 0; c < columns; ++c) CHECK(d.find("rank " + std::to_string(first + c)) != nullptr);
       }
     }
-  std::printf("%d cells with %d parts, %d of them pale\n", cells, parts, pale);
+  std::printf("%d cells with %d parts, %d of them pale; %d families of another stage\n", cells, parts, pale, elsewhere);
   CHECK(pale > 20);
+  CHECK(elsewhere > 20);
 }
 
 TEST_CASE(
@@ -265,7 +295,7 @@ TEST_CASE("a whole picture, element by element: two layers on two stages, their 
       .name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
   const space s(make_transformer(two), parse_degrees("tp=2,pp=2"));
   std::vector<std::string> wanted{
-      first_line(666),  // of nine families, though stage 1 has eight of them
+      first_line(736),  // nine families, eight of them those of stage 1
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>",
       "<text x=\"20.0\" y=\"32.0\" text-anchor=\"start\" font-size=\"16\" font-weight=\"bold\">m under tp=2,pp=2</text>",
       // 2 x 16 x 8 at the ends; a layer has 64 + 8 + 128 + 8 + 128 + 64; 8 of the last norm
@@ -289,11 +319,16 @@ TEST_CASE("a whole picture, element by element: two layers on two stages, their 
   const struct {
     const char* name;
     bool cut;
-  } families[] = {{"linear_proj.weight", true}, {"linear_qkv.layer_norm_weight", false}, {"linear_qkv.weight", true},
-                  {"linear_fc1.layer_norm_weight", false}, {"linear_fc1.weight", true}, {"linear_fc2.weight", true},
-                  {"final_layernorm.weight", false}, {"output_layer.weight", true}};
+  } families[] = {{"proj", true}, {"qkv.layer_norm", false}, {"qkv", true}, {"fc1.layer_norm", false}, {"fc1", true},
+                  {"fc2", true}, {"final_layernorm", false}, {"output_layer", true}, {"word_embeddings", true}};
   index_t y = 2500;
   for (const auto& f : families) {
+    if (f.name == std::string("word_embeddings")) {
+      wanted.insert(wanted.end(),
+                    {words(2100, y + 220, "start", "what ranks 0-1 of stage 0 hold of families that stage 1 lacks"),
+                     words(2550, y + 600, "middle", "rank 0", "9"), words(3450, y + 600, "middle", "rank 1", "9")});
+      y += 700;
+    }
     wanted.push_back(words(2000, y + 200, "end", f.name, "11"));
     wanted.push_back(rect(2100, y, 840, 280, outline));
     wanted.push_back(rect(2100, y, 840, f.cut ? 140 : 280, light));
@@ -322,14 +357,17 @@ TEST_CASE("a tied model's second end, and optimizer states in a colour of their 
       const std::vector<std::string> lines = lines_of(computed_holding(s), 0);
       const auto has = [&](const std::string& line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
       CHECK(has(words(2100, 1370 + 200 * (pp - 1), "start", tied && pp > 1 ? copied : untied, "11")));
-      const index_t families = s.families() - (pp == 2 ? 1 : 0) - (pp == 2 && !tied ? 1 : 0);  // on the first stage
-      const index_t legend = 2300 + 200 * (pp - 1) + 340 * families + 300;
+      // of two stages the second has families of its own, under a heading of 70 pixels; a row of stages has 20
+      const index_t legend = 2300 + 900 * (pp - 1) + 340 * s.families() + 300, cells = 2300 + 200 * (pp - 1);
+      CHECK(has(rect(2100, cells, 840, 130, outline)));  // parameters
+      CHECK(has(rect(2100, cells, 840, 130, light)));
+      CHECK(has(rect(2100, cells + 150, 840, 130, outline)));  // the optimizer's states
       CHECK(has(rect(2100, legend, 240, 140, outline)));
       CHECK(has(rect(4000, legend, 240, 140, light)));
       CHECK(has(words(4320, legend + 120, "start", "parameters held")));
       CHECK(has(rect(5800, legend, 240, 140, dark)));
       CHECK(has(words(6120, legend + 120, "start", "optimizer states held")));
-      CHECK(lines[0] == first_line((2300 + 200 * (pp - 1) + 340 * s.families() + 1100) / 10));
+      CHECK(lines[0] == first_line((legend + 800) / 10));
     }
 }
 

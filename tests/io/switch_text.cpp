@@ -49,8 +49,8 @@ std::vector<std::vector<std::string>> rows_of(const std::vector<device_figures>&
 /// The cells of devices that share these figures.
 std::vector<std::string> row_of(std::string name, const device_figures& d) {
   std::vector<std::string> row{std::move(name)};
-  for (const auto field : fields) row.push_back(bytes_text(d.*field));
-  row.push_back(bytes_text(d.peak - std::max(d.before, d.after)));
+  for (const auto field : fields) row.push_back(narrow_bytes_text(d.*field));
+  row.push_back(narrow_bytes_text(d.peak - std::max(d.before, d.after)));
   return row;
 }
 std::string named(rank_t first, rank_t last) {
@@ -125,11 +125,11 @@ TEST_CASE(
       for (const auto field : fields) {
         bytes_t chosen = devices[0].*field;
         for (const device_figures& d : devices) chosen = pick(chosen, d.*field);
-        row.push_back(bytes_text(chosen));
+        row.push_back(narrow_bytes_text(chosen));
       }
       bytes_t excess = devices[0].peak - std::max(devices[0].before, devices[0].after);
       for (const device_figures& d : devices) excess = pick(excess, d.peak - std::max(d.before, d.after));
-      row.push_back(bytes_text(excess));
+      row.push_back(narrow_bytes_text(excess));
       wanted.push_back(row);
     }
     if (all > 20)
@@ -169,8 +169,8 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   CHECK(line_of(text, "moves") == row{"moves", "1000 B", "least possible: 900 B"});
   CHECK(line_of(text, "keeps") == row{"keeps", "1.95 KiB", "already where it is needed"});
   CHECK(line_of(text, "messages") == row{"messages", "1,234", "in 1 stage"});
-  CHECK(line_of(text, "peak") ==
-        row{"peak", "4.88 KiB", "of any device; at most 600 B above what it holds before or after"});
+  CHECK(line_of(text, "peak") == row{"peak", "4.88 KiB", "of any device"});
+  CHECK(line_of(text, "excess") == row{"excess", "600 B", "at most above what a device holds before or after"});
   CHECK(line_of(text, "planned in") == row{"planned in", "250.00 ms"});
   CHECK(line_of(text, "budget").empty());
   CHECK(line_of(text, "300 B").empty());  // one node: nothing goes between nodes
@@ -209,15 +209,16 @@ TEST_CASE("the whole text of a plan, of one device and of several nodes") {
         "  moves       0 B  the least possible\n"
         "  keeps       2.00 KiB  already where it is needed\n"
         "  messages    0  in 1 stage\n"
-        "  peak        4.00 KiB  of any device; at most 2.00 KiB above what it holds before or after\n"
+        "  peak        4.00 KiB  of any device\n"
+        "  excess      2.00 KiB  at most above what a device holds before or after\n"
         "  planned in  2.000 s\n"
         "\n"
-        "  device  sends  receives     keeps    before     after      peak    excess\n"
-        "  0         0 B       0 B  2.00 KiB  2.00 KiB  2.00 KiB  4.00 KiB  2.00 KiB\n");
+        "  device  sends  receives    keeps   before    after     peak   excess\n"
+        "  0          0B        0B  2.00KiB  2.00KiB  2.00KiB  4.00KiB  2.00KiB\n");
   f.busiest = {{0, 0, 0}};  // a link without bytes is not worth a table
   CHECK(switch_text(asked, f, 2, 0, -1).find("busiest") == std::string::npos);
   f.busiest = {{2, 0, 1}};
-  CHECK(switch_text(asked, f, 2, 0, -1).ends_with("2.00 KiB\n\n  busiest links  bytes\n  2 -> 0           1 B\n"));
+  CHECK(switch_text(asked, f, 2, 0, -1).ends_with("2.00KiB\n\n  busiest links  bytes\n  2 -> 0           1 B\n"));
   f.busiest.clear();
   CHECK(switch_text(asked, f, 2, 1, 0).find("on 1 device of one node; only what goes from or to device 0\n\n  moves") !=
         std::string::npos);
@@ -237,18 +238,35 @@ TEST_CASE("the whole text of a plan, of one device and of several nodes") {
         "              8 B  of it between nodes\n"
         "  keeps       2.00 KiB  already where it is needed\n"
         "  messages    7  in 2 stages\n"
-        "  peak        9 B  of any device; at most 4 B above what it holds before or after\n"
+        "  peak        9 B  of any device\n"
+        "  excess      4 B  at most above what a device holds before or after\n"
         "  budget      4 B  kept\n"
         "  planned in  2.000 s\n"
         "\n"
         "  device  sends  receives  keeps  before  after  peak  excess\n"
-        "  0-1       1 B       2 B    3 B     4 B    5 B   9 B     4 B\n"
-        "  2         7 B       1 B    4 B     3 B    6 B   8 B     2 B\n"
-        "  3         1 B       2 B    3 B     4 B    5 B   9 B     4 B\n"
-        "  least     1 B       1 B    3 B     3 B    5 B   8 B     2 B\n"
-        "  most      7 B       2 B    4 B     4 B    6 B   9 B     4 B\n"
+        "  0-1        1B        2B     3B      4B     5B    9B      4B\n"
+        "  2          7B        1B     4B      3B     6B    8B      2B\n"
+        "  3          1B        2B     3B      4B     5B    9B      4B\n"
+        "  least      1B        1B     3B      3B     5B    8B      2B\n"
+        "  most       7B        2B     4B      4B     6B    9B      4B\n"
         "\n"
         "  busiest links  bytes\n"
         "  0 -> 1           6 B\n"
         "  1 -> 2           4 B\n");
+}
+
+TEST_CASE("a long line of the summary goes on in the next, and a long name is shortened to 60 characters") {
+  static const model long_name = [] {
+    transformer t = models::presets[0];
+    t.name = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbcccccccccccccccccccc";  // 40, 10, 20
+    return make_transformer(t);
+  }();
+  static const space before(long_name, parse_degrees("tp=2,dp=2")), after(long_name, parse_degrees("tp=4"));
+  const layout_switch asked(before, after, {.node_devices = 1000, .states = only(0) | only(2) | only(3)});
+  switch_figures f;
+  f.devices = {{}};
+  CHECK(switch_text(asked, f, 1, 0, 3).starts_with(
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...cccccccccccccccccccc from tp=2,dp=2\n    (4 ranks)\n"
+      "to tp=4 (4 ranks)\n"
+      "on 1 nodes of 1000 devices,\n    param + exp_avg + exp_avg_sq only; only what goes from or to device 3\n\n"));
 }

@@ -4,10 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include <reshard/io/print.hpp>
+#include <reshard/model/presets.hpp>
 
 #include "process.hpp"
 
@@ -51,8 +56,19 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 
 TEST_CASE("usage errors are sentences too") {
   check_refused({}, "subcommand is required");
-  check_refused({""});
-  check_refused({"frobnicate"}, "subcommand is required");
+  check_refused({"--transfers"}, "subcommand is required");
+  for (const char* word : {"", "frobnicate", "c", "checks-all", "xyz"})
+    check_refused({word, "llama2-7b", "tp=2"},
+                  std::string("reshard: '") + word + "' is no subcommand; they are check, regions and plan\n");
+  const std::pair<const char*, const char*> close[] = {
+      {"chekc", "check"}, {"chk", "check"}, {"checked", "check"}, {"hceck", "check"}, {"Check", "check"},
+      {"region", "regions"}, {"rigeons", "regions"}, {"paln", "plan"}, {"plane", "plan"}, {"an", "plan"}};
+  for (const auto& typed : close)
+    check_refused({typed.first, "llama2-7b", "tp=2"},
+                  std::string("reshard: '") + typed.first + "' is close to " + typed.second +
+                      " but is no subcommand; they are check, regions and plan\n");
+  check_refused({"--transfers", "paln"}, "'paln' is close to plan");  // whatever option stands before it
+  check_refused({std::string(100000, 'x')}, "...");
   check_refused({"check"}, "MODEL is required");
   check_refused({"check", "llama2-7b"}, "LAYOUT is required");
   check_refused({"check", "llama2-7b", "tp=2", "tp=2"}, "not expected: tp=2");
@@ -67,6 +83,66 @@ TEST_CASE("usage errors are sentences too") {
   check_refused({"plan", "llama2-7b", "tp=2"}, "TO is required");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "--relabel"}, "--relabel is not built yet");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "extra"}, "not expected: extra");
+}
+
+TEST_CASE("help says what every argument is, in 80 columns") {
+  for (const words& asked : std::vector<words>{
+           {"--help"}, {"check", "--help"}, {"regions", "--help"}, {"plan", "--help"}}) {
+    CAPTURE(shown(asked));
+    const answer got = ask(asked);
+    std::istringstream help(got.out);
+    for (std::string line; std::getline(help, line);) {
+      CHECK(line.size() <= 80);
+      if (line.starts_with("  ") && line.substr(2) != "") CHECK(line.size() > 24);  // the words begin in column 25
+    }
+    for (const char* key : {"tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "split", "bucket"})
+      CHECK(got.out.find(key) != std::string::npos);
+  }
+  const std::vector<words> layouts{{"check", "LAYOUT"}, {"regions", "LAYOUT"}, {"plan", "FROM"}, {"plan", "TO"}};
+  for (const words& asked : layouts) {
+    const std::string help = ask({asked[0], "--help"}).out;
+    const std::string argument = "\n  " + asked[1] + " TEXT REQUIRED";
+    REQUIRE(help.find(argument) != std::string::npos);
+    CHECK(help.substr(help.find(argument) + argument.size()).find("layout") < 40);
+  }
+}
+
+TEST_CASE("tables and pictures of every preset take at most 80 columns of a terminal") {
+  int answers = 0;
+  const auto check_narrow = [&](const words& asked) {
+    CAPTURE(shown(asked));
+    const answer got = ask(asked);
+    CHECK(got.code == 0);
+    ++answers;
+    std::istringstream text(got.out);
+    for (std::string line; std::getline(text, line);)
+      if (reshard::text_width(line) > 80) CHECK(line == "");
+  };
+  for (const reshard::transformer& t : reshard::models::presets) {
+    const std::string model(t.name);
+    words layouts{"", "tp=4,pp=2,dp=2,zero=1", "tp=4,pp=2,dp=2,vpp=" + std::to_string(t.layers / 2) + ",zero=1",
+                  "tp=4,cp=2,pp=16,dp=8,zero=1,split=spread,bucket=40000000", "pp=30,dp=128,split=spread"};
+    if (t.experts > 0)
+      for (const char* layout : {"tp=4,pp=2,dp=4,ep=16,zero=1", "tp=4,pp=8,dp=4,ep=16,zero=1,split=spread",
+                                 "tp=4,cp=2,pp=8,dp=16,ep=128,etp=1,zero=1,split=spread,bucket=40000000"})
+        layouts.push_back(layout);
+    for (const std::string& layout : layouts) {
+      check_narrow({"check", model, layout});
+      check_narrow({"regions", model, layout});
+      const words to{"plan", model, layout, "tp=8,pp=16,zero=1,split=spread"};
+      const auto plan_with = [&](words options) {
+        options.insert(options.begin(), to.begin(), to.end());
+        return options;
+      };
+      for (const char* rank : {"0", "1"}) {
+        if (!layout.empty() || rank[0] == '0') check_narrow({"regions", model, layout, "--rank", rank});
+        check_narrow(plan_with({"--rank", rank, "--cluster", "2048x8", "--state", "optimizer", "--budget", "64GiB"}));
+      }
+      const bool few_pieces = layout.find("bucket") == std::string::npos && layout.find("vpp") == std::string::npos;
+      if (few_pieces) check_narrow(plan_with({}));
+    }
+  }
+  CHECK(answers > 200);
 }
 
 TEST_CASE("models that do not exist or cannot be read") {
@@ -141,7 +217,10 @@ TEST_CASE("switches that cannot be planned") {
   refused({"--from-devices", ""}, "--from-devices");
   refused({"--budget", "0"}, "--budget: it must be at least 1 byte");
   refused({"--budget", "1"}, "stages, and at most 4096 are made; the least budget that does is ");
-  refused({"--budget", "64Mib"}, "--budget: '64Mib' is not a number");
+  for (const char* text : {"64M", "64Mib", "64 megabytes"})
+    refused({"--budget", text},
+            std::string("--budget: '") + text +
+                "' may be 64MB, which is 64000000 bytes, or 64MiB, which is 67108864; units are B, kB, MB,");
   refused({"--budget", "-5"}, "--budget: '-5' is not a number");
   check_refused({"plan", "llama2-7b", "tp=3", "tp=8"}, "do not divide by tp=3");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=8,tp=8"}, "given twice");

@@ -49,6 +49,16 @@ TEST_CASE("each key sets its own degree and no other, and is written back under 
   }
 }
 
+TEST_CASE("bucket=none is no bucket, which is the default, and is not written back; no other key is none") {
+  CHECK(parse_degrees("bucket=none") == degrees{});
+  CHECK(parse_degrees("zero=1,bucket=none,dp=2") == degrees{.dp = 2, .zero = 1});
+  CHECK(to_text(parse_degrees("bucket=none")).empty());
+  CHECK(said("bucket=none,bucket=5") == "reshard: layout: bucket is given twice");
+  CHECK(said("bucket=None") == "reshard: layout: 'None' is not a number, in bucket=None");
+  for (const key& k : keys)
+    if (k.field != &degrees::bucket) CHECK(said(std::string(k.name) + "=none").ends_with("=none"));
+}
+
 TEST_CASE("every pair of keys, in either order; written in one order") {
   for (std::size_t a = 0; a < std::size(keys); ++a)
     for (std::size_t b = 0; b < std::size(keys); ++b) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // reshard: who holds what, and what must move. `reshard --help` says how it is asked.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -22,10 +24,13 @@ namespace {
 
 using reshard::tool::arguments;
 
-constexpr const char* footer = R"(MODEL is a preset (llama2-7b, llama2-13b, llama2-70b, llama-32b, qwen3-30b-a3b, qwen3-235b-a22b)
-or the path of a Hugging Face config.json.
-LAYOUT is like tp=4,pp=8,dp=2,ep=16,zero=1: keys tp, cp, pp, vpp, dp, ep, etp, zero, split
-(even, account, spread) and bucket, in any order; '' is one rank.)";
+constexpr const char* footer = R"(MODEL is a preset (llama2-7b, llama2-13b, llama2-70b, llama-32b,
+qwen3-30b-a3b, qwen3-235b-a22b) or the path of a Hugging Face config.json.
+LAYOUT, FROM and TO are like tp=4,pp=8,dp=2,ep=16,zero=1: keys tp, cp, pp, vpp,
+dp, ep, etp, zero, split (even, account, spread) and bucket, in any order; ''
+is one rank.
+A state is param, master, exp_avg, exp_avg_sq, optimizer (the last three) or
+all (the default).)";
 
 void add_model(CLI::App& command, arguments& given) {
   command.add_option("MODEL", given.model, "preset or config.json")->required();
@@ -33,7 +38,7 @@ void add_model(CLI::App& command, arguments& given) {
 }
 
 void add_state(CLI::App& command, arguments& given) {
-  command.add_option("--state", given.state, "param, master, exp_avg, exp_avg_sq, optimizer (the last three) or all");
+  command.add_option("--state", given.state, "only this state, or these");
 }
 
 /// One sentence on stderr; always exit code 1.
@@ -51,36 +56,63 @@ int refuse_usage(std::string words) {
   return refuse_with(words.append("; see reshard --help"));
 }
 
+/// How many characters must be put in, left out or changed, or neighbours swapped, to make one word of the other.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> edits(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i)
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      std::size_t& least = edits[i][j] = i + j;
+      if (i > 0) least = std::min(least, edits[i - 1][j] + 1);
+      if (j > 0) least = std::min(least, edits[i][j - 1] + 1);
+      if (i > 0 && j > 0) least = std::min(least, edits[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1));
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) least = std::min(least, edits[i - 2][j - 2] + 1);
+    }
+  return edits[a.size()][b.size()];
+}
+
+/// Refuses a word that is no subcommand; one that two edits make of it may have been meant.
+int refuse_subcommand(std::string_view word) {
+  std::string close;
+  for (const std::string_view name : {"check", "regions", "plan"})
+    if (word.size() <= name.size() + 2 && edits_between(word, name) <= 2)
+      close = reshard::text_of(" is close to ", name, " but");
+  return refuse_with(reshard::text_of("'", reshard::one_line(word), "'", close,
+                                      " is no subcommand; they are check, regions and plan"));
+}
+
 int run(int count, const char* const* words) {
-  CLI::App app("Who holds what under a layout of parallel training, and what must move between two of them.", "reshard");
+  CLI::App app("Who holds what under a layout of parallel training, and what must move between\ntwo of them.",
+               "reshard");
+  app.get_formatter()->column_width(24);
   app.footer(footer);
   app.set_version_flag("--version", "reshard " RESHARD_VERSION);
   app.require_subcommand(1, 1);
   arguments given;
 
-  CLI::App& check = *app.add_subcommand("check", "is a layout legal for a model, and how many bytes does each rank hold?");
+  CLI::App& check = *app.add_subcommand("check", "is a layout legal, and how many bytes has each rank?");
   add_model(check, given);
-  check.add_option("LAYOUT", given.layout)->required();
+  check.add_option("LAYOUT", given.layout, "the layout: keys and numbers, see below")->required();
 
   CLI::App& regions = *app.add_subcommand("regions", "who holds what: a picture, one rank's table, or JSON");
   add_model(regions, given);
-  regions.add_option("LAYOUT", given.layout)->required();
+  regions.add_option("LAYOUT", given.layout, "the layout: keys and numbers, see below")->required();
   regions.add_option("--rank", given.rank, "only this rank");
   add_state(regions, given);
   regions.add_option("--svg", given.svg, "write the picture to this file");
 
-  CLI::App& plan = *app.add_subcommand("plan", "what must move when a job goes from one layout to another");
+  CLI::App& plan = *app.add_subcommand("plan", "what must move from one layout to another");
   add_model(plan, given);
-  plan.add_option("FROM", given.layout)->required();
-  plan.add_option("TO", given.to)->required();
+  plan.add_option("FROM", given.layout, "the layout that the job has: keys and numbers")->required();
+  plan.add_option("TO", given.to, "the layout that it goes to")->required();
   plan.add_option("--rank", given.rank, "only what goes from or to this device");
   add_state(plan, given);
-  plan.add_option("--cluster", given.cluster, "NODESxGPUS; without it all devices share one node");
+  plan.add_option("--cluster", given.cluster, "NODESxGPUS; default: all devices on one node");
   plan.add_option("--from-devices", given.from_devices, "the device of each rank of FROM, like 0-2,8,12-15");
   plan.add_option("--to-devices", given.to_devices, "the device of each rank of TO");
-  plan.add_option("--budget", given.budget, "bytes above max(before, after) on any device, like 268435456 or 256MiB");
+  plan.add_option("--budget", given.budget, "bytes above max(before, after), like 256MiB");
   plan.add_flag("--transfers", given.transfers, "list every transfer (with --json)");
-  plan.add_flag("--relabel", given.relabel);
+  plan.add_flag("--relabel", given.relabel, "not built yet");
 
   app.add_subcommand("simulate")->group("")->allow_extras()->callback(
       [] { reshard::refuse("simulate is not built yet; built are check, regions and plan"); });
@@ -99,6 +131,10 @@ int run(int count, const char* const* words) {
     out.flush();
     return code;
   } catch (const CLI::ParseError& wrong) {
+    const std::vector<std::string> rest = app.remaining();
+    const auto word =
+        std::find_if(rest.begin(), rest.end(), [](const std::string& one) { return !one.starts_with('-'); });
+    if (app.get_subcommands().empty() && word != rest.end()) return refuse_subcommand(*word);
     return refuse_usage(wrong.what());
   }
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -98,7 +99,24 @@ inline cluster_shape parse_cluster(std::string_view text) {
   return shape;
 }
 
-/// "67108864", "64MiB", "1GB": bytes, at least 1.
+namespace detail {
+/// Refuses a count of bytes whose unit is none; 64M might be 64MB or 64MiB.
+[[noreturn]] inline void refuse_unit(std::string_view what, std::string_view text, index_t count, char letter) {
+  constexpr std::string_view units = "units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB", letters = "KMGT";
+  const std::size_t power = letters.find(letter >= 'a' ? static_cast<char>(letter - 'a' + 'A') : letter);
+  if (power == letters.npos) refuse(what, ": '", one_line(text, 40), "' has an unknown unit; ", units);
+  bytes_t decimal = count, binary = count;
+  for (std::size_t i = 0; i <= power; ++i) {
+    decimal = checked_multiply(decimal, 1000);
+    binary = checked_multiply(binary, 1024);
+  }
+  const std::string prefixed = text_of(count, letters.substr(power, 1));
+  refuse(what, ": '", one_line(text, 40), "' may be ", prefixed, "B, which is ", decimal, " bytes, or ", prefixed,
+         "iB, which is ", binary, "; ", units);
+}
+}  // namespace detail
+
+/// "67108864", "64MiB", "1 GB": bytes, at least 1.
 inline bytes_t parse_bytes(std::string_view what, std::string_view text) {
   struct unit_of_bytes {
     std::string_view suffix;
@@ -106,16 +124,16 @@ inline bytes_t parse_bytes(std::string_view what, std::string_view text) {
   };
   constexpr unit_of_bytes units[] = {{"KiB", bytes_t{1} << 10}, {"MiB", bytes_t{1} << 20}, {"GiB", bytes_t{1} << 30}, {"TiB", bytes_t{1} << 40},
                                      {"kB", 1'000}, {"KB", 1'000}, {"MB", 1'000'000}, {"GB", 1'000'000'000}, {"TB", 1'000'000'000'000}, {"B", 1}};
-  bytes_t unit = 1;
-  std::string_view digits = text;
-  for (const auto& u : units)
-    if (text.ends_with(u.suffix)) {
-      unit = u.bytes;
-      digits.remove_suffix(u.suffix.size());
-      break;
-    }
-  while (digits.size() < text.size() && digits.ends_with(' ')) digits.remove_suffix(1);
-  bytes_t bytes = detail::digits_of(what, digits);
+  const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789"));
+  const std::string_view suffix = text.substr(std::min(text.find_first_not_of(' ', digits.size()), text.size()));
+  const auto* const named =
+      std::find_if(std::begin(units), std::end(units), [&](const auto& u) { return u.suffix == suffix; });
+  const bool known = named != std::end(units);
+  const char letter = suffix.empty() ? ' ' : suffix[0];
+  if (!known && !digits.empty() && (('a' <= letter && letter <= 'z') || ('A' <= letter && letter <= 'Z')))
+    detail::refuse_unit(what, text, detail::digits_of(what, digits), letter);
+  const bytes_t unit = known ? named->bytes : 1;
+  bytes_t bytes = detail::digits_of(what, known ? digits : text);
   if (__builtin_mul_overflow(bytes, unit, &bytes)) refuse(what, ": ", one_line(text, 40), " does not fit 64 bits");
   if (bytes < 1) refuse(what, ": it must be at least 1 byte");
   return bytes;

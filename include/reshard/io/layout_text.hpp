@@ -3,8 +3,10 @@
 // Builds on: io/print.hpp, io/regions.hpp, parallelism/parse.hpp.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <reshard/io/print.hpp>
@@ -28,12 +30,21 @@ inline std::string state_names(state_set states) {
   return names;
 }
 
-/// A family's name without what is the same for all of them: "linear_qkv.weight", "experts.linear_fc1.weight".
+/// "llama2-7b under tp=2,pp=2"
+inline std::string title_text(const space& where) {
+  return text_of(one_line(where.which_model().name, 60), " under ", layout_name(where));
+}
+
+/// A family's name without what tells it from no other: "qkv", "qkv.layer_norm", "experts.fc1".
 inline std::string short_name(std::string_view pattern) {
   for (const std::string_view prefix : {"decoder.layers.{layer}.", "self_attention.", "mlp.", "decoder.", "embedding."})
     if (pattern.starts_with(prefix)) pattern.remove_prefix(prefix.size());
-  if (const std::size_t brace = pattern.find("{expert}"); brace != pattern.npos) pattern = pattern.substr(0, brace);
-  return std::string(pattern);
+  for (const std::string_view suffix : {"{expert}", ".weight", "_weight"})
+    if (pattern.ends_with(suffix)) pattern.remove_suffix(suffix.size());
+  std::string name(pattern);
+  constexpr std::string_view kind = "linear_";
+  if (const std::size_t at = name.find(kind); at != name.npos) name.erase(at, kind.size());
+  return name;
 }
 
 /// The global layers of some members: "[4,8)", or "[4,12) 4 of 8" where the family has not all of them; "-" for pinned ones.
@@ -44,15 +55,22 @@ inline std::string layers_text(const model& m, int f, interval members) {
   return text_of(to_text(layers), " ", members.size(), " of ", layers.size());
 }
 
-/// The intervals of global layers that a pipeline stage holds: "layers [0,4) [8,12)".
-inline std::string stage_layers_text(const pipeline_placement& pipeline, index_t stage) {
-  std::string text = "layers";
-  index_t chunks = 0;
-  pipeline.intervals(stage, [&](interval layers) {
-    if (++chunks <= 4) text += text_of(" ", to_text(layers));
-  });
-  if (chunks > 4) text += text_of(" and ", chunks - 4, " chunks more");
-  return chunks == 0 ? "no layers" : text;
+/// The global layers that pipeline stages hold, as intervals that do not touch: "layers [0,4) [8,12)"; of more than
+/// three intervals the first: "layers [0,4) and 5 more".
+inline std::string stage_layers_text(const pipeline_placement& pipeline, interval stages) {
+  std::vector<interval> chunks, runs;
+  for (index_t stage = stages.begin; stage < stages.end; ++stage)
+    pipeline.intervals(stage, [&](interval layers) { chunks.push_back(layers); });
+  std::sort(chunks.begin(), chunks.end(), [](interval a, interval b) { return a.begin < b.begin; });
+  for (const interval& chunk : chunks) {
+    if (!runs.empty() && runs.back().end == chunk.begin) runs.back().end = chunk.end;
+    else runs.push_back(chunk);
+  }
+  if (runs.empty()) return "no layers";
+  std::string text = text_of("layers ", to_text(runs[0]));
+  if (runs.size() > 3) return text_of(text, " and ", runs.size() - 1, " more");
+  for (std::size_t i = 1; i < runs.size(); ++i) text += text_of(" ", to_text(runs[i]));
+  return text;
 }
 inline index_t stage_layer_count(const pipeline_placement& pipeline, index_t stage) {
   index_t layers = 0;
@@ -95,9 +113,10 @@ inline std::string check_text(const computed_holding& holding) {
   const degrees& d = where.which_degrees();
   index_t tensors = 0;
   for (int f = 0; f < m.families; ++f) tensors += m[f].tensors();
-  std::string text = text_of(one_line(m.name), " under ", detail::layout_name(where), " is legal.\n\n  model        ",
-                             detail::model_text(m), "\n  parameters   ", count_text(m.parameters()), " in ", count_text(tensors),
-                             " tensors of ", m.families, " families\n  world        ", count_text(where.ranks()),
+  std::string text = text_of(folded(text_of(detail::title_text(where), " is legal."), 4), "\n\n",
+                             folded(text_of("  model        ", detail::model_text(m)), 15), "\n  parameters   ",
+                             count_text(m.parameters()), " in ", count_text(tensors), " tensors of ", m.families,
+                             " families\n  world        ", count_text(where.ranks()),
                              where.ranks() == 1 ? " rank" : " ranks", "\n  dense mesh   ", detail::mesh_text(where, mesh_kind::dense), "\n");
   if (m.shape.experts > 0) text += text_of("  expert mesh  ", detail::mesh_text(where, mesh_kind::expert), "\n");
   text += "\n";
@@ -121,19 +140,62 @@ inline std::string check_text(const computed_holding& holding) {
   for (index_t stage = 0, past = 0; stage < d.pp; stage = past) {
     const index_t layers = detail::stage_layer_count(pipeline, stage);
     for (past = stage + 1; past < d.pp && past - stage < together && detail::stage_layer_count(pipeline, past) == layers;) ++past;
-    std::string holds = text_of(stage == 0 ? "embedding, " : "", detail::stage_layers_text(pipeline, stage));
-    if (past > stage + 1) holds += text_of(" ... ", detail::stage_layers_text(pipeline, past - 1));
+    std::string holds = text_of(stage == 0 ? "embedding, " : "", detail::stage_layers_text(pipeline, {stage, past}));
     if (past == d.pp) holds += m.shape.tied ? d.pp > 1 ? ", norm, copy of the embedding" : ", norm" : ", norm, output";
     stages.row({range_text({stage, past}), range_text({stage * d.stage_ranks(), past * d.stage_ranks()}), std::to_string(layers), holds});
   }
   return text + stages.text();
 }
 
+namespace detail {
+
+/// The boxes that a rank has of states that lie alike, at most `boxes_shown` of a family, and how many bytes all are.
+inline std::string boxes_text(const computed_holding& holding, rank_t rank, state_set states, index_t boxes_shown) {
+  const space& where = holding.where();
+  const model& m = where.which_model();
+  const role r = (states & parameter_states).empty() ? role::optimizer : role::parameter;
+  const bool experts = m.shape.experts > 0;
+  using side = table::side;
+  std::vector<table::column> columns{
+      {"family", side::left}, {"layers", side::left}, {"box of a tensor", side::left}, {"bytes"}};
+  if (experts) columns.insert(columns.begin() + 2, {"experts", side::left});
+  table boxes(columns);
+  bytes_t sum = 0;
+  for (int f = 0; f < m.families; ++f) {
+    const std::string name = short_name(where.names_on(f, rank));
+    index_t shown = 0, more = 0;
+    bytes_t rest = 0;
+    holding.held(f, rank, r, [&](int, const family_box& b) {
+      const bytes_t bytes = checked_multiply(b.volume(), states.bytes_per_element());
+      sum += bytes;
+      if (shown == boxes_shown) {
+        ++more, rest += bytes;
+        return;
+      }
+      std::vector<std::string> cells{shown++ == 0 ? name : "", layers_text(m, f, b.dim[axis_of::layer]),
+                                     tensor_box_text(m[f], b), narrow_bytes_text(bytes)};
+      const bool of_experts = m[f].mesh == mesh_kind::expert;
+      if (experts) cells.insert(cells.begin() + 2, of_experts ? to_text(b.dim[axis_of::expert]) : "-");
+      boxes.row(std::move(cells));
+    });
+    if (more == 0) continue;
+    std::vector<std::string> last(columns.size());
+    last.front() = text_of("  and ", count_text(more), " more");
+    last.back() = narrow_bytes_text(rest);
+    boxes.row(std::move(last));
+  }
+  const std::string heading = text_of("\n", state_names(states), ": ", bytes_text(sum), "\n");
+  return boxes.empty() ? heading : heading + boxes.text();
+}
+
+}  // namespace detail
+
 /// What `reshard regions --rank R` prints: boxes of families, at most `boxes_shown` of each.
 inline std::string rank_text(const computed_holding& holding, rank_t rank, state_set wanted, index_t boxes_shown = 4) {
   const space& where = holding.where();
   const model& m = where.which_model();
-  std::string text = text_of("Rank ", rank, " of ", count_text(where.ranks()), ", ", one_line(m.name), " under ", detail::layout_name(where), "\n");
+  const std::string title = text_of("Rank ", rank, " of ", count_text(where.ranks()), ", ", detail::title_text(where));
+  std::string text = folded(title, 4) + "\n";
   const char* separator = "  at ";
   for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
     if (kind == mesh_kind::expert && m.shape.experts == 0) continue;
@@ -152,28 +214,7 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, state
   else tables = {wanted & parameter_states, wanted & optimizer_states};
   for (const state_set states : tables) {
     if (states.empty()) continue;
-    const role r = (states & parameter_states).empty() ? role::optimizer : role::parameter;
-    using side = table::side;
-    table boxes({{"family", side::left}, {"layers", side::left}, {"experts", side::left}, {"box of a tensor", side::left}, {"bytes"}});
-    bytes_t sum = 0;
-    for (int f = 0; f < m.families; ++f) {
-      const std::string name = detail::short_name(where.names_on(f, rank));
-      index_t shown = 0, more = 0;
-      bytes_t rest = 0;
-      holding.held(f, rank, r, [&](int, const family_box& b) {
-        const bytes_t bytes = checked_multiply(b.volume(), states.bytes_per_element());
-        sum += bytes;
-        if (shown == boxes_shown) {
-          ++more, rest += bytes;
-          return;
-        }
-        boxes.row({shown++ == 0 ? name : "", detail::layers_text(m, f, b.dim[axis_of::layer]),
-                   m[f].mesh == mesh_kind::expert ? to_text(b.dim[axis_of::expert]) : "-", detail::tensor_box_text(m[f], b), bytes_text(bytes)});
-      });
-      if (more > 0) boxes.row({"", text_of("and ", count_text(more), " more"), "", "", bytes_text(rest)});
-    }
-    text += text_of("\n", detail::state_names(states), ": ", bytes_text(sum), "\n");
-    if (!boxes.empty()) text += boxes.text();
+    text += detail::boxes_text(holding, rank, states, boxes_shown);
   }
   return text;
 }

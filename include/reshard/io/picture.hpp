@@ -54,7 +54,7 @@ struct bar_row {
 /// Rows under a heading; row(i) makes the i-th of `count`.
 template <typename Row>
 std::string block_text(const std::string& heading, index_t count, index_t extent, Row&& row) {
-  std::string text = text_of("\n", heading, "\n");
+  std::string text = text_of("\n", folded(heading, 4), "\n");
   const index_t head = count > picture_rows ? picture_rows - 2 : count;
   const auto line = [&](index_t i) {
     const bar_row r = row(i);
@@ -87,6 +87,63 @@ inline std::string buffer_block(const computed_holding& holding, mesh_kind kind,
                     });
 }
 
+/// Which layers each stage holds; several stages share a row where there are many.
+inline std::string pipeline_block(const space& where) {
+  const model& m = where.which_model();
+  const degrees& d = where.which_degrees();
+  const index_t together = ceil_divide(d.pp, 32), rows = ceil_divide(d.pp, together);
+  table stages({{"stage"}, {"ranks"}, {"", table::side::left}, {"layers"}, {"", table::side::left}});
+  for (index_t row = 0; row < rows; ++row) {
+    const interval own = intersect(interval{row * together, (row + 1) * together}, interval{0, d.pp});
+    std::vector<interval> parts;
+    index_t layers = 0;
+    for (index_t stage = own.begin; stage < own.end; ++stage)
+      where.pipeline().intervals(stage, [&](interval part) {
+        parts.push_back(part);
+        layers += part.size();
+      });
+    std::string which;
+    if (together == 1 && !parts.empty()) which = to_text(parts[0]);
+    if (together == 1 && parts.size() > 1) which += parts.size() > 2 ? " .." : text_of(" ", to_text(parts[1]));
+    const bool first = row == 0, last = row == rows - 1;
+    const char* ends = m.shape.tied ? d.pp > 1 ? "Ne" : "N" : "NO";
+    stages.row({range_text(own), range_text({own.begin * d.stage_ranks(), own.end * d.stage_ranks()}),
+                text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""), std::to_string(layers), which});
+  }
+  const char* last_end = m.shape.tied ? d.pp > 1 ? ", e its tied copy)\n" : ")\n" : ", O output)\n";
+  return text_of("\nLayers along the pipeline, 0 to ", m.shape.layers - 1, " (E embedding, N norm", last_end,
+                 stages.text());
+}
+
+/// How tp cuts matrices, told by their heads.
+inline std::string tensor_block(const space& where) {
+  const degrees& d = where.which_degrees();
+  const index_t all_heads = where.which_model().shape.heads;
+  const mesh& on = where.mesh_for(mesh_kind::dense);
+  const auto row = [&](index_t t) -> bar_row {
+    const rank_product ranks{on, {{t}, {0, on.extent[1]}, {0, on.extent[2]}, {0}}};
+    return {text_of("tp ", t), {even_part({0, all_heads}, t, d.tp)}, text_of("ranks ", holders_text(ranks))};
+  };
+  return block_text(text_of("tp cuts dense matrices in ", d.tp, " (qkv, fc1, vocabulary: rows; proj, fc2: columns)"),
+                    d.tp, all_heads, row);
+}
+
+/// How ep deals experts, and etp cuts them.
+inline std::string expert_block(const space& where) {
+  const degrees& d = where.which_degrees();
+  const index_t all_experts = where.which_model().shape.experts;
+  const mesh& on = where.mesh_for(mesh_kind::expert);
+  const auto row = [&](index_t e) -> bar_row {
+    const interval experts = even_part({0, all_experts}, e, d.ep);
+    const rank_product ranks{on, {{0, on.extent[0]}, {e}, {0, on.extent[2]}, {0}}};
+    return {text_of("ep ", e), {experts}, text_of(to_text(experts), " ", holders_text(ranks))};
+  };
+  const std::string by_etp = d.expert_tp() > 1 ? text_of(", etp each expert in ", d.expert_tp()) : "";
+  return block_text(text_of("ep cuts the ", all_experts, " experts of a layer in ", d.ep, by_etp,
+                            ": experts and their ranks"),
+                    d.ep, all_experts, row);
+}
+
 }  // namespace detail
 
 /// What `reshard regions` prints.
@@ -95,55 +152,16 @@ inline std::string layout_picture(const computed_holding& holding) {
   const space& where = holding.where();
   const model& m = where.which_model();
   const degrees& d = where.which_degrees();
-  std::string text = text_of(one_line(m.name, 60), " under ", layout_name(where), "\n", count_text(where.ranks()),
-                             where.ranks() == 1 ? " rank, " : " ranks, ", count_text(d.pp), d.pp == 1 ? " stage" : " stages", " of ",
-                             count_text(d.stage_ranks()), "; ", count_text(m.parameters()), " parameters\n");
-
-  // several stages share a row where there are many
-  const index_t together = ceil_divide(d.pp, 32), rows = ceil_divide(d.pp, together);
-  text += text_of("\nLayers along the pipeline, 0 to ", m.shape.layers - 1, " (E embedding, N norm, O output",
-                  m.shape.tied && d.pp > 1 ? ", e its tied copy)\n" : ")\n");
-  table stages({{"stage"}, {"ranks"}, {"", table::side::left}, {"layers"}, {"", table::side::left}});
-  for (index_t row = 0; row < rows; ++row) {
-    const interval own = intersect(interval{row * together, (row + 1) * together}, interval{0, d.pp});
-    std::vector<interval> parts;
-    index_t layers = 0, shown = 0;
-    std::string which;
-    for (index_t stage = own.begin; stage < own.end; ++stage)
-      where.pipeline().intervals(stage, [&](interval part) {
-        parts.push_back(part);
-        layers += part.size();
-        if (together == 1 && ++shown <= 2) which += text_of(shown == 1 ? "" : " ", to_text(part));
-      });
-    if (shown > 2) which += " ..";
-    const bool first = row == 0, last = row == rows - 1;
-    const char* ends = m.shape.tied ? d.pp > 1 ? "Ne" : "N" : "NO";
-    stages.row({range_text(own), range_text({own.begin * d.stage_ranks(), own.end * d.stage_ranks()}),
-                text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""), std::to_string(layers), which});
-  }
-  text += stages.text();
-
+  const std::string stage_ranks = count_text(d.stage_ranks());
+  std::string text = text_of(folded(title_text(where), 4), "\n", count_text(where.ranks()),
+                             where.ranks() == 1 ? " rank, " : " ranks, ", count_text(d.pp),
+                             d.pp == 1 ? " stage" : " stages", " of ", stage_ranks, "; ", count_text(m.parameters()),
+                             " parameters\n", pipeline_block(where));
   if (d.stage_ranks() > 1)
-    text += text_of("\nInside a stage, drawn for stage 0", d.pp > 1 ? text_of("; the others add ", count_text(d.stage_ranks()), " ranks a stage") : "", ".\n");
-  if (d.tp > 1) {
-    const mesh& on = where.mesh_for(mesh_kind::dense);
-    text += block_text(text_of("tp cuts dense matrices in ", d.tp, " (qkv, fc1, vocabulary: rows; proj, fc2: columns)"), d.tp, m.shape.heads,
-                       [&](index_t t) -> bar_row {
-                         const interval heads = even_part({0, m.shape.heads}, t, d.tp);
-                         const rank_product ranks{on, {{t}, {0, on.extent[1]}, {0, on.extent[2]}, {0}}};
-                         return {text_of("tp ", t), {heads}, text_of("ranks ", holders_text(ranks))};
-                       });
-  }
-  if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) {
-    const mesh& on = where.mesh_for(mesh_kind::expert);
-    text += block_text(text_of("ep cuts the ", m.shape.experts, " experts of a layer in ", d.ep,
-                               d.expert_tp() > 1 ? text_of(", etp each expert in ", d.expert_tp()) : "", ": experts and their ranks"),
-                       d.ep, m.shape.experts, [&](index_t e) -> bar_row {
-                         const interval experts = even_part({0, m.shape.experts}, e, d.ep);
-                         const rank_product ranks{on, {{0, on.extent[0]}, {e}, {0, on.extent[2]}, {0}}};
-                         return {text_of("ep ", e), {experts}, text_of(to_text(experts), " ", holders_text(ranks))};
-                       });
-  }
+    text += text_of("\nInside a stage, drawn for stage 0",
+                    d.pp > 1 ? text_of("; the others add ", stage_ranks, " ranks a stage") : "", ".\n");
+  if (d.tp > 1) text += tensor_block(where);
+  if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) text += expert_block(where);
   if (d.zero > 0 && holding.sharded(role::optimizer)) {
     const bool own_experts = m.shape.experts > 0 && d.expert_buffers();
     text += buffer_block(holding, mesh_kind::dense, own_experts ? "all but experts" : "all tensors");

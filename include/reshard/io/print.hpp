@@ -62,6 +62,16 @@ inline std::string bytes_text(bytes_t bytes) {
   return text_of(detail::decimal_text(value, 2), " ", units[unit]);
 }
 
+/// The same in seven columns at most, for tables: "512B", "1.50KiB", "64.0MiB", "1023GiB"; bytes >= 0.
+inline std::string narrow_bytes_text(bytes_t bytes) {
+  if (bytes < 1024) return text_of(bytes, "B");
+  double value = static_cast<double>(bytes) / 1024;
+  const char* unit = "KMGTPE";
+  for (; value >= 1023.5; ++unit) value /= 1024;
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return text_of(detail::decimal_text(value, decimals), std::string_view(unit, 1), "iB");
+}
+
 /// "1.234 s", "12.34 ms", "5.678 us"
 inline std::string seconds_text(double seconds) {
   if (seconds >= 1) return text_of(detail::decimal_text(seconds, 3), " s");
@@ -97,6 +107,21 @@ inline std::string one_line(std::string_view text, std::size_t limit = 80) {
   line += "...";
   put(text.substr(text.size() - tail));
   return line;
+}
+
+/// A line as lines of at most 80 bytes, broken after a comma or else between words; a longer word stays whole. All but
+/// the first begin with `hang` spaces.
+inline std::string folded(std::string_view line, std::size_t hang) {
+  constexpr std::size_t columns = 80;
+  std::string text;
+  for (std::size_t room = columns; line.size() > room; room = columns - hang) {
+    const std::string_view head = line.substr(0, room + 1);
+    const std::size_t comma = head.rfind(", "), at = comma == head.npos ? head.rfind(' ') : comma + 1;
+    if (at == head.npos) break;
+    text.append(line.substr(0, at)).append("\n").append(hang, ' ');
+    line.remove_prefix(at + 1);
+  }
+  return text.append(line);
 }
 
 /// Columns a terminal uses for UTF-8 text without wide or combining characters: its code points.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what as a picture file: a self-contained SVG with layers along the pipeline above, and below, for ranks of one
-// stage beside each other, the part of every tensor family that each of them holds.
+// Who holds what as a picture file: a self-contained SVG with layers along the pipeline above, and below, for ranks of
+// one stage beside each other, the part of every tensor family that each of them holds. Families that the stage lacks
+// follow, for ranks of a stage that has them.
 // Builds on: io/layout_text.hpp.
 #pragma once
 
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <reshard/io/layout_text.hpp>
 
@@ -77,100 +80,204 @@ inline cell_part part_of_cell(const family& of, interval members, const family_b
   return part;
 }
 
-}  // namespace detail
+/// Families whose cells are drawn for the ranks of one stage.
+struct stage_families {
+  index_t stage;
+  std::vector<int> families;
+};
 
-/// Draws the layout; the ranks below are those around `rank`.
-inline void write_svg(text_output& out, const computed_holding& holding, rank_t rank) {
-  using namespace detail;
-  const space& where = holding.where();
-  const model& m = where.which_model();
-  const degrees& d = where.which_degrees();
-  const pipeline_placement& pipeline = where.pipeline();
-  constexpr index_t left = 2100;
-  constexpr index_t right_margin = 500;
-  constexpr index_t top = 800;
-  constexpr index_t layers_width = 7400;
-  constexpr index_t cell_height = 340;
-  constexpr std::string_view light = "fill=\"#9ecae1\"", dark = "fill=\"#d9480f\"", outline = "fill=\"#f4f4f4\" stroke=\"#bbb\" stroke-width=\"0.5\"";
+/// The members of a family on a stage: the hull of its chunks', which ascend.
+inline interval members_on_stage(const space& where, int f, index_t stage) {
+  interval members;
+  for (index_t k = stage; k < where.pipeline().chunks(); k += where.which_degrees().pp)
+    if (const interval chunk = where.chunk_members(f, k); !chunk.empty())
+      members = {members.empty() ? chunk.begin : members.begin, chunk.end};
+  return members;
+}
 
-  const index_t together = ceil_divide(d.pp, 48), rows = ceil_divide(d.pp, together);
-  const index_t row_height = rows > 24 ? 120 : 200;
-  const index_t stage = rank / d.stage_ranks(), columns = least(d.stage_ranks(), 16);
-  const rank_t first_rank = stage * d.stage_ranks() + rank % d.stage_ranks() / columns * columns;
-  const index_t cell_width = least(900, layers_width / columns);
-  const index_t cells_top = top + rows * row_height + 1300;
-  const index_t height = cells_top + m.families * cell_height + 1100;
-  svg_canvas canvas(out, left + layers_width + right_margin + 300, height);
-
-  canvas.text(200, 320, text_of(one_line(m.name, 40), " under ", layout_name(where)), "start", " font-size=\"16\" font-weight=\"bold\"");
-  canvas.text(200, 540, text_of(count_text(where.ranks()), " ranks, ", count_text(d.pp), " pipeline stages of ", count_text(d.stage_ranks()), "; ",
-                                count_text(m.parameters()), " parameters"));
-  canvas.text(left, top - 60, "layers along the pipeline");
-
-  const auto across = [&](index_t layer) { return left + 250 + split_point(layer, layers_width - 500, m.shape.layers); };
-  const auto box = [&](index_t x, index_t row, index_t width, index_t of_stage) {
-    canvas.rectangle(x, top + row * row_height + 10, greatest(width - 5, 5), row_height - 20, stage_fill(of_stage));
+/// Every family once: of `stage` those that it has, the others of the first stage that does.
+inline std::vector<stage_families> cell_blocks(const space& where, index_t stage) {
+  std::vector<stage_families> blocks{{stage, {}}};
+  std::vector<bool> placed(static_cast<std::size_t>(where.families()), false);
+  const auto place_on = [&](stage_families& block) {
+    for (int f = 0; f < where.families(); ++f)
+      if (!placed[static_cast<std::size_t>(f)] && !members_on_stage(where, f, block.stage).empty()) {
+        block.families.push_back(f);
+        placed[static_cast<std::size_t>(f)] = true;
+      }
   };
-  for (index_t row = 0; row < rows; ++row) {
-    const interval own = intersect(interval{row * together, (row + 1) * together}, interval{0, d.pp});
-    const index_t base = top + (row + 1) * row_height - row_height / 2 + 40;
-    canvas.text(left - 100, base, text_of(own.size() > 1 ? "stages " : "stage ", range_text(own), ", ranks ", range_text({own.begin * d.stage_ranks(), own.end * d.stage_ranks()})),
-                "end", rows > 24 ? " font-size=\"9\"" : "");
+  place_on(blocks[0]);
+  for (index_t other = 0; other < where.which_degrees().pp; ++other) {
+    stage_families block{other, {}};
+    place_on(block);
+    if (!block.families.empty()) blocks.push_back(block);
+  }
+  return blocks;
+}
+
+/// Draws a layout from top to bottom, in tenths of a pixel.
+class layout_drawing {
+ public:
+  layout_drawing(text_output& out, const computed_holding& holding, rank_t rank)
+      : holding_(&holding),
+        stage_ranks_(holding.where().which_degrees().stage_ranks()),
+        columns_(least(stage_ranks_, 16)),
+        first_(rank % stage_ranks_ / columns_ * columns_),
+        blocks_(cell_blocks(holding.where(), rank / stage_ranks_)),
+        canvas_(out, left + layers_width + 800, blocks_top() + height_of_blocks() + 1100) {}
+
+  void draw() {
+    title();
+    for (index_t row = 0; row < rows(); ++row) stage_row(row);
+    layer_axis();
+    index_t y = blocks_top();
+    for (const stage_families& block : blocks_) {
+      block_heading(block.stage, y);
+      for (const int f : block.families) {
+        family_row(f, block.stage, y);
+        y += cell_height;
+      }
+      y += block_gap;
+    }
+    legend(y - block_gap + 300);
+    canvas_.finish();
+  }
+
+ private:
+  static constexpr index_t left = 2100, top = 800, layers_width = 7400, cell_height = 340, block_gap = 700;
+  static constexpr std::string_view light = "fill=\"#9ecae1\"", dark = "fill=\"#d9480f\"",
+                                    outline = "fill=\"#f4f4f4\" stroke=\"#bbb\" stroke-width=\"0.5\"";
+
+  const space& where() const { return holding_->where(); }
+  const model& which_model() const { return where().which_model(); }
+  const degrees& which_degrees() const { return where().which_degrees(); }
+  bool tied_copy() const { return which_model().shape.tied && which_degrees().pp > 1; }
+  index_t stages_of_a_row() const { return ceil_divide(which_degrees().pp, 48); }
+  index_t rows() const { return ceil_divide(which_degrees().pp, stages_of_a_row()); }
+  index_t row_height() const { return rows() > 24 ? 120 : 200; }
+  index_t cell_width() const { return least(900, layers_width / columns_); }
+  index_t blocks_top() const { return top + rows() * row_height() + 1300; }
+  index_t height_of_blocks() const { return where().families() * cell_height + (std::ssize(blocks_) - 1) * block_gap; }
+  /// Where a layer begins on the axis of the pipeline.
+  index_t across(index_t layer) const {
+    return left + 250 + split_point(layer, layers_width - 500, which_model().shape.layers);
+  }
+
+  void title() {
+    canvas_.text(200, 320, text_of(one_line(which_model().name, 40), " under ", layout_name(where())), "start",
+                 " font-size=\"16\" font-weight=\"bold\"");
+    canvas_.text(200, 540, text_of(count_text(where().ranks()), " ranks, ", count_text(which_degrees().pp),
+                                   " pipeline stages of ", count_text(stage_ranks_), "; ",
+                                   count_text(which_model().parameters()), " parameters"));
+    canvas_.text(left, top - 60, "layers along the pipeline");
+  }
+
+  /// The layers of a few stages; embedding and output layer at the ends.
+  void stage_row(index_t row) {
+    const degrees& d = which_degrees();
+    const index_t y = top + row * row_height(), base = y + row_height() / 2 + 40;
+    const auto box = [&](index_t x, index_t width, index_t stage) {
+      canvas_.rectangle(x, y + 10, greatest(width - 5, 5), row_height() - 20, stage_fill(stage));
+    };
+    const auto pinned = [&](index_t x, index_t stage, const char* letter) {
+      box(x, 200, stage);
+      canvas_.text(x + 100, base, letter, "middle");
+    };
+    const interval own = intersect(interval{row * stages_of_a_row(), (row + 1) * stages_of_a_row()}, interval{0, d.pp});
+    canvas_.text(left - 100, base,
+                 text_of(own.size() > 1 ? "stages " : "stage ", range_text(own), ", ranks ",
+                         range_text({own.begin * stage_ranks_, own.end * stage_ranks_})),
+                 "end", rows() > 24 ? " font-size=\"9\"" : "");
     for (index_t s = own.begin; s < own.end; ++s) {
-      pipeline.intervals(s, [&](interval part) { box(across(part.begin), row, across(part.end) - across(part.begin), s); });
-      const auto pinned = [&](index_t x, const char* letter) {
-        box(x, row, 200, s);
-        canvas.text(x + 100, base, letter, "middle");
-      };
-      if (s == 0) pinned(left, "E");
-      if (s == d.pp - 1) pinned(left + layers_width - 220, m.shape.tied ? d.pp > 1 ? "e" : "N" : "O");
+      where().pipeline().intervals(s, [&](interval part) {
+        box(across(part.begin), across(part.end) - across(part.begin), s);
+      });
+      if (s == 0) pinned(left, s, "E");
+      if (s == d.pp - 1) pinned(left + layers_width - 220, s, tied_copy() ? "e" : which_model().shape.tied ? "N" : "O");
     }
   }
-  const index_t axis = top + rows * row_height + 150;
-  const index_t tick = greatest(1, round_up(m.shape.layers / 10, m.shape.layers > 100 ? 10 : m.shape.layers > 20 ? 5 : 1));
-  for (index_t layer = 0; layer <= m.shape.layers; layer += tick) canvas.text(across(layer), axis, std::to_string(layer), "middle", " font-size=\"10\"");
-  canvas.text(left, axis + 220, m.shape.tied && d.pp > 1 ? "E: embedding, e: final norm and the embedding's tied copy" : "E: embedding, O: final norm and output layer",
-              "start", " font-size=\"11\"");
 
-  canvas.text(left, cells_top - 480, text_of("what ranks ", range_text({first_rank, first_rank + columns}), " of stage ", stage, " hold of each tensor family"));
-  for (index_t c = 0; c < columns; ++c) canvas.text(left + c * cell_width + cell_width / 2, cells_top - 100, text_of("rank ", first_rank + c), "middle", " font-size=\"9\"");
-  index_t row = 0;
-  for (int f = 0; f < m.families; ++f) {
-    interval members;  // of the stage: the hull of its chunks', which ascend
-    for (index_t k = stage; k < pipeline.chunks(); k += d.pp)
-      if (const interval chunk = where.chunk_members(f, k); !chunk.empty())
-        members = {members.empty() ? chunk.begin : members.begin, chunk.end};
-    if (members.empty()) continue;
-    const index_t y = cells_top + row++ * cell_height;
-    canvas.text(left - 100, y + 200, short_name(where.names_on(f, first_rank)), "end", " font-size=\"11\"");
-    for (index_t c = 0; c < columns; ++c) {
-      constexpr index_t tall = cell_height - 60;
-      const index_t x = left + c * cell_width, width = cell_width - 60;
-      canvas.rectangle(x, y, width, tall, outline);
-      for (const role r : roles) {
-        if (r == role::optimizer && !holding.sharded(r)) continue;
-        holding.held(f, first_rank + c, r, [&](int, const family_box& b) {
-          const cell_part part = part_of_cell(m[f], members, b);
-          const index_t from_x = x + split_point(part.across.begin, width, 10000), from_y = y + split_point(part.down.begin, tall, 10000);
-          const index_t wide = greatest(split_point(part.across.size(), width, 10000), 5), high = greatest(split_point(part.down.size(), tall, 10000), 5);
-          std::string style(r == role::parameter ? light : dark);
-          if (part.covered < 1000) style += text_of(" fill-opacity=\"0.", 3 + part.covered * 6 / 1000, "\"");
-          canvas.rectangle(from_x, from_y, wide, high, style);
-        });
+  /// Numbers of layers, and what the letters mean.
+  void layer_axis() {
+    const index_t y = top + rows() * row_height() + 150, layers = which_model().shape.layers;
+    const index_t tick = greatest(1, round_up(layers / 10, layers > 100 ? 10 : layers > 20 ? 5 : 1));
+    for (index_t layer = 0; layer <= layers; layer += tick)
+      canvas_.text(across(layer), y, std::to_string(layer), "middle", " font-size=\"10\"");
+    canvas_.text(left, y + 220,
+                 tied_copy() ? "E: embedding, e: final norm and the embedding's tied copy"
+                             : "E: embedding, O: final norm and output layer",
+                 "start", " font-size=\"11\"");
+  }
+
+  rank_t first_rank(index_t stage) const { return stage * stage_ranks_ + first_; }
+
+  void block_heading(index_t stage, index_t y) {
+    const index_t own = blocks_[0].stage;
+    const rank_t first = first_rank(stage);
+    canvas_.text(left, y - 480,
+                 text_of("what ranks ", range_text({first, first + columns_}), " of stage ", stage, " hold of ",
+                         stage == own ? "each tensor family" : text_of("families that stage ", own, " lacks")));
+    for (index_t c = 0; c < columns_; ++c)
+      canvas_.text(left + c * cell_width() + cell_width() / 2, y - 100, text_of("rank ", first + c), "middle",
+                   " font-size=\"9\"");
+  }
+
+  /// A cell for each rank; where the states of the two roles lie differently, the optimizer's are below the parameters.
+  void family_row(int f, index_t stage, index_t y) {
+    constexpr index_t gap = 20, tall = cell_height - 60;
+    canvas_.text(left - 100, y + 200, short_name(where().names_on(f, first_rank(stage))), "end", " font-size=\"11\"");
+    for (index_t c = 0; c < columns_; ++c) {
+      const index_t x = left + c * cell_width(), half = (tall - gap) / 2;
+      if (holding_->sharded(role::optimizer)) {
+        cell(f, stage, c, role::parameter, {x, x + cell_width() - 60}, {y, y + half});
+        cell(f, stage, c, role::optimizer, {x, x + cell_width() - 60}, {y + half + gap, y + tall});
+      } else {
+        cell(f, stage, c, role::parameter, {x, x + cell_width() - 60}, {y, y + tall});
       }
     }
   }
-  const index_t legend = cells_top + row * cell_height + 300;
-  const auto key = [&](index_t x, std::string_view style, std::string_view words) {
-    canvas.rectangle(x, legend, 240, 140, style);
-    canvas.text(x + 320, legend + 120, words);
-  };
-  key(left, outline, "the stage's layers");
-  key(left + 1900, light, holding.sharded(role::optimizer) ? "parameters held" : "all states held");
-  if (holding.sharded(role::optimizer)) key(left + 3700, dark, "optimizer states held");
-  canvas.text(left, legend + 380, "Across a cell: layers of the stage. Down: experts, or else the axis that tensor parallelism cuts.", "start", " font-size=\"11\"");
-  canvas.text(left, legend + 560, "Pale: only a part of the remaining axes.", "start", " font-size=\"11\"");
-  canvas.finish();
+
+  /// What the c-th rank that is drawn holds of a family, in the rectangle x by y.
+  void cell(int f, index_t stage, index_t c, role r, interval x, interval y) {
+    const interval members = members_on_stage(where(), f, stage);
+    canvas_.rectangle(x.begin, y.begin, x.size(), y.size(), outline);
+    holding_->held(f, first_rank(stage) + c, r, [&](int, const family_box& b) {
+      const cell_part part = part_of_cell(which_model()[f], members, b);
+      const auto scaled = [](interval side, index_t share) { return split_point(share, side.size(), 10000); };
+      std::string style(r == role::parameter ? light : dark);
+      if (part.covered < 1000) style += text_of(" fill-opacity=\"0.", 3 + part.covered * 6 / 1000, "\"");
+      canvas_.rectangle(x.begin + scaled(x, part.across.begin), y.begin + scaled(y, part.down.begin),
+                        greatest(scaled(x, part.across.size()), 5), greatest(scaled(y, part.down.size()), 5), style);
+    });
+  }
+
+  void legend(index_t y) {
+    const auto key = [&](index_t x, std::string_view style, std::string_view words) {
+      canvas_.rectangle(x, y, 240, 140, style);
+      canvas_.text(x + 320, y + 120, words);
+    };
+    const bool sharded = holding_->sharded(role::optimizer);
+    key(left, outline, "the stage's layers");
+    key(left + 1900, light, sharded ? "parameters held" : "all states held");
+    if (sharded) key(left + 3700, dark, "optimizer states held");
+    canvas_.text(left, y + 380,
+                 "Across a cell: layers of the stage. Down: experts, or else the axis that tensor parallelism cuts.",
+                 "start", " font-size=\"11\"");
+    canvas_.text(left, y + 560, "Pale: only a part of the remaining axes.", "start", " font-size=\"11\"");
+  }
+
+  const computed_holding* holding_;
+  index_t stage_ranks_, columns_, first_;  // ranks of a stage; those that are drawn, from the first_ on
+  std::vector<stage_families> blocks_;
+  svg_canvas canvas_;
+};
+
+}  // namespace detail
+
+/// Draws the layout; the ranks below are those around `rank`, then those in their places of stages that hold what its
+/// stage lacks.
+inline void write_svg(text_output& out, const computed_holding& holding, rank_t rank) {
+  detail::layout_drawing(out, holding, rank).draw();
 }
 
 }  // namespace reshard

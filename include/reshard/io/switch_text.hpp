@@ -39,8 +39,9 @@ inline std::string device_table(const switch_figures& f) {
   }
   table rows({{"device", table::side::left}, {"sends"}, {"receives"}, {"keeps"}, {"before"}, {"after"}, {"peak"}, {"excess"}});
   const auto row = [&](std::string name, const device_figures& d, bytes_t excess) {
-    rows.row({std::move(name), bytes_text(d.send), bytes_text(d.receive), bytes_text(d.retained), bytes_text(d.before), bytes_text(d.after),
-              bytes_text(d.peak), bytes_text(excess)});
+    rows.row({std::move(name), narrow_bytes_text(d.send), narrow_bytes_text(d.receive), narrow_bytes_text(d.retained),
+              narrow_bytes_text(d.before), narrow_bytes_text(d.after), narrow_bytes_text(d.peak),
+              narrow_bytes_text(excess)});
   };
   for (const group& g : groups) row(range_text(g.devices), g.figures, g.figures.peak - g.figures.floor());
   if (f.devices.size() > 1) {
@@ -69,12 +70,15 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
                                rank_t told_device) {
   const space &from = change.from().where(), &to = change.to().where();
   const auto side = [](const space& s) { return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)"); };
-  std::string text = text_of(one_line(from.which_model().name), " from ", side(from), "\nto ", side(to), "\n");
-  text += change.node_devices() == 0
-              ? text_of("on ", count_text(change.devices()), change.devices() == 1 ? " device" : " devices", " of one node")
-              : text_of("on ", ceil_divide(change.devices(), change.node_devices()), " nodes of ", change.node_devices(), " devices");
-  if (change.states() != all_states) text += text_of(", ", detail::state_names(change.states()), " only");
-  text += told_device < 0 ? "\n\n" : text_of("; only what goes from or to device ", told_device, "\n\n");
+  std::string text = text_of(folded(text_of(one_line(from.which_model().name, 60), " from ", side(from)), 4), "\n",
+                             folded(text_of("to ", side(to)), 4), "\n");
+  const index_t node = change.node_devices();
+  std::string on = node == 0 ? text_of("on ", count_text(change.devices()), change.devices() == 1 ? " device" : " devices",
+                                       " of one node")
+                             : text_of("on ", ceil_divide(change.devices(), node), " nodes of ", node, " devices");
+  if (change.states() != all_states) on += text_of(", ", detail::state_names(change.states()), " only");
+  if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
+  text += folded(on, 4) + "\n\n";
 
   const auto line = [&](const char* name, const std::string& value, const std::string& note) {
     std::string label(name);
@@ -85,7 +89,8 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
   if (change.node_devices() != 0) line("", bytes_text(f.inter_node), "of it between nodes");
   line("keeps", bytes_text(f.retained), "already where it is needed");
   line("messages", count_text(f.messages), text_of("in ", count_text(f.stages), f.stages == 1 ? " stage" : " stages"));
-  line("peak", bytes_text(f.peak), text_of("of any device; at most ", bytes_text(f.peak_excess), " above what it holds before or after"));
+  line("peak", bytes_text(f.peak), "of any device");
+  line("excess", bytes_text(f.peak_excess), "at most above what a device holds before or after");
   if (budget > 0)
     line("budget", bytes_text(budget), f.peak_excess <= budget ? "kept" : text_of("exceeded by ", bytes_text(f.peak_excess - budget)));
   line("planned in", seconds_text(planning_seconds), "");

@@ -57,7 +57,7 @@ inline degrees parse_degrees(std::string_view text) {
     const axis named = detail::written_axes[which];
     if (named == axis::split) {
       result.split = detail::parse_split(value);
-    } else {
+    } else if (named != axis::bucket || value != "none") {  // bucket=none is the default, and bucket=0 is not
       const index_t number = detail::parse_number(key, value);
       require_degree(named, number);
       detail::assign(result, named, number);
