@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights go to rollout replicas after every training step: the switch is prepared once, and a run only copies.
 #include <atomic>
+#include <cstdio>
 
 #include <reshard/exec/fill.hpp>
 #include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/storage.hpp>
 #include <reshard/exec/threads.hpp>
+#include <reshard/io/plan_text.hpp>
 #include <reshard/reshard.hpp>
 
 using namespace reshard;
@@ -26,6 +28,7 @@ int main() {
       publish.run();
       if (compare(replica.tensors(), weights.to(), known_values{step}).wrong != 0) good = false;  // in place of a rollout
     }
+    if (here.device() == 0) std::puts(to_text(publish.report()).c_str());
   });
   return good ? 0 : 1;
 }
