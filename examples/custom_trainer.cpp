@@ -37,11 +37,11 @@ using trainer = std::map<std::string, std::vector<std::byte, unwritten<std::byte
 binding bind(const computed_holding& layout, rank_t rank, trainer& mine, pages_are at_first) {
   binding tensors = bind_rank(layout, rank, "rank " + std::to_string(rank), [&](const rank_array& a) {
     auto& array = mine[array_name(layout, a)];
-    array.resize(std::size_t(a.bytes()));
+    array.resize(a.bytes());
     return memory(array);
   });
   for (auto& [name, array] : mine)
-    tensors.own(array, at_first, [](std::byte* begin, bytes_t bytes) { ::madvise(begin, std::size_t(bytes), MADV_DONTNEED); });
+    tensors.own(array, at_first, [](std::byte* begin, bytes_t bytes) { ::madvise(begin, bytes, MADV_DONTNEED); });
   return tensors;
 }
 }  // namespace
