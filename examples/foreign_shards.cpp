@@ -54,6 +54,6 @@ int main() {
   const layout_switch turned(rows, columns);
   const plan p = make_plan(turned, 2);
   std::puts(to_text(p, turned).c_str());
-  good = good && covers(turned.from(), parameter_states) && total_bytes(p.receives) == 8 * 4 * 2 && total_bytes(p.retains) == 2 * 4 * 2;
+  good = good && covers(rows) && covers(columns) && total_bytes(p.receives) == 8 * 4 * 2 && total_bytes(p.retains) == 2 * 4 * 2;
   return good ? 0 : 1;
 }

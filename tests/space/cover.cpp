@@ -191,3 +191,19 @@ TEST_CASE("a grid is recognised as one, whatever its cells' order and however of
   }
   CHECK(most_cells > 20);
 }
+
+TEST_CASE("a space, a list and a side of a switch are asked alike, each of the states that it has") {
+  const space s(models::llama2_7b, config<tp<2>, dp<2>, zero<1>>{});
+  const computed_holding parameters(s, parameter_states);
+  CHECK(held_bytes(parameters, 1) == held_bytes(s, 1, parameter_states));
+  CHECK(held_bytes(s, 1) == held_bytes(computed_holding(s), 1));
+  CHECK(bytes_per_rank(parameters) == bytes_per_rank(s, parameter_states));
+  CHECK(covers(parameters));
+  std::vector<shard> rows = {{0, "wte", bf16, {6, 4}, {0, 0}, {4, 4}}, {1, "wte", bf16, {6, 4}, {4, 0}, {2, 4}}};
+  CHECK(held_bytes(rows, 0) == 32);
+  CHECK(held_bytes(shard_list(rows), 1) == 16);
+  CHECK(bytes_per_rank(rows) == 32);
+  CHECK(covers(rows));
+  rows[1].shape = {1, 4};
+  CHECK_FALSE(covers(rows));
+}

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact cover, proved from the boxes alone: any two ranks' boxes of a family are equal or disjoint, and the distinct ones'
 // volumes add up to the family's. And what a rank holds in bytes. All of it runs in a static_assert.
-// Builds on: space/holding.hpp.
+// Builds on: space/holding_of.hpp.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include <reshard/space/holding.hpp>
+#include <reshard/space/holding_of.hpp>
 
 namespace reshard {
 
@@ -99,7 +99,7 @@ constexpr bool covers_by_sweep(std::vector<family_box> boxes, const family& whic
 template <Holding H>
 constexpr bool covers(const H& h, state_set wanted = all_states) {
   for (const role r : roles) {
-    if ((states_of(r) & wanted).empty()) continue;
+    if ((states_of(r) & wanted & h.states()).empty()) continue;
     for (int f = 0; f < h.families(); ++f) {
       detail::grid_of_boxes grid;
       for (rank_t rank = 0; rank < h.ranks(); ++rank) h.held(f, rank, r, [&grid](int, const family_box& b) { grid.add(b); });
@@ -112,21 +112,30 @@ constexpr bool covers(const H& h, state_set wanted = all_states) {
   }
   return true;
 }
-constexpr bool covers(const space& s, state_set wanted = all_states) { return covers(computed_holding(s, wanted), wanted); }
+template <typename L>
+  requires(Layout<L> && !Holding<L>)
+constexpr bool covers(const L& layout, state_set wanted = all_states) {
+  return covers(holding_of(layout, wanted), wanted);
+}
 
-/// sum over what the rank holds of elements x width; 0 where there is no rank (-1)
+/// sum over what the rank holds, of the wanted states that there are, of elements x width; 0 where there is no rank (-1)
 template <Holding H>
 constexpr bytes_t held_bytes(const H& h, rank_t rank, state_set wanted = all_states) {
   bytes_t bytes = 0;
   if (rank < 0) return bytes;
   for (const role r : roles) {
-    const bytes_t per_element = (states_of(r) & wanted).bytes_per_element();
+    const bytes_t per_element = (states_of(r) & wanted & h.states()).bytes_per_element();
     if (per_element == 0) continue;
     h.held(rank, r, [&](int, const family_box& b) {
       bytes = checked_add(bytes, checked_multiply(b.volume(), per_element));
     });
   }
   return bytes;
+}
+template <typename L>
+  requires(Layout<L> && !Holding<L>)
+constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = all_states) {
+  return held_bytes(holding_of(layout, wanted), rank, wanted);
 }
 
 /// The most that any rank holds.
@@ -140,8 +149,10 @@ constexpr bytes_t bytes_per_rank(const H& h, state_set wanted = all_states) {
   }
   return most;
 }
-constexpr bytes_t bytes_per_rank(const space& s, state_set wanted = all_states) {
-  return bytes_per_rank(computed_holding(s, wanted), wanted);
+template <typename L>
+  requires(Layout<L> && !Holding<L>)
+constexpr bytes_t bytes_per_rank(const L& layout, state_set wanted = all_states) {
+  return bytes_per_rank(holding_of(layout, wanted), wanted);
 }
 
 }  // namespace reshard
