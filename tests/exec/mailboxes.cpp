@@ -81,6 +81,32 @@ TEST_CASE("a device that does not come ends in a sentence") {
   CHECK(sentence == "reshard: device 0 waited 1500 ms in vain for device 1, in stage 0, step 1 of 1");
 }
 
+TEST_CASE("who waits for a message of a device that fails hears why it failed") {
+  switch_in_memory s(tiny(), "dp=2,zero=1", "tp=2");
+  struct torn : testing::forwarding<mailboxes::endpoint> {
+    void move(moves& prepared, index_t k) {
+      if (device() == 1) throw std::runtime_error("a cable is torn");
+      inner.move(prepared, k);
+    }
+  };
+  mailboxes world(2, soon);
+  std::string heard;
+  const auto run = [&] {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      torn one{{here}};
+      try {
+        switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one);
+      } catch (const peer_failed& e) {
+        heard = e.what();
+        throw;
+      }
+    });
+  };
+  CHECK_THROWS_WITH_AS(run(), "a cable is torn", std::runtime_error);
+  CHECK(heard == "a cable is torn");
+}
+
 TEST_CASE("a message of another length than is expected is refused, and says whose") {
   switch_in_memory s(tiny(), "dp=2,zero=1", "tp=2");
   struct forgetful : testing::forwarding<mailboxes::endpoint> {

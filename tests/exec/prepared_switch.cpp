@@ -20,6 +20,7 @@
 #include <reshard/parallelism/parse.hpp>
 
 #include "../support/judged.hpp"
+#include "../support/refused.hpp"
 
 using namespace reshard;
 
@@ -172,6 +173,24 @@ TEST_CASE_TEMPLATE("what cannot be is refused where the switch is made, by all, 
     CHECK(sentences[d].find("the sources being kept; the least budget that does is ") != std::string::npos);
     CHECK(later[d] == "done");
   }
+}
+
+TEST_CASE("at most 4096 stages are made, and at the least budget the excess may be all of it") {
+  // 4 MiB, of which a stage moves a quarter of a page
+  const std::vector<shard> list = {{0, "w", bf16, {2048, 1024}, {0, 0}, {2048, 1024}}};
+  const layout_switch change(list, list);
+  threads world(1, soon);
+  world.run([&](auto& here) {
+    rank_storage before(change.from(), 0, "before"), after(change.to(), 0, "after");
+    const auto under = [&](bytes_t budget) {
+      return switch_state(change, before.tensors(), after.tensors(), here, {.budget = budget});
+    };
+    CHECK_REFUSED(under(4095), "a budget of 4095 bytes would take 4098 stages, and at most 4096 are made; the least "
+                               "budget that does is 4096 bytes");
+    const switch_report report = under(4096);
+    CHECK(report.stages == 4096);
+    CHECK(report.memory.excess() == 4096);
+  });
 }
 
 TEST_CASE("a run waits until every device's sources are ready") {

@@ -173,6 +173,22 @@ TEST_CASE("refusals come before anything is touched, and say who lacks what") {
   CHECK(refused_with(false, 9, norm, 3) == "reshard: the switch names 4 devices, and the transport has 3");
 }
 
+TEST_CASE("devices that were given different layouts: who expects what another does not hold says so") {
+  switch_in_memory stages(tiny(), "pp=2", "pp=2"), tensors(tiny(), "tp=2", "dp=2");
+  threads world(2, soon);
+  const std::string sentence = refused([&] {
+    world.run([&](auto& here) {
+      switch_in_memory& s = here.device() == 0 ? stages : tensors;
+      const auto d = static_cast<std::size_t>(here.device());
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+    });
+  });
+  CHECK(sentence == "reshard: device 1: device 0 lacks 2048 of 2048 elements that it shall send of param of "
+                    "decoder.layers.2.self_attention.linear_proj.weight");
+  CHECK(stages.untouched());
+  CHECK(tensors.untouched());
+}
+
 TEST_CASE("a refusal leaves the world usable") {
   switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
   threads world(4, soon);

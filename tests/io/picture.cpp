@@ -69,9 +69,11 @@ constexpr transformer small{.name = "small",
                             .vocabulary = 128,
                             .experts = 4,
                             .expert_ffn = 24};
+std::string drawn(const std::string& layout, const model& m) {
+  return layout_picture(computed_holding(space(m, parse_degrees(layout))));
+}
 std::string drawn(const std::string& layout, const transformer& t = small) {
-  const space s(make_transformer(t), parse_degrees(layout));
-  return layout_picture(computed_holding(s));
+  return drawn(layout, make_transformer(t));
 }
 }  // namespace
 
@@ -232,6 +234,17 @@ TEST_CASE(
   CHECK(block_after(picture, "zero=1 cuts each buffer of optimizer states of experts in 2 (edp)") ==
         rows{"  shard 0    " + bar(0, 2) + " ranks 0-3", "  shard 1    " + bar(1, 2) + " ranks 4-7"});
   CHECK(picture.find("of experts in") == picture.rfind("of experts in"));
+}
+
+TEST_CASE("of stages with experts and without, stage 0 is the one whose buffers are drawn") {
+  transformer t = small;
+  t.ffn = 24;
+  const auto in_layers = [&t](interval experts) {
+    return drawn("pp=2,dp=4,ep=2,zero=1", make_transformer(t, [&](index_t l) { return experts.contains(l); }));
+  };
+  const char* heading = "zero=1 cuts each buffer of optimizer states of experts in 2 (edp)";
+  CHECK(in_layers({0, 4}).find(heading) != std::string::npos);
+  CHECK(in_layers({4, 8}).find(heading) == std::string::npos);
 }
 
 TEST_CASE("what does not cut anything is not drawn") {

@@ -16,6 +16,8 @@
 #include <reshard/io/regions.hpp>
 #include <reshard/parallelism/parse.hpp>
 
+#include "../support/refused.hpp"
+
 using namespace reshard;
 using nlohmann::json;
 
@@ -131,6 +133,14 @@ TEST_CASE("a rank that holds nothing has an empty list; states are those asked f
   const json master = regions_of(where, {0, 1}, only(1))[0].at("regions");
   CHECK(master.size() == 7);
   for (const json& entry : master) CHECK(entry.at("state") == "master");
+}
+
+TEST_CASE("bytes of 4194304 ranks at most are listed") {
+  const space many(load_model("llama2-7b"), parse_degrees("dp=4194305"));
+  CHECK_REFUSED(bytes_of_ranks(computed_holding(many), all_states),
+                "the layout has 4194305 ranks; at most 4194304 are listed one by one");
+  const space fewer(load_model("llama2-7b"), parse_degrees("dp=4194304"));
+  CHECK(bytes_of_ranks(computed_holding(fewer), only(0)).size() == 4194304);
 }
 
 TEST_CASE("bytes per rank are the volumes of the boxes") {

@@ -19,6 +19,10 @@ namespace {
 const model dense = make_transformer({.name = "dense", .layers = 10, .hidden = 16, .heads = 12, .groups = 6, .head_dim = 4, .ffn = 20, .vocabulary = 60});
 const model moe = make_transformer({.name = "moe", .layers = 10, .hidden = 16, .heads = 12, .groups = 6, .head_dim = 4, .vocabulary = 24,
                                     .experts = 6, .expert_ffn = 8});
+const model one_expert = make_transformer({.name = "one", .layers = 2, .hidden = 8, .heads = 4, .groups = 4,
+                                           .head_dim = 2, .vocabulary = 8, .experts = 1, .expert_ffn = 4});
+const model deep = make_transformer({.name = "deep", .layers = 720, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2,
+                                     .ffn = 8, .vocabulary = 8});
 const model grouped = make_transformer({.name = "grouped", .layers = 3, .hidden = 8, .heads = 12, .groups = 4, .head_dim = 1, .ffn = 12, .vocabulary = 24});
 }  // namespace
 
@@ -38,12 +42,16 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
       {dense, "ep=2,dp=2", "ep=2 needs a model with experts; this one has none", "dp=2"},
       {dense, "etp=1", "etp=1 needs a model with experts; this one has none", "ep=1"},
       {moe, "ep=4,dp=4", "6 experts do not divide by ep=4; legal are ep in {1,2,3,6}", "ep=2,dp=4"},
+      {one_expert, "ep=2,dp=2", "1 experts do not divide by ep=2; legal are ep in {1}", "dp=2"},
       {moe, "ep=3,dp=4", "tp x cp x dp = 4 ranks of a stage do not divide by etp=1 x ep=3 = 3", "ep=3,dp=3"},
       {moe, "tp=2,etp=4,cp=3", "tp x cp x dp = 6 ranks of a stage do not divide by etp=4 x ep=1 = 4", "tp=2,etp=2,cp=3"},
       {moe, "tp=3", "8 rows of an expert's fc1 do not divide by etp=3; legal are etp in {1,2,4,8}", "tp=3,etp=1"},
       {moe, "etp=3,dp=3", "8 rows of an expert's fc1 do not divide by etp=3; legal are etp in {1,2,4,8}", "etp=2,dp=2"},
       {dense, "vpp=2", "vpp=2 needs pp > 1, and pp=1", "pp=5,vpp=2"},
       {dense, "pp=3", "10 layers do not divide by pp=3; give split=spread or pp in {1,2,5,10}", "pp=3,split=spread"},
+      {deep, "pp=7",  // the first 16 of 30 divisors
+       "720 layers do not divide by pp=7; give split=spread or pp in {1,2,3,4,5,6,8,9,10,12,15,16,18,20,24,30}",
+       "pp=36"},
       {dense, "pp=2,vpp=2", "10 layers do not divide by pp=2 x vpp=2 = 4 chunks; pp x vpp in {1,2,5,10} would do", "pp=2,vpp=5"},
       {dense, "pp=5,split=account",
        "split=account: 10 layers and 2 for embedding and loss do not divide by pp=5 x vpp=1; pp x vpp in {1,2,3,4,6,12} would do",
@@ -51,6 +59,8 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
       {dense, "pp=5,vpp=2,split=spread", "split=spread needs vpp=1, and vpp=2", "pp=7,split=spread"},
       {dense, "zero=2", "zero=2 is not built; zero is 0 or 1", "zero=1"},
       {dense, "dp=9223372036854775807,pp=2", "9223372036854775807 x 2 does not fit 64 bits", "dp=1000000,pp=2"},
+      {dense, "pp=600000000000000000,split=spread", "2400000000000000000 x 4 does not fit 64 bits",
+       "pp=500000000000000000,split=spread"},
   };
   for (const auto& c : cases) {
     CAPTURE(std::string(c.refused_text));

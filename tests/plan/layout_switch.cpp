@@ -159,19 +159,6 @@ TEST_CASE("between a list and a space, the states are the list's, on whichever s
   CHECK_FALSE(make_plan(layout_switch(other, shards), 2).sends.empty());
 }
 
-TEST_CASE("the world of a list is that of the highest rank it names, or as many ranks as are said") {
-  std::vector<shard> shards;
-  CHECK(shard_list(shards).ranks() == 0);
-  for (const rank_t rank : {0, 5, 3}) {
-    shards.push_back({rank, "w", bf16, {4}, {0}, {4}});
-    CHECK(shard_list(shards).ranks() == (rank == 0 ? 1 : 6));
-  }
-  CHECK(shard_list(shards, 9).ranks() == 9);
-  CHECK(shard_list(shards).shards().size() == 3);
-  shards[1].rank = 9'223'372'036'854'775'807;
-  CHECK_REFUSED(shard_list(shards), "9223372036854775807 + 1 does not fit 64 bits");
-}
-
 namespace {
 /// A tensor of that shape, whole on each of the ranks 0 .. ranks - 1.
 std::vector<shard> whole_on(rank_t ranks, const std::string& name, extents shape,

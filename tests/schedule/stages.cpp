@@ -2,8 +2,10 @@
 // Stage counts and the cut of a stream: S equal parts of its elements, in address order.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include <reshard/model/presets.hpp>
@@ -102,6 +104,17 @@ TEST_CASE("stage k of a stream is elements [floor(k E / S), floor((k + 1) E / S)
         }
       }
     }
+}
+
+TEST_CASE("pieces come by source, destination, states and stage") {
+  const layout_switch change(before, after);
+  for (rank_t device = 0; device < change.devices(); ++device) {
+    const std::vector<staged_piece> pieces = stage_transfers(make_plan(change, device).receives, change, 5);
+    const auto key = [](const staged_piece& p) { return std::tuple(p.src, p.dst, p.states.bits, p.stage); };
+    CHECK(pieces.front().src < pieces.back().src);
+    CHECK(std::is_sorted(pieces.begin(), pieces.end(),
+                         [&](const staged_piece& a, const staged_piece& b) { return key(a) < key(b); }));
+  }
 }
 
 TEST_CASE("peak falls with the number of stages, and one stage holds both sides but what is retained") {

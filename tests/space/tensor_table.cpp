@@ -68,6 +68,19 @@ TEST_CASE("every tensor of a model is found under its name, dense and MoE layers
   }
 }
 
+TEST_CASE("a model of one's own: a tied family that is not its first, and one layer whose tensor has no number") {
+  model own;
+  own.sets[0] = layer_set::all(3);
+  own.sets[1] = layer_set::all(1);
+  own.add({.name = "layers.{layer}.w", .extent = {3, 1, 1, 2, 2}});
+  own.add({.name = "only.w", .extent = {1, 1, 1, 2, 2}, .layers = 1});
+  own.add({.name = "head", .tied_name = "tail", .extent = {1, 1, 1, 2, 2}, .place = home::both_ends});
+  const std::map<std::string, place> names = all_names(own);
+  CHECK(names.size() == 6);
+  const tensor_table table(own);
+  for (const auto& [name, at] : names) check_found(table, names, name);
+}
+
 TEST_CASE("one character more, less or other, and it is another tensor's name or nobody's") {
   const model m = make_transformer(mixed, [](index_t l) { return l % 3 != 1; });
   const tensor_table table(m);

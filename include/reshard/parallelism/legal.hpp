@@ -90,7 +90,7 @@ constexpr degrees require_legal(const model& m, const degrees& d) {
   require_degree(axis::dp, d.dp);
   require_degree(axis::ep, d.ep);
   if (d.etp != 0) require_degree(axis::etp, d.etp);
-  if (d.bucket != 0) require_degree(axis::bucket, d.bucket);
+  require_degree(axis::bucket, d.bucket);
   detail::require_zero_level(d.zero);
   const dimensions& s = m.shape;
   d.world();
