@@ -57,12 +57,12 @@ TEST_CASE("sort_transfers is sorting by that order, whichever end's list it is a
       list.push_back(random_transfer(random, 4));
       (sends ? list.back().src : list.back().dst) = 7;
     }
-    const auto peer = [sends](const transfer& t) { return sends ? t.dst : t.src; };
+    const auto peer = sends ? &transfer::dst : &transfer::src;
     if (n % 3 == 0)
       std::sort(list.begin(), list.end(), [](const transfer& a, const transfer& b) { return numbers(a) < numbers(b); });
     if (n % 3 == 1)
       std::stable_sort(list.begin(), list.end(),
-                       [&](const transfer& a, const transfer& b) { return peer(a) < peer(b); });
+                       [&](const transfer& a, const transfer& b) { return a.*peer < b.*peer; });
     std::vector<transfer> wanted = list;
     std::stable_sort(wanted.begin(), wanted.end(),
                      [](const transfer& a, const transfer& b) { return numbers(a) < numbers(b); });

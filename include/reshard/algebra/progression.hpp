@@ -18,8 +18,9 @@ struct progression {
   /// i with first + i step == x, or -1 where x is no member.
   constexpr index_t index_of(index_t x) const {
     const index_t distance = x - first;
-    if (distance < 0 || distance % step != 0) return -1;
-    return distance / step < count ? distance / step : -1;
+    if (distance < 0 || (step != 1 && distance % step != 0)) return -1;
+    const index_t i = step == 1 ? distance : distance / step;
+    return i < count ? i : -1;
   }
 
   /// | { members < x } |

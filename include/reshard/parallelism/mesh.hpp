@@ -56,8 +56,8 @@ struct rank_product {
   constexpr rank_t operator[](index_t i) const {
     rank_t rank = 0, pitch = 1;
     for (int a = 0; a < mesh_ndim; ++a) {
-      rank += along[a][i % along[a].count] * pitch;
-      i /= along[a].count;
+      rank += along[a][along[a].count == 1 ? 0 : i % along[a].count] * pitch;
+      if (along[a].count > 1) i /= along[a].count;  // divisions are what planning costs
       pitch *= on.extent[a];
     }
     return rank;
@@ -67,12 +67,12 @@ struct rank_product {
   constexpr index_t index_of(rank_t rank) const {
     index_t index = 0, pitch = 1;
     for (int a = 0; a < mesh_ndim; ++a) {
-      const index_t coordinate = a + 1 < mesh_ndim ? rank % on.extent[a] : rank;
-      const index_t at = along[a].index_of(coordinate);
+      const index_t rest = a + 1 < mesh_ndim ? rank / on.extent[a] : 0;
+      const index_t at = along[a].index_of(rank - rest * on.extent[a]);
       if (at < 0) return -1;
       index += at * pitch;
       pitch *= along[a].count;
-      rank /= on.extent[a];
+      rank = rest;
     }
     return index;
   }

@@ -127,9 +127,9 @@ constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
     route.receives(r, states, result);
     route.sends(r, states, result);
   }
-  sort_transfers(result.sends, [](const transfer& t) { return t.dst; });
-  sort_transfers(result.receives, [](const transfer& t) { return t.src; });
-  sort_transfers(result.retains, [](const transfer& t) { return t.src; });
+  sort_transfers(result.sends, &transfer::dst);
+  sort_transfers(result.receives, &transfer::src);
+  sort_transfers(result.retains, &transfer::src);
   return result;
 }
 

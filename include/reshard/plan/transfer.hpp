@@ -36,15 +36,15 @@ constexpr bool precedes(const transfer& a, const transfer& b) {
 
 /// Sorts a list of one end's transfers by `precedes`, given the other end of each. First by peer over small keys, as a transfer
 /// is too large to be moved log(n) times; then inside each peer's list, which mostly arrives in order.
-template <typename Peer>
-constexpr void sort_transfers(std::vector<transfer>& transfers, Peer&& peer) {
+constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer::*peer) {
   struct key {
     rank_t peer;
     std::size_t at;
   };
   std::vector<key> keys(transfers.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = {peer(transfers[i]), i};
-  std::sort(keys.begin(), keys.end(), [](const key& a, const key& b) { return a.peer != b.peer ? a.peer < b.peer : a.at < b.at; });
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = {transfers[i].*peer, i};
+  std::sort(keys.begin(), keys.end(),
+            [](const key& a, const key& b) { return a.peer != b.peer ? a.peer < b.peer : a.at < b.at; });
   std::vector<transfer> sorted;
   sorted.reserve(keys.size());
   for (const key& k : keys) sorted.push_back(transfers[k.at]);
