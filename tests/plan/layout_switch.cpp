@@ -143,6 +143,8 @@ TEST_CASE("a list planned to a list has the states of TO, where FROM has them to
   }
   const std::vector<shard> parameters = one_tensor(0, {"param"}), some = one_tensor(0, {"param", "master"}),
                            to = one_tensor(1, every);
+  CHECK_REFUSED(layout_switch(one_tensor(0, {"master", "exp_avg", "exp_avg_sq"}), to),
+                "switch: param shall move, and FROM does not have it");
   CHECK_REFUSED(layout_switch(parameters, to), "switch: master shall move, and FROM does not have it");
   CHECK_REFUSED(layout_switch(some, to), "switch: exp_avg shall move, and FROM does not have it");
 }

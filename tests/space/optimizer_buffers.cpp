@@ -177,3 +177,19 @@ TEST_CASE("a hundred layers that are alike are one entry each family, not a hund
     CHECK(entries.first->outer.count == s.family_at(f).extent[0]);
   }
 }
+
+TEST_CASE("the first family of a model may be one of its layers") {
+  model own;
+  own.shape.layers = 3;
+  own.sets[0] = layer_set::all(3);
+  own.add({.name = "layers.{layer}.a", .extent = {3, 1, 1, 4, 16}});
+  own.add({.name = "layers.{layer}.b", .extent = {3, 1, 1, 4, 16}});
+  const optimizer_buffers buffers(space(own, config<dp<2>, zero<1>>{}));
+  CHECK(buffers.elements(0, mesh_kind::dense) == 6 * 64);
+  for (int f = 0; f < 2; ++f) {
+    REQUIRE(buffers.entries(0, mesh_kind::dense, f).begin() != buffers.entries(0, mesh_kind::dense, f).end());
+    const buffer_entry& entry = *buffers.entries(0, mesh_kind::dense, f).begin();
+    CHECK(entry.inner(0).item(0) == interval{(1 - f) * 64, (2 - f) * 64});
+    CHECK(entry.outer.count == 3);
+  }
+}

@@ -112,6 +112,14 @@ TEST_CASE("a holding keeps a copy of its space, and tabulates buffers only where
   CHECK(computed_holding(s).states() == all_states);
 }
 
+TEST_CASE("buckets that are too many to be listed are no matter to a holding of parameters") {
+  transformer deep{.name = "deep", .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+  deep.layers = 200'000;  // of 6 tensors each
+  const space s(make_transformer(deep), config<dp<2>, zero<1>, bucket<1>>{});
+  CHECK(computed_holding(s, parameter_states).states() == parameter_states);
+  CHECK_REFUSED(computed_holding(s), "bucket=1 cuts an optimizer buffer into more than 1048576 buckets");
+}
+
 TEST_CASE("exact cover by volume: every distinct box once, over all ranks, for published models") {
   const struct {
     const model& m;
