@@ -58,6 +58,19 @@ TEST_CASE("no byte can be changed, and none be missing or too many, without a re
   });
 }
 
+TEST_CASE("a plan is one of the tensors' names and sizes: of another model it is refused") {
+  const auto change_of = [](const char* name, index_t rows) {
+    const std::vector<shard> from = {{0, name, bf16, {rows, 8}, {0, 0}, {rows, 8}}},
+                             to = {{1, name, bf16, {rows, 8}, {0, 0}, {rows, 8}}};
+    return layout_switch(from, to);
+  };
+  const auto change = change_of("w", 4);
+  const std::vector<std::byte> bytes = to_bytes(make_plan(change, 0), change);
+  CHECK(plan_from_bytes(bytes, change_of("w", 4)) == make_plan(change, 0));
+  CHECK_REFUSED(plan_from_bytes(bytes, change_of("w", 5)), "plan from bytes: the plan is of another model");
+  CHECK_REFUSED(plan_from_bytes(bytes, change_of("v", 4)), "plan from bytes: the plan is of another model");
+}
+
 TEST_CASE("what is wrong is said") {
   const layout_switch change = testing::rows_to_columns();
   const plan p = make_plan(change, 0);

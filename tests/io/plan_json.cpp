@@ -76,6 +76,7 @@ TEST_CASE("what is wrong is said") {
   CHECK(said("/sends/0/box/3/1", 11) == who + "sends[0] is no part of wte");
   CHECK(said("/sends/0/box/3/1", 8) == who + "sends[0] is no part of wte");
   CHECK(said("/sends/0/box", {{0, 1}}) == who + "a box of 1 intervals; it has 5");
+  CHECK(said("/sends/0/box/5", {0, 1}) == who + "a box of 6 intervals; it has 5");
   CHECK(said("/receives/1/src", 0) == "accepted");  // later in the order by its box
   CHECK(said("/receives/0/src", 1) == "accepted");
   CHECK(said("/receives/0/box/3", {8, 10}) == "accepted");

@@ -149,6 +149,16 @@ TEST_CASE("a list planned to a list has the states of TO, where FROM has them to
   CHECK_REFUSED(layout_switch(some, to), "switch: exp_avg shall move, and FROM does not have it");
 }
 
+TEST_CASE("lists are read by the tensors of both: what only TO has is missed, what only FROM has is left") {
+  std::vector<shard> from = one_tensor(0, {"param"}), to = from;
+  to.push_back({0, "b", bf16, {3}, {0}, {3}});
+  CHECK_REFUSED(make_plan(layout_switch(from, to), 0),
+                "plan: rank 0 needs 3 elements of b, and no rank of FROM holds 3 of them");
+  const plan p = make_plan(layout_switch(to, from), 0);
+  CHECK(p.sends.empty());
+  CHECK(total_bytes(p.retains) == 24 * 2);
+}
+
 TEST_CASE("between a list and a space, the states are the list's, on whichever side it is") {
   std::vector<shard> shards = by_hand();  // parameters, of which rank 1 has a part
   for (shard& s : shards) s.state = "exp_avg";
