@@ -85,3 +85,5 @@ TEST_CASE("a refusal is a sentence with its numbers in decimal, and an invalid a
   CHECK_THROWS_AS(refuse("no"), std::invalid_argument);
   CHECK(std::string(RESHARD_VERSION).find('.') != std::string::npos);
 }
+
+static_assert(at_most<3, 3> && at_most<-4, 3> && !at_most<4, 3>);

@@ -39,6 +39,10 @@ constexpr index_t split_point(index_t i, index_t extent, index_t parts) {
   return i * (extent / parts) + (rest == 0 ? 0 : i * rest / parts);
 }
 
+/// Number <= Limit, for assertions: a compiler that finds it false prints both.
+template <index_t Number, index_t Limit>
+concept at_most = Number <= Limit;
+
 constexpr index_t least(index_t a, index_t b) { return a < b ? a : b; }
 constexpr index_t greatest(index_t a, index_t b) { return a < b ? b : a; }
 
