@@ -31,7 +31,7 @@ constexpr switch_volume volume_of_switch(const From& from, const To& to, const p
           needed = checked_add(needed, target.volume());
           if (was < 0) return;
           from.held(f, was, r, [&](int, const family_box& source) {
-            if (intersects(source, target)) kept += intersect(source, target).volume();
+            kept += intersect(source, target).volume();
           });
         });
       }
