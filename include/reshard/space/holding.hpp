@@ -98,11 +98,11 @@ class computed_holding {
       }
       const mesh_kind kind = space_->buffer_kind(f);
       const index_t i = shard_index(kind, rank);
-      for (const buffer_entry& entry : buffers_.entries(k, kind, f))
-        boxes_in(entry, shard, slice(k, kind, entry.bucket, i), [&](const family_box& b) {
-          if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, b);
-          else sink(f, b, shard_holders(f, kind, k, e, t, i));
-        });
+      const auto give = [&] {
+        if constexpr (std::invocable<Sink, int, const family_box&>) return [&](const family_box& b) { sink(f, b); };
+        else return [&, holders = shard_holders(f, kind, k, e, t, i)](const family_box& b) { sink(f, b, holders); };
+      }();
+      for (const buffer_entry& entry : buffers_.entries(k, kind, f)) boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
     }
   }
 
