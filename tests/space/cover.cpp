@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers() against a count of every element, for boxes that tile, overlap, miss, repeat or reach outside; and bytes held.
+// covers() against a count of every element, for boxes that tile, overlap, miss, repeat or reach outside; agrees() against
+// holdings that lie; and bytes held.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse.hpp>
 #include <reshard/space/cover.hpp>
+#include <reshard/space/listed_holding.hpp>
 
 #include "../support/points.hpp"
 
@@ -16,11 +18,26 @@ using namespace reshard;
 using testing::dice;
 
 namespace {
-/// Boxes of one family, box i on rank i: the least that is a Holding.
+/// Boxes of one family, box i on rank i: the least that is a Holding. owners() says what told() wrote down, or what a test made of it.
 struct boxes_of_ranks {
+  struct named_box {
+    family_box where;
+    std::vector<rank_t> ranks;
+  };
   family which;
   std::vector<family_box> boxes;
+  std::vector<named_box> named = {};
 
+  boxes_of_ranks& told() {
+    named.clear();
+    for (rank_t rank = 0; rank < ranks(); ++rank) {
+      const family_box& b = boxes[static_cast<std::size_t>(rank)];
+      const auto at = std::find_if(named.begin(), named.end(), [&b](const named_box& n) { return n.where == b; });
+      if (at == named.end()) named.push_back({b, {rank}});
+      else at->ranks.push_back(rank);
+    }
+    return *this;
+  }
   rank_t ranks() const { return static_cast<rank_t>(boxes.size()); }
   int families() const { return 1; }
   const family& family_at(int) const { return which; }
@@ -31,18 +48,24 @@ struct boxes_of_ranks {
   template <typename Sink>
   void held(int f, rank_t rank, role, Sink&& sink) const {
     const family_box& b = boxes[static_cast<std::size_t>(rank)];
+    if (b.empty()) return;
+    std::vector<rank_t> with;
+    for (rank_t other = 0; other < ranks(); ++other)
+      if (boxes[static_cast<std::size_t>(other)] == b) with.push_back(other);
     if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, b);
-    else sink(f, b, rank_product{});
+    else sink(f, b, listed_ranks{&with});
   }
   template <typename Sink>
   void owners(int, role, const family_box& within, Sink&& sink) const {
-    for (const family_box& b : boxes)
-      if (intersects(b, within)) sink(b, rank_product{});
+    for (const named_box& n : named)
+      if (intersects(n.where, within)) sink(n.where, listed_ranks{&n.ranks});
   }
   storage_order address(int, rank_t, role, index_t, index_t) const { return {}; }
   state_set states() const { return all_states; }
 };
 static_assert(Holding<boxes_of_ranks>);
+
+family_box columns(index_t begin, index_t end) { return {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {begin, end}}}; }
 
 /// Cuts a box in two at random, again and again: a tiling, mostly no grid.
 void cut(dice& random, const family_box& b, int depth, std::vector<family_box>& parts) {
@@ -108,7 +131,7 @@ TEST_CASE("covers is true iff the distinct boxes are disjoint and hold every ele
     else cut(random, h.which.whole(), static_cast<int>(random.below(5)), h.boxes);
     for (index_t times = random.below(3); times > 0 && !h.boxes.empty(); --times) spoil(random, h.which, h.boxes);
     const bool wanted = covered(h);
-    CHECK(covers(h, parameter_states) == wanted);
+    CHECK((covers(h.told(), parameter_states) && agrees(h, parameter_states)) == wanted);  // a box that lies outside has no owner
     ++(wanted ? yes : no);
   }
   CHECK(yes > 500);
@@ -163,31 +186,29 @@ TEST_CASE("the most that any rank holds is looked for among all ranks and no oth
   }
 }
 
-TEST_CASE("a grid is recognised as one, whatever its cells' order and however often they occur, and only while none is missing") {
+TEST_CASE("boxes that come neighbour by neighbour are joined into the family, in any other order they are counted") {
   dice random(6);
-  index_t most_cells = 0;
+  std::size_t most_cells = 0;
   for (int n = 0; n < 300; ++n) {
     const family which{.name = "x", .extent = {random.within(1, 4), random.within(1, 3), random.within(1, 2), random.within(1, 6), random.within(1, 6)}};
-    std::vector<family_box> cells = grid(random, which);
-    for (std::size_t i = cells.size(); i > 1; --i) std::swap(cells[i - 1], cells[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
-    const auto is_grid = [&which](const std::vector<family_box>& boxes) {
-      detail::grid_of_boxes found;
-      for (const family_box& b : boxes) found.add(b);
-      return found.covers(which);
+    std::vector<family_box> cells;
+    if (random.coin()) cells = grid(random, which);
+    else cut(random, which.whole(), 4, cells);
+    const auto joined = [](const std::vector<family_box>& boxes) {
+      detail::joined_boxes all;
+      for (const family_box& b : boxes) all.add(b);
+      return all;
     };
-    CHECK(is_grid(cells));
-    std::vector<family_box> twice = cells;
-    twice.insert(twice.end(), cells.begin(), cells.end());
-    CHECK(is_grid(twice));
-    twice.erase(twice.begin());  // its twin is still there
-    CHECK(is_grid(twice));
-    most_cells = greatest(most_cells, static_cast<index_t>(cells.size()));
-    if (cells.size() == 1) continue;
-    std::vector<family_box> without = cells;
-    without.erase(without.begin() + static_cast<std::ptrdiff_t>(random.below(static_cast<index_t>(cells.size()))));
-    CHECK(!is_grid(without));
-    without.push_back(without.front());  // as many boxes as cells, one of them twice
-    CHECK(!is_grid(without));
+    CHECK(joined(cells).count == 1);
+    std::reverse(cells.begin(), cells.end());
+    CHECK(joined(cells).count == 1);
+    for (std::size_t i = cells.size(); i > 1; --i) std::swap(cells[i - 1], cells[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
+    CHECK(joined(cells).are(which.whole()));
+    most_cells = std::max(most_cells, cells.size());
+    cells.push_back(cells.front());
+    CHECK(!joined(cells).are(which.whole()));
+    cells.pop_back(), cells.pop_back();
+    CHECK(!joined(cells).are(which.whole()));
   }
   CHECK(most_cells > 20);
 }
@@ -206,4 +227,96 @@ TEST_CASE("a space, a list and a side of a switch are asked alike, each of the s
   CHECK(covers(rows));
   rows[1].shape = {1, 4};
   CHECK_FALSE(covers(rows));
+}
+
+TEST_CASE("boxes that overlap as much as they miss are no cover, nor where one turned inside out would join them") {
+  const family which{.name = "x", .extent = {1, 1, 1, 1, 4}};
+  for (const std::vector<family_box>& boxes : {std::vector<family_box>{columns(0, 2), columns(1, 3)},
+                                               std::vector<family_box>{columns(0, 3), columns(3, 2), columns(2, 4)},
+                                               std::vector<family_box>{columns(3, 2), columns(0, 3), columns(2, 4)}}) {
+    detail::joined_boxes all;
+    for (const family_box& b : boxes) all.add(b);
+    CHECK(!all.are(which.whole()));
+  }
+}
+
+TEST_CASE("a box that owners() names twice covers no more than one that overlaps") {
+  boxes_of_ranks h{{.name = "x", .extent = {1, 1, 1, 1, 2}}, {}};
+  h.boxes = {h.which.whole(), h.which.whole()};
+  CHECK(covers(h.told()));
+  h.named = {{h.which.whole(), {0}}, {h.which.whole(), {1}}};
+  CHECK(!covers(h));
+  CHECK(!agrees(h));
+}
+
+TEST_CASE("held() and owners() agree in every holding of the library") {
+  const struct {
+    const model& m;
+    const char* layout;
+  } cases[] = {{models::llama2_7b, "tp=4,pp=2,dp=3,zero=1,bucket=40000000"},
+               {models::llama2_70b, "tp=16,pp=2,dp=2,zero=1,cp=2"},
+               {models::qwen3_30b_a3b, "tp=2,cp=2,pp=4,vpp=3,dp=4,ep=8,etp=2,zero=1"},
+               {models::qwen3_30b_a3b, "tp=4,dp=2,pp=3"}};
+  for (const auto& c : cases) {
+    CAPTURE(std::string(c.layout));
+    const space s(c.m, parse_degrees(c.layout));
+    CHECK(agrees(s));
+    const computed_holding h(s);
+    for (const role r : roles)  // of a whole family owners() names what it names of each box
+      for (int f = 0; f < h.families(); ++f)
+        h.owners(f, r, h.family_at(f).whole(), [&](const family_box& b, const rank_product& holders) {
+          int named = 0;
+          h.owners(f, r, b, [&](const family_box& alone, const rank_product& its) {
+            ++named;
+            CHECK(alone == b);
+            REQUIRE(its.count() == holders.count());
+            for (index_t i = 0; i < its.count(); ++i) CHECK(its[i] == holders[i]);
+          });
+          CHECK(named == 1);
+        });
+  }
+  const std::vector<shard> shards = {{0, "w", dtype::bf16, {4, 4}, {0, 0}, {2, 4}, "param"},
+                                     {2, "w", dtype::bf16, {4, 4}, {0, 0}, {2, 4}, "param"},
+                                     {1, "w", dtype::bf16, {4, 4}, {2, 0}, {2, 4}, "param"}};
+  const tensor_table table({&shards});
+  const listed_holding listed(table, shards, 3);
+  CHECK(covers(listed, parameter_states));
+  CHECK(agrees(listed, parameter_states));
+}
+
+TEST_CASE("a holding whose two answers differ is found out, whatever the lie") {
+  dice random(7);
+  int lies[7] = {};
+  for (int n = 0; n < 600; ++n) {
+    boxes_of_ranks h{{.name = "x", .extent = {random.within(1, 3), 2, 1, 2, random.within(2, 3)}}, {}};
+    h.boxes = grid(random, h.which);
+    const std::size_t distinct = h.boxes.size();
+    for (index_t copies = random.below(4); copies > 0; --copies) h.boxes.push_back(h.boxes[static_cast<std::size_t>(random.below(static_cast<index_t>(distinct)))]);
+    REQUIRE(agrees(h.told(), parameter_states));
+    REQUIRE(covers(h, parameter_states));
+    boxes_of_ranks::named_box& one = h.named[static_cast<std::size_t>(random.below(static_cast<index_t>(distinct)))];
+    boxes_of_ranks::named_box& other = h.named[static_cast<std::size_t>(random.below(static_cast<index_t>(distinct)))];
+    const auto lie = static_cast<std::size_t>(random.below(7));
+    switch (lie) {
+      case 0: one.ranks.push_back(h.ranks()), h.boxes.push_back({}); break;                // it does not hold the box
+      case 1: one.ranks.pop_back(); break;                                                 // it does
+      case 2: if (&one != &other) std::swap(one.ranks, other.ranks); break;                // each holds the other one
+      case 3: if (&one != &other) std::swap(h.boxes[static_cast<std::size_t>(one.ranks[0])], h.boxes[static_cast<std::size_t>(other.ranks[0])]); break;
+      case 4: ++one.where.dim[4].end; break;                                               // another box
+      case 5: h.named.erase(h.named.begin() + (&one - h.named.data())); break;             // nobody owns it
+      case 6:                                                                              // nobody holds it
+        for (const rank_t rank : one.ranks) h.boxes[static_cast<std::size_t>(rank)] = {};
+        break;
+    }
+    if ((lie == 2 || lie == 3) && &one == &other) continue;
+    ++lies[lie];
+    CAPTURE(lie);
+    CHECK(!agrees(h, parameter_states));
+    CHECK((lie == 4 || lie == 5) != covers(h, parameter_states));  // covers() asks owners() alone
+  }
+  for (const int times : lies) CHECK(times > 20);
+  boxes_of_ranks beside{{.name = "x", .extent = {1, 1, 1, 1, 3}}, {columns(0, 2)}};
+  CHECK(agrees(beside.told()));
+  beside.named = {{columns(1, 3), {0}}};  // as large, and the same rank's
+  CHECK(!agrees(beside));
 }

@@ -16,7 +16,7 @@ struct box {
 
   constexpr bool empty() const {
     for (int i = 0; i < N; ++i)
-      if (dim[i].empty()) return true;
+      if (dim[i].end <= dim[i].begin) return true;
     return false;
   }
 

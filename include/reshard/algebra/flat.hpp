@@ -29,61 +29,28 @@ constexpr interval flat_hull(const index_t (&extent)[N], const box<N>& b) {
 /// Calls sink(box) with at most 2N - 1 disjoint boxes, in order of offset, whose union is
 /// { x in [0, extent) : flat_offset(extent, x) in range }.
 ///
-/// Per dimension, from the first: what both ends share is fixed; at the first dimension where they differ there are
-/// whole slices in the middle, a partial slice before them and one after; each partial slice is the same question with
-/// one dimension less and one open end. So 1 + 2 (N - 1) boxes at most.
+/// At each offset reached: as many slices as begin there and fit, of the first dimension of which one does. The dimension
+/// climbs to the first in which both ends differ, then falls, one box each: 1 + 2 (N - 1) at most.
 template <int N, typename Sink>
 constexpr void invert_flat(const index_t (&extent)[N], interval range, Sink&& sink) {
-  index_t pitch[N] = {};  // elements of one slice of dimension i
-  index_t elements = 1;
-  for (int i = N - 1; i >= 0; --i) {
-    pitch[i] = elements;
-    elements *= extent[i];
-  }
-  range = intersect(range, {0, elements});
-  if (range.empty()) return;
-
-  box<N> whole = whole_box(extent);
-  box<N> prefix = whole;
-  index_t begin = range.begin, end = range.end;  // offsets inside the slice that the prefix fixes
-  int split = 0;
-  for (; split < N - 1; ++split) {
-    const index_t slice = begin / pitch[split];
-    if (slice != (end - 1) / pitch[split]) break;
-    prefix.dim[split] = {slice, slice + 1};
-    begin -= slice * pitch[split];
-    end -= slice * pitch[split];
-  }
-
-  // Climb from the innermost partial row up to the split: the ragged beginning.
-  index_t low[N] = {}, high[N] = {};  // mixed-radix digits of begin and end below the split
-  index_t b = begin, e = end;
-  for (int i = split; i < N; ++i) {
-    low[i] = b / pitch[i];
-    b -= low[i] * pitch[i];
-    high[i] = e / pitch[i];
-    e -= high[i] * pitch[i];
-  }
-  int ragged_low = split;  // deepest dimension with a non-zero digit
-  int ragged_high = split;
-  for (int i = split + 1; i < N; ++i) {
-    if (low[i] != 0) ragged_low = i;
-    if (high[i] != 0) ragged_high = i;
-  }
-  for (int i = ragged_low; i > split; --i) {
-    box<N> part = prefix;
-    for (int j = split; j < i; ++j) part.dim[j] = {low[j], low[j] + 1};
-    part.dim[i] = {i == ragged_low ? low[i] : low[i] + 1, extent[i]};
-    if (!part.dim[i].empty()) sink(static_cast<const box<N>&>(part));
-  }
-  box<N> middle = prefix;
-  middle.dim[split] = {ragged_low == split ? low[split] : low[split] + 1, high[split]};
-  if (!middle.dim[split].empty()) sink(static_cast<const box<N>&>(middle));
-  for (int i = split + 1; i <= ragged_high; ++i) {
-    box<N> part = prefix;
-    for (int j = split; j < i; ++j) part.dim[j] = {high[j], high[j] + 1};
-    part.dim[i] = {0, high[i]};
-    if (!part.dim[i].empty()) sink(static_cast<const box<N>&>(part));
+  index_t slice[N + 1];  // slice[i + 1]: elements of one slice of dimension i
+  slice[N] = 1;
+  for (int i = N; i > 0; --i) slice[i - 1] = slice[i] * extent[i - 1];
+  range = intersect(range, {0, slice[0]});
+  box<N> part{};
+  for (index_t at = range.begin; at < range.end;) {
+    const index_t left = range.end - at;
+    index_t rest = at;
+    int i = 0;
+    while (i < N - 1 && (rest % slice[i + 1] != 0 || left < slice[i + 1])) {
+      part.dim[i] = {rest / slice[i + 1], rest / slice[i + 1] + 1};
+      rest %= slice[++i];
+    }
+    const index_t first = rest / slice[i + 1], count = least(extent[i] - first, left / slice[i + 1]);
+    part.dim[i] = {first, first + count};
+    at += count * slice[i + 1];
+    while (++i < N) part.dim[i] = {0, extent[i]};
+    sink(static_cast<const box<N>&>(part));
   }
 }
 

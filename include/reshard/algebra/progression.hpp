@@ -57,13 +57,13 @@ struct item_row {
   template <typename Whole, typename Partial>
   constexpr void meet(interval range, Whole&& whole, Partial&& partial) const {
     interval items{first_ending_after(range.begin), count_beginning_before(range.end)};
-    if (range.empty() || items.empty()) return;
+    if (range.end <= range.begin || items.end <= items.begin) return;
     const auto cut = [&](index_t i) {
-      const interval part = translate(intersect(item(i), range), -item(i).begin);
+      const index_t at = begin + i * pitch;
+      const interval part = intersect({0, span}, translate(range, -at));
       return part.size() == span ? false : (partial(i, part), true);
     };
-    if (cut(items.begin)) ++items.begin;
-    if (items.empty()) return;
+    if (cut(items.begin) && ++items.begin == items.end) return;
     if (range.contains(item(items.end - 1))) {
       whole(items);
       return;

@@ -28,10 +28,8 @@ class pipeline_placement {
   constexpr index_t stage_of_chunk(index_t k) const { return k % stages_; }
 
   constexpr index_t point(index_t k) const {
-    if (k <= 0) return 0;
-    if (k >= chunks_) return layers_;
-    if (split_ == pipeline_split::account) return k * per_chunk_ - 1;
-    return k * per_chunk_ + least(k, longer_);
+    if (split_ != pipeline_split::account) return k * per_chunk_ + least(k, longer_);
+    return k <= 0 ? 0 : k >= chunks_ ? layers_ : k * per_chunk_ - 1;
   }
   constexpr interval chunk(index_t k) const { return {point(k), point(k + 1)}; }
 

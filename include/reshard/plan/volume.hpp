@@ -30,7 +30,7 @@ constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
           needed = checked_add(needed, target.volume());
           if (was < 0) return;
           change.from().held(f, was, r, [&](int, const family_box& source) {
-            if (intersects(source, target)) kept += intersect(source, target).volume();
+            kept += intersect(source, target).volume();
           });
         });
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact cover, proved from the boxes alone: any two ranks' boxes of a family are equal or disjoint, and the distinct ones'
-// volumes add up to the family's. And what a rank holds in bytes. All of it runs in a static_assert.
+// Exact cover, proved from the boxes alone: put together, neighbour to neighbour, they are the family. Whether both questions
+// of a holding have one answer. And what a rank holds in bytes. All of it runs in a static_assert.
 // Builds on: space/holding_of.hpp.
 #pragma once
 
@@ -13,101 +13,60 @@ namespace reshard {
 
 namespace detail {
 
-/// The distinct intervals met along one axis, in order of first occurrence.
-struct axis_cuts {
-  std::vector<interval> parts;
-  std::size_t latest = 0;  // neighbours mostly repeat, so the search begins here
-
-  constexpr std::size_t index_of(interval part) {
-    for (std::size_t tried = 0; tried < parts.size(); ++tried) {
-      const interval& known = parts[latest];
-      if (known.begin == part.begin && known.end == part.end) return latest;
-      if (++latest == parts.size()) latest = 0;
-    }
-    parts.push_back(part);
-    return latest = parts.size() - 1;
-  }
-  /// They tile [0, extent): disjoint, none missing.
-  constexpr bool tile(index_t extent) const {
-    std::vector<interval> ascending = parts;
-    std::sort(ascending.begin(), ascending.end(), [](interval a, interval b) { return a.begin < b.begin; });
-    index_t reached = 0;
-    for (const interval& part : ascending) {
-      if (part.begin != reached) return false;
-      reached = part.end;
-    }
-    return reached == extent;
-  }
-};
-
-/// Boxes as cells of a grid: where every axis is tiled by the boxes' own intervals, any two boxes are cells of it, so equal or
-/// disjoint, and they cover iff every cell occurs. Linear in the boxes.
-class grid_of_boxes {
- public:
-  constexpr void add(const family_box& b) {
-    std::uint64_t key = 0;
-    for (int i = 0; i < family_ndim; ++i) key = key << key_bits | along_[i].index_of(b.dim[i]);
-    keys_.push_back(key);
-  }
-  constexpr bool covers(const family& which) const {
-    std::size_t cells = 1;
-    for (int i = 0; i < family_ndim; ++i) {
-      const std::size_t parts = along_[i].parts.size();
-      if (parts >= std::size_t{1} << key_bits || !along_[i].tile(which.extent[i])) return false;
-      cells *= parts;
-      if (cells > keys_.size()) return false;
-    }
-    std::vector<int> seen;
-    for (std::size_t c = 0; c < cells; ++c) seen.push_back(0);
-    std::size_t missing = cells;
-    for (const std::uint64_t key : keys_) {
-      std::size_t cell = 0;
-      for (int i = 0; i < family_ndim; ++i)
-        cell = cell * along_[i].parts.size() + (key >> (key_bits * (family_ndim - 1 - i)) & ((1u << key_bits) - 1));
-      missing -= seen[cell]++ == 0 ? 1 : 0;
-    }
-    return missing == 0;
-  }
-
- private:
-  static constexpr int key_bits = 12;
-  axis_cuts along_[family_ndim];
-  std::vector<std::uint64_t> keys_;
-};
-
-/// Boxes of any shape: the distinct ones are pairwise disjoint, lie in the family, and their volumes add up to its.
-constexpr bool covers_by_sweep(std::vector<family_box> boxes, const family& which) {
-  std::sort(boxes.begin(), boxes.end(), [](const family_box& a, const family_box& b) { return precedes(a, b); });
-  boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());
-  const family_box whole = which.whole();
-  index_t elements = 0;
-  for (const family_box& b : boxes) {
-    if (!whole.contains(b)) return false;
-    elements = checked_add(elements, b.volume());
-  }
-  if (elements != whole.volume()) return false;
-  for (std::size_t i = 0; i < boxes.size(); ++i)  // sorted: fewer steps of constant evaluation than find_overlap, which looks for an axis
-    for (std::size_t j = i + 1; j < boxes.size() && boxes[j].dim[0].begin < boxes[i].dim[0].end; ++j)
-      if (intersects(boxes[i], boxes[j])) return false;
+/// a becomes { x : x in a or x in b } where that is a box and a, b are disjoint: they differ along one axis, and abut there.
+constexpr bool join(family_box& a, const family_box& b) {
+  int axis = 0;
+  while (axis < family_ndim - 1 && a.dim[axis].begin == b.dim[axis].begin && a.dim[axis].end == b.dim[axis].end) ++axis;
+  for (int i = axis + 1; i < family_ndim; ++i)
+    if (a.dim[i].begin != b.dim[i].begin || a.dim[i].end != b.dim[i].end) return false;
+  interval &in_a = a.dim[axis], in_b = b.dim[axis];
+  if (in_a.end <= in_a.begin || in_b.end <= in_b.begin) return false;
+  if (in_a.end == in_b.begin) in_a.end = in_b.end;
+  else if (in_b.end == in_a.begin) in_a.begin = in_b.begin;
+  else return false;
   return true;
 }
 
+/// Boxes as they come, each joined to those before it while it fits.
+/// sum over i < count of 1_parts[i] == sum over the boxes added of 1_b
+struct joined_boxes {
+  std::vector<family_box> parts;  // those past `count` are free: assigning costs fewer steps than pop_back and push_back
+  std::size_t count = 0;
+
+  constexpr void add(family_box b) {
+    while (count > 0 && join(b, parts[count - 1])) --count;
+    if (count == parts.size()) parts.push_back(b);
+    else parts[count] = b;
+    ++count;
+  }
+  /// sum over the boxes added of 1_b == 1_whole: they are disjoint, none missing, none outside.
+  constexpr bool are(const family_box& whole) {
+    parts.resize(count);
+    std::sort(parts.begin(), parts.end(), [](const family_box& a, const family_box& b) { return precedes(a, b); });
+    index_t elements = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (!whole.contains(parts[i])) return false;
+      elements = checked_add(elements, parts[i].volume());
+      for (std::size_t j = i + 1; j < parts.size() && parts[j].dim[0].begin < parts[i].dim[0].end; ++j)
+        if (intersects(parts[i], parts[j])) return false;
+    }
+    return elements == whole.volume();
+  }
+};
+
 }  // namespace detail
 
-/// For every family and every wanted role: the boxes of all ranks are pairwise equal or disjoint, and the distinct ones'
-/// volumes add up to the family's. Reads only the boxes, nothing of how they came about.
+/// For every family f and every wanted role r, over the boxes b that owners(f, r, all of f) names: sum of 1_b == 1_f. That is,
+/// every element is in exactly one distinct box and no box reaches outside. Read from the boxes alone, nothing of how they
+/// came about; ranks are not visited, so replicas cost nothing. That held() names the same boxes is agrees().
 template <Holding H>
 constexpr bool covers(const H& h, state_set wanted = all_states) {
   for (const role r : roles) {
     if ((states_of(r) & wanted & h.states()).empty()) continue;
     for (int f = 0; f < h.families(); ++f) {
-      detail::grid_of_boxes grid;
-      for (rank_t rank = 0; rank < h.ranks(); ++rank) h.held(f, rank, r, [&grid](int, const family_box& b) { grid.add(b); });
-      if (grid.covers(h.family_at(f))) continue;
-      std::vector<family_box> boxes;
-      for (rank_t rank = 0; rank < h.ranks(); ++rank)
-        h.held(f, rank, r, [&boxes](int, const family_box& b) { boxes.push_back(b); });
-      if (!detail::covers_by_sweep(boxes, h.family_at(f))) return false;
+      detail::joined_boxes all;
+      h.owners(f, r, h.family_at(f).whole(), [&all](const family_box& b, const auto&) { all.add(b); });
+      if (!all.are(h.family_at(f).whole())) return false;
     }
   }
   return true;
@@ -116,6 +75,42 @@ template <typename L>
   requires(Layout<L> && !Holding<L>)
 constexpr bool covers(const L& layout, state_set wanted = all_states) {
   return covers(holding_of(layout, wanted), wanted);
+}
+
+/// For every family f, wanted role r and rank q: held(f, q, r) == { b : owners(f, r, all of f) names b, with q among its holders },
+/// and both give q the same place among as many holders. Given that held() names a box once. Every rank is visited:
+///   each b in held(f, q, r) is all that owners(f, r, b) names, and q is a holder of it;
+///   sum over q and held(f, q, r) of |b| == sum over owners(f, r, all of f) of |b| x holders, so none is missing.
+template <Holding H>
+constexpr bool agrees(const H& h, state_set wanted = all_states) {
+  for (const role r : roles) {
+    if ((states_of(r) & wanted & h.states()).empty()) continue;
+    for (int f = 0; f < h.families(); ++f) {
+      bool same = true;
+      index_t missing = 0;  // elements, once for every holder
+      h.owners(f, r, h.family_at(f).whole(), [&](const family_box& b, const auto& holders) {
+        missing = checked_add(missing, checked_multiply(b.volume(), holders.count()));
+      });
+      for (rank_t rank = 0; same && rank < h.ranks(); ++rank)
+        h.held(f, rank, r, [&](int, const family_box& b, const auto& holders) {
+          const index_t place = holders.index_of(rank);
+          int named = 0;
+          h.owners(f, r, b, [&](const family_box& whose, const auto& owners) {
+            ++named;
+            same = same && whose == b && owners.index_of(rank) == place && owners.count() == holders.count();
+          });
+          same = same && named == 1 && place >= 0;
+          missing -= b.volume();
+        });
+      if (!same || missing != 0) return false;
+    }
+  }
+  return true;
+}
+template <typename L>
+  requires(Layout<L> && !Holding<L>)
+constexpr bool agrees(const L& layout, state_set wanted = all_states) {
+  return agrees(holding_of(layout, wanted), wanted);
 }
 
 /// sum over what the rank holds, of the wanted states that there are, of elements x width; 0 where there is no rank (-1)

@@ -86,27 +86,26 @@ class computed_holding {
   template <typename Sink>
   constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
     const family& which = family_at(f);
-    const mesh& m = space_.mesh_for(which.mesh);
-    const index_t t = rank % m.extent[mesh_axis::tensor];
-    const index_t e = which.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
     const pipeline_placement& pipeline = space_.pipeline();
     for (index_t k = rank / space_.stage_ranks(); k < pipeline.chunks(); k += pipeline.parts()) {
-      const family_box shard = space_.shard_box(f, k, e, t);
-      if (shard.dim[axis_of::layer].empty()) continue;
+      const interval members = space_.chunk_members(f, k);
+      if (members.empty()) continue;
+      const mesh& m = space_.mesh_for(which.mesh);
+      const index_t t = rank % m.extent[mesh_axis::tensor];
+      const index_t e = which.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
+      const family_box shard = space_.shard_box(f, members, e, t);
       if (!sharded(r)) {
         if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, shard);
         else sink(f, shard, replicas(f, k, e, t));
         continue;
       }
       const mesh_kind kind = space_.buffer_kind(f);
-      for (const buffer_entry& entry : buffers_.entries(k, kind, f)) {
-        const index_t i = shard_index(kind, rank);
-        const rank_product holders = shard_holders(f, kind, k, e, t, i);
-        boxes_in(entry, f, shard, slice(k, kind, entry.bucket, i), [&](const family_box& b) {
-          if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, b);
-          else sink(f, b, holders);
-        });
-      }
+      const index_t i = shard_index(kind, rank);
+      const auto give = [&] {
+        if constexpr (std::invocable<Sink, int, const family_box&>) return [&](const family_box& b) { sink(f, b); };
+        else return [&, holders = shard_holders(f, kind, k, e, t, i)](const family_box& b) { sink(f, b, holders); };
+      }();
+      for (const buffer_entry& entry : buffers_.entries(k, kind, f)) boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
     }
   }
 
@@ -118,13 +117,29 @@ class computed_holding {
     const int cut = which.tensor_axis == axis_of::none ? axis_of::column : which.tensor_axis;
     const block tensor(which.extent[cut], space_.tensor_parts(f));
     const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
+    const bool by_slices = sharded(r);
+    family_box shard = which.whole();
+    const bool every_part = within.dim[axis_of::expert].contains(shard.dim[axis_of::expert]) && within.dim[cut].contains(shard.dim[cut]);
     for (index_t k = chunks.begin; k < chunks.end; ++k) {
-      if (!intersects(space_.chunk_members(f, k), within.dim[axis_of::layer])) continue;
-      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval) {
-        tensor.owners(within.dim[cut], [&](index_t t, interval) {
-          const family_box shard = space_.shard_box(f, k, e, t);
-          if (!sharded(r)) sink(shard, replicas(f, k, e, t));
-          else shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
+      shard.dim[axis_of::layer] = space_.chunk_members(f, k);
+      if (!intersects(shard.dim[axis_of::layer], within.dim[axis_of::layer])) continue;
+      const rank_product holders = replicas(f, k, 0, 0);
+      std::vector<owned_box> first;  // of part (0, 0): slices cut every part alike
+      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval expert_part) {
+        shard.dim[axis_of::expert] = expert_part;
+        tensor.owners(within.dim[cut], [&](index_t t, interval tensor_part) {
+          shard.dim[cut] = tensor_part;
+          if (!by_slices) return sink(static_cast<const family_box&>(shard), of_part(holders, e, t));
+          if (!every_part) return shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
+          if (e == 0 && t == 0)
+            shard_owners(f, k, e, t, shard, intersect(within, shard),
+                         [&first](const family_box& b, const rank_product& sharing) { first.push_back({b, sharing}); });
+          for (std::size_t i = 0; i < first.size(); ++i) {
+            family_box b = first[i].where;
+            b.dim[axis_of::expert] = translate(b.dim[axis_of::expert], expert_part.begin);
+            b.dim[cut] = translate(b.dim[cut], tensor_part.begin);
+            sink(static_cast<const family_box&>(b), of_part(first[i].holders, e, t));
+          }
         });
       });
     }
@@ -140,18 +155,17 @@ class computed_holding {
     return sharded(r) ? order.reversed() : order;
   }
 
-  /// Slice i of a bucket cut into n equal parts: [begin + i length / n, begin + (i + 1) length / n).
+  /// Slice i of a bucket, whose padding makes n equal parts of it: [begin + i length / n, begin + (i + 1) length / n).
   constexpr interval slice(index_t k, mesh_kind kind, index_t bucket, index_t i) const {
-    return even_part(buffers_.bucket(k, kind, bucket), i, space_.sharding_group(kind));
+    const interval all = buffers_.bucket(k, kind, bucket);
+    return translate(equal_part(all.end - all.begin, i, space_.sharding_group(kind)), all.begin);
   }
 
   /// The index of a rank in its sharding group: cp + CP dp, or edp.
   constexpr index_t shard_index(mesh_kind kind, rank_t rank) const {
     const mesh& m = space_.mesh_for(kind);
-    index_t c[mesh_ndim] = {};
-    m.coordinates(rank, c);
-    if (kind == mesh_kind::expert) return c[mesh_axis::data];
-    return c[mesh_axis::middle] + m.extent[mesh_axis::middle] * c[mesh_axis::data];
+    const index_t within = kind == mesh_kind::dense ? 1 : m.extent[mesh_axis::middle];  // experts: the ranks of all ep between two edp
+    return rank / (m.extent[mesh_axis::tensor] * within) % space_.sharding_group(kind);
   }
 
   /// Whether optimizer buffers say where a role lies. Refuses a role that needs them where they were not tabulated.
@@ -172,31 +186,44 @@ class computed_holding {
   /// Calls sink(box) with the family's boxes that a stretch of a buffer holds of one entry, in buffer order, in the
   /// coordinates of `shard`, the box whose local arrays the buffer packs.
   template <typename Sink>
-  constexpr void boxes_in(const buffer_entry& entry, int f, const family_box& shard, interval stretch, Sink&& sink) const {
-    index_t local[3] = {};
-    space_.local_extent(f, local);
+  static constexpr void boxes_in(const buffer_entry& entry, const family_box& shard, interval stretch, Sink&& sink) {
+    const index_t local[3] = {shard.dim[2].size(), shard.dim[3].size(), shard.dim[4].size()};
     const auto emit = [&](interval members, interval experts, const box<3>& part) {
-      family_box b;
-      b.dim[0] = {entry.member_last - members.end + 1, entry.member_last - members.begin + 1};
-      b.dim[1] = translate({entry.expert_last - experts.end + 1, entry.expert_last - experts.begin + 1}, shard.dim[1].begin);
-      for (int i = 0; i < 3; ++i) b.dim[2 + i] = translate(part.dim[i], shard.dim[2 + i].begin);
-      sink(static_cast<const family_box&>(b));
+      const index_t last = entry.expert_last + shard.dim[1].begin;
+      sink(family_box{{{entry.member_last - members.end + 1, entry.member_last - members.begin + 1},
+                       {last - experts.end + 1, last - experts.begin + 1},
+                       translate(part.dim[0], shard.dim[2].begin),
+                       translate(part.dim[1], shard.dim[3].begin),
+                       translate(part.dim[2], shard.dim[4].begin)}});
     };
     const interval all_experts{0, entry.experts};
     entry.outer.meet(
         stretch, [&](interval members) { emit(members, all_experts, whole_box(local)); },
         [&](index_t member, interval of_member) {
+          const auto cut = [&](index_t expert, interval of_parameter) {
+            invert_flat(local, of_parameter, [&](const box<3>& part) {
+              emit({member, member + 1}, {expert, expert + 1}, part);
+            });
+          };
+          if (entry.experts == 1) return cut(0, of_member);
           item_row{0, entry.experts, entry.inner_pitch, entry.elements}.meet(
-              of_member, [&](interval experts) { emit({member, member + 1}, experts, whole_box(local)); },
-              [&](index_t expert, interval of_parameter) {
-                invert_flat(local, of_parameter, [&](const box<3>& part) {
-                  emit({member, member + 1}, {expert, expert + 1}, part);
-                });
-              });
+              of_member, [&](interval experts) { emit({member, member + 1}, experts, whole_box(local)); }, cut);
         });
   }
 
  private:
+  struct owned_box {
+    family_box where;
+    rank_product holders;
+  };
+
+  /// The holders of part (e, t), from those of part (0, 0); an axis that does not cut the family has the part 0 alone.
+  static constexpr rank_product of_part(rank_product holders, index_t e, index_t t) {
+    holders.along[mesh_axis::middle].first += e;
+    holders.along[mesh_axis::tensor].first += t;
+    return holders;
+  }
+
   /// All ranks with the same whole shard: every coordinate that does not cut the family.
   constexpr rank_product replicas(int f, index_t k, index_t e, index_t t) const {
     const mesh& m = space_.mesh_for(f);
@@ -228,8 +255,7 @@ class computed_holding {
                               Sink&& sink) const {
     if (within.empty()) return;
     const mesh_kind kind = space_.buffer_kind(f);
-    index_t local[3] = {};
-    space_.local_extent(f, local);
+    const index_t local[3] = {shard.dim[2].size(), shard.dim[3].size(), shard.dim[4].size()};
     box<3> part;
     for (int i = 0; i < 3; ++i) part.dim[i] = translate(within.dim[2 + i], -shard.dim[2 + i].begin);
     const interval hull = flat_hull(local, part);
@@ -256,17 +282,17 @@ class computed_holding {
                            experts.size(), entry.inner_pitch, hull.size()};
       const item_row outer{inner.begin, members.size(), entry.outer.pitch, inner.item(inner.count - 1).end - inner.begin};
       const interval bucket = buffers_.bucket(k, kind, entry.bucket);
-      const block slices(bucket.size(), space_.sharding_group(kind));
+      const index_t length = bucket.size() / space_.sharding_group(kind);
       for (index_t at = outer.begin;;) {
         const index_t member = outer.first_ending_after(at);
         if (member == outer.count) break;
         item_row row = inner;
         row.begin = outer.item(member).begin;
         const index_t begin = greatest(at, row.item(row.first_ending_after(at)).begin);
-        const index_t i = slices.owner(begin - bucket.begin);
-        const interval stretch = translate(slices.part(i), bucket.begin);
+        const index_t i = (begin - bucket.begin) / length;
+        const interval stretch{bucket.begin + i * length, bucket.begin + (i + 1) * length};
         const rank_product holders = shard_holders(f, kind, k, e, t, i);
-        boxes_in(entry, f, shard, stretch, [&](const family_box& b) {
+        boxes_in(entry, shard, stretch, [&](const family_box& b) {
           if (intersects(b, within)) sink(b, holders);
         });
         at = stretch.end;

@@ -16,12 +16,13 @@ class optimizer_buffers {
   constexpr optimizer_buffers() = default;
   constexpr explicit optimizer_buffers(const space& s) : families_(s.families()) {
     const index_t chunks = s.pipeline().chunks();
+    std::vector<buffer_entry> written;
     for (index_t k = 0; k < chunks; ++k)
       for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
         first_bucket_.push_back(static_cast<index_t>(buckets_.size()));
-        const std::size_t begin = entries_.size();
-        write(s, k, kind);
-        sort_by_family(begin);
+        written.clear();
+        write(s, k, kind, written);
+        sort_by_family(written);
       }
     first_bucket_.push_back(static_cast<index_t>(buckets_.size()));
   }
@@ -73,17 +74,17 @@ class optimizer_buffers {
 
   /// The layers below `past`, down to `first`, that have the families of layer past - 1.
   static constexpr index_t alike_below(const space& s, index_t first, index_t past) {
-    index_t layer = past - 1;
-    for (; layer > first; --layer)
-      for (const layer_set& layers : s.which_model().sets)
-        if (layers.contains(layer - 1) != layers.contains(past - 1)) return past - layer;
-    return past - layer;
+    for (const layer_set& layers : s.which_model().sets)
+      for (index_t members = layers.members_within({first, past}).size(); members != 0 && members != past - first;
+           members = layers.members_within({first, past}).size())
+        ++first;
+    return past - first;
   }
 
-  constexpr void write(const space& s, index_t k, mesh_kind kind) {
+  constexpr void write(const space& s, index_t k, mesh_kind kind, std::vector<buffer_entry>& written) {
     if (kind == mesh_kind::expert && !(s.which_degrees().expert_buffers() && s.which_model().shape.experts > 0)) return;
     const bool first = k == 0, last = k == s.pipeline().chunks() - 1;
-    buffer_writer out(s.sharding_group(kind), first ? s.which_degrees().bucket : 0, entries_, buckets_);
+    buffer_writer out(s.sharding_group(kind), first ? s.which_degrees().bucket : 0, written, buckets_);
     const bool shared = s.which_degrees().pp > 1;
     const auto pinned = [&](home place) {
       for (int f = s.families() - 1; f >= 0; --f)
@@ -125,14 +126,12 @@ class optimizer_buffers {
     out.finish();
   }
 
-  /// Stable counting sort of the last buffer's entries, and where each family's begin.
-  constexpr void sort_by_family(std::size_t begin) {
-    const std::vector<buffer_entry> written(entries_.begin() + static_cast<std::ptrdiff_t>(begin), entries_.end());
-    entries_.resize(begin);
+  /// Appends a buffer's entries, stably by family, and where each family's begin.
+  constexpr void sort_by_family(const std::vector<buffer_entry>& written) {
     for (int f = 0; f < families_; ++f) {
       first_.push_back(static_cast<index_t>(entries_.size()));
-      for (const buffer_entry& e : written)
-        if (e.family == f) entries_.push_back(e);
+      for (std::size_t e = 0; e < written.size(); ++e)
+        if (written[e].family == f) entries_.push_back(written[e]);
     }
     first_.push_back(static_cast<index_t>(entries_.size()));
   }

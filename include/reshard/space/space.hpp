@@ -37,11 +37,6 @@ class space {
   constexpr index_t expert_parts(int f) const {
     return family_at(f).mesh == mesh_kind::dense ? 1 : expert_.extent[mesh_axis::middle];
   }
-  constexpr interval tensor_part(int f, index_t t) const {
-    const int cut = family_at(f).tensor_axis;
-    if (cut == axis_of::none) return {};
-    return equal_part(family_at(f).extent[cut], t, tensor_parts(f));
-  }
   constexpr interval expert_part(int f, index_t e) const {
     const index_t experts = family_at(f).extent[axis_of::expert];
     return experts == 1 ? interval{0, 1} : equal_part(experts, e, expert_parts(f));
@@ -89,19 +84,16 @@ class space {
   }
 
   /// The family's global box of (members of chunk k, expert part e, tensor part t).
-  constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const {
+  constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const { return shard_box(f, chunk_members(f, k), e, t); }
+  constexpr family_box shard_box(int f, interval members, index_t e, index_t t) const {
     const family& which = family_at(f);
-    family_box b{{chunk_members(f, k), expert_part(f, e), {0, which.extent[2]}, {0, which.extent[3]}, {0, which.extent[4]}}};
-    if (which.tensor_axis != axis_of::none) b.dim[which.tensor_axis] = tensor_part(f, t);
+    family_box b{{members, expert_part(f, e), {0, which.extent[2]}, {0, which.extent[3]}, {0, which.extent[4]}}};
+    if (const int cut = which.tensor_axis; cut != axis_of::none)
+      b.dim[cut] = equal_part(which.extent[cut], t, mesh_for(which.mesh).extent[mesh_axis::tensor]);
     return b;
   }
 
-  /// Extents of one local tensor [parts, rows, columns]: the tensor axis divided.
-  constexpr void local_extent(int f, index_t (&extent)[3]) const {
-    const family& which = family_at(f);
-    for (int i = 0; i < 3; ++i) extent[i] = which.extent[2 + i];
-    if (which.tensor_axis != axis_of::none) extent[which.tensor_axis - 2] /= tensor_parts(f);
-  }
+  /// Elements of one local tensor: the tensor axis divided.
   constexpr index_t local_elements(int f) const { return family_at(f).tensor_elements() / tensor_parts(f); }
 
   /// The mesh whose optimizer buffers hold the family: experts have their own iff ep > 1 or etp != tp.
