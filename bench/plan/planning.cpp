@@ -4,10 +4,13 @@
 // over the plan's.
 // in_buckets: all states under ZeRO-1 with Megatron's buckets, argument: elements of a bucket. `ratio` is the plan's time over that
 // of the same switch without buckets; as transfers multiply, `us_per_transfer` shows whether each still costs the same.
+// over_sorting: one plan of a switch that is made already, over writing the same transfers from a shuffled copy and sorting them, the
+// least that any planner does. `ratio` is of the best of many times each; `us` is the plan's.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -82,6 +85,49 @@ void in_buckets(benchmark::State& state) {
   state.counters["us_per_transfer"] = median(with) * 1e6 / static_cast<double>(transfers);
 }
 BENCHMARK(in_buckets)->Arg(1'000'000'000'000)->Arg(100'000'000)->Arg(10'000'000)->Arg(1'000'000)->Arg(100'000)->Unit(benchmark::kMicrosecond);
+
+/// The least time of many calls.
+template <typename Call>
+double best_of(int calls, Call&& call) {
+  double best = 1e9;
+  for (int i = 0; i < calls; ++i) {
+    const auto begun = std::chrono::steady_clock::now();
+    call();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+  }
+  return best;
+}
+
+void over_sorting(benchmark::State& state, const char* from, const char* to, state_set states, rank_t device) {
+  const layout_switch change(space(models::qwen3_235b_a22b, parse_degrees(from)), space(models::qwen3_235b_a22b, parse_degrees(to)),
+                             {.states = states});
+  const plan p = make_plan(change, device);
+  std::vector<transfer> shuffled[] = {p.sends, p.receives, p.retains};
+  for (std::vector<transfer>& list : shuffled) std::shuffle(list.begin(), list.end(), std::mt19937(1));
+  const std::size_t transfers = p.sends.size() + p.receives.size() + p.retains.size();
+  const int calls = transfers > 1000 ? 20 : 2000;
+  double planning = 0, sorting = 0;
+  for (auto _ : state) {
+    planning = best_of(calls, [&] { benchmark::DoNotOptimize(make_plan(change, device)); });
+    sorting = best_of(calls, [&] {
+      for (const std::vector<transfer>& list : shuffled) {
+        std::vector<transfer> written;
+        for (const transfer& t : list) written.push_back(t);
+        std::sort(written.begin(), written.end(), [](const transfer& a, const transfer& b) { return precedes(a, b); });
+        benchmark::DoNotOptimize(written.data());
+      }
+    });
+  }
+  state.counters["ratio"] = planning / sorting;
+  state.counters["us"] = planning * 1e6;
+  state.counters["transfers"] = static_cast<double>(transfers);
+}
+#define RESHARD_OVER_SORTING(name, ...) BENCHMARK_CAPTURE(over_sorting, name, __VA_ARGS__)->Iterations(1)->Unit(benchmark::kMillisecond)
+RESHARD_OVER_SORTING(parameters, "tp=4,pp=8,dp=4,ep=16,split=account", "tp=8,pp=16,dp=1,ep=8,split=account", parameter_states, 77);
+RESHARD_OVER_SORTING(zero1, "tp=4,pp=8,dp=4,ep=16,split=account,zero=1", "tp=8,pp=16,dp=1,ep=8,split=account,zero=1", optimizer_states, 77);
+RESHARD_OVER_SORTING(to_one_stage, "tp=4,pp=8,dp=4,ep=16,split=account", "tp=8,pp=1,dp=16,ep=8,split=account", parameter_states, 77);
+RESHARD_OVER_SORTING(ranks_16384, "tp=4,pp=8,dp=512,ep=16,split=account", "tp=8,pp=16,dp=128,ep=8,split=account", parameter_states, 77);
+RESHARD_OVER_SORTING(buckets, "tp=4,dp=32,zero=1,bucket=1000000", "tp=4,dp=16,zero=1,bucket=1000000", optimizer_states, 5);
 
 }  // namespace
 
