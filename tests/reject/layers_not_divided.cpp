@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: layers do not divide by pp=
+// expect: refuse(<.*>)?\((80, &"|layers, \(\(const char\*\)") layers do not divide by pp="(\[0\], 12|\), pp),
 // expect: require_even_layers\(
 // expect: pp<12>
 #include <reshard/model/presets.hpp>

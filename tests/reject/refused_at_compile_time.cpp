@@ -2,7 +2,7 @@
 // expect: refuse
 // expect: "block: an extent of "
 // expect: " cannot be cut into "
-// expect: block(10, -3)
+// expect: block\(10, -3\)
 #include <reshard/algebra/distribution.hpp>
 using namespace reshard;
 

@@ -39,10 +39,6 @@ constexpr index_t split_point(index_t i, index_t extent, index_t parts) {
   return i * (extent / parts) + (rest == 0 ? 0 : i * rest / parts);
 }
 
-/// Number <= Limit, for assertions: a compiler that finds it false prints both.
-template <index_t Number, index_t Limit>
-concept at_most = Number <= Limit;
-
 constexpr index_t least(index_t a, index_t b) { return a < b ? a : b; }
 constexpr index_t greatest(index_t a, index_t b) { return a < b ? b : a; }
 
@@ -58,5 +54,9 @@ constexpr index_t gcd(index_t a, index_t b) {
 
 /// The least common multiple of a, b > 0; refused where it leaves 64 bits.
 constexpr index_t lcm(index_t a, index_t b) { return checked_multiply(a / gcd(a, b), b); }
+
+/// number <= limit, for a static_assert that prints both where it fails: static_assert(at_most<bytes_per_rank(s), 80'000'000'000>)
+template <index_t Number, index_t Limit>
+concept at_most = Number <= Limit;
 
 }  // namespace reshard

@@ -25,21 +25,22 @@ constexpr bool layers_split(pipeline_split split, index_t layers, index_t pp, in
 
 namespace detail {
 
-/// "1,2,4,8": the divisors of n up to `limit`, for what would be legal.
-inline std::string divisors(index_t n, index_t limit) {
-  std::string list;
+/// "1,2,4,8" in a sentence: the divisors of n up to 1024, at most 16, for what would be legal. A number until it is written.
+struct divisors {
+  index_t n;
+};
+inline void append(std::string& sentence, divisors of) {
   index_t shown = 0;
-  for (index_t d = 1; d <= least(n, limit) && shown < 16; ++d) {
-    if (n % d != 0) continue;
-    list += shown++ == 0 ? "" : ",";
-    list += std::to_string(d);
+  for (index_t d = 1; d <= least(of.n, 1024) && shown < 16; ++d) {
+    if (of.n % d != 0) continue;
+    sentence += shown++ == 0 ? "" : ",";
+    sentence += std::to_string(d);
   }
-  return list;
 }
 
 constexpr void require_divides(const char* what, index_t size, const char* key, index_t degree) {
   if (!rules::divides(degree, size))
-    refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors(size, 1024), "}");
+    refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors{size}, "}");
 }
 constexpr void require_groups_match(index_t groups, index_t tp) {
   if (!rules::groups_match(groups, tp))
@@ -51,15 +52,15 @@ constexpr void require_vpp_has_stages(index_t vpp, index_t pp) {
 constexpr void require_even_layers(index_t layers, index_t pp, index_t vpp) {
   if (!rules::layers_split(pipeline_split::even, layers, pp, vpp)) {
     if (vpp == 1)
-      refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors(layers, 1024), "}");
+      refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors{layers}, "}");
     refuse(layers, " layers do not divide by pp=", pp, " x vpp=", vpp, " = ", pp * vpp, " chunks; pp x vpp in {",
-           divisors(layers, 1024), "} would do");
+           divisors{layers}, "} would do");
   }
 }
 constexpr void require_accounted_layers(index_t layers, index_t pp, index_t vpp) {
   if (!rules::layers_split(pipeline_split::account, layers, pp, vpp))
     refuse("split=account: ", layers, " layers and 2 for embedding and loss do not divide by pp=", pp, " x vpp=", vpp,
-           "; pp x vpp in {", divisors(layers + 2, 1024), "} would do");
+           "; pp x vpp in {", divisors{layers + 2}, "} would do");
 }
 constexpr void require_spread_is_flat(index_t vpp) {
   if (!rules::layers_split(pipeline_split::spread, 0, 1, vpp)) refuse("split=spread needs vpp=1, and vpp=", vpp);
