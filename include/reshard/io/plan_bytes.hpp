@@ -113,6 +113,7 @@ plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From,
   std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
   for (std::size_t i = 0; i < 3; ++i)
     for (std::uint64_t n = number(4 + i); n > 0; --n) {
+      if ((number(at + 2) | number(at + 3)) >> 31 != 0) refuse("plan from bytes: no states or family have such a number");
       transfer t{static_cast<rank_t>(number(at)), static_cast<rank_t>(number(at + 1)),
                  {static_cast<unsigned>(number(at + 2))}, static_cast<int>(number(at + 3)), {}};
       at += 4;
