@@ -117,6 +117,23 @@ TEST_CASE("pieces come by source, destination, states and stage") {
   }
 }
 
+TEST_CASE("sends come by destination; a tied copy comes where its destination keeps it, after the last layers") {
+  static constexpr model tied = make_transformer(
+      {.name = "tied", .layers = 4, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 8, .tied = true});
+  const layout_switch change(space(tied, config<tp<1>>{}), space(tied, config<pp<2>>{}), {.to = device_map({1, 2})});
+  const std::vector<staged_piece> sent = stage_transfers(make_plan(change, 0).sends, change, 1);
+  const std::vector<staged_piece> received = stage_transfers(make_plan(change, 2).receives, change, 1);
+  REQUIRE(sent.size() > received.size());
+  CHECK(sent.front().dst == 1);
+  CHECK(sent.back().dst == 2);
+  for (std::size_t i = 1; i < sent.size(); ++i) CHECK(sent[i - 1].dst <= sent[i].dst);
+  CHECK(std::vector<staged_piece>(sent.end() - static_cast<std::ptrdiff_t>(received.size()), sent.end()) == received);
+  const auto parameters_end = std::find_if(received.begin(), received.end(), [](const staged_piece& p) { return p.states != parameter_states; });
+  REQUIRE(parameters_end != received.begin());
+  CHECK(tied[(parameters_end - 1)->family].place == home::both_ends);  // device 0 keeps it first
+  CHECK(tied[received.front().family].place == home::layers);
+}
+
 TEST_CASE("peak falls with the number of stages, and one stage holds both sides but what is retained") {
   const layout_switch change(before, after);
   bytes_t last = 0;

@@ -21,6 +21,8 @@ TEST_CASE("every two devices meet once, and mean each other") {
         if (peer < devices) wrong += met[static_cast<std::size_t>(d * devices + peer)]++;
       }
     CHECK(wrong == 0);
+    CHECK(xor_steps(devices) < 2 * devices);  // no step in which nobody could meet
+    CHECK((xor_steps(devices) & (xor_steps(devices) + 1)) == 0);
     CHECK(pairs == devices * (devices - 1));
   }
 }
