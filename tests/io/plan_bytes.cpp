@@ -88,7 +88,7 @@ TEST_CASE("what is wrong is said") {
   CHECK(with(3, 9) == who + "a plan of device 9; the switch has 3 devices");
   for (const std::uint64_t many : {std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60})
     CHECK(with(4, many) == who + std::to_string(bytes.size()) + " bytes are not what its lists need");
-  for (const std::size_t word : {9, 10})  // states, family: what an int would cut off counts
+  for (const std::size_t word : {9u, 10u})  // states, family: what an int would cut off counts
     CHECK(with(word, std::uint64_t{1} << 32) == who + "no states or family have such a number");
   CHECK(with(9, 6) == who + "sends[0] has states that the switch does not move");
   CHECK(with(10, 7) == who + "sends[0] is of family 7; the switch has 1");
