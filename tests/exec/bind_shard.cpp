@@ -141,6 +141,14 @@ TEST_CASE("what is no shard of ours is refused with its name") {
         "reshard: rank 7: shard of 'decoder.final_layernorm.weight' on rank 7: [1, 1 + 12) reaches outside the extent 12 of dimension 0");
   CHECK(changed([](shard& s) { s.whole = {13}; }) ==
         "reshard: rank 7: shard of 'decoder.final_layernorm.weight': dimension 0 is said to have extent 13; the tensor's is 12");
+  std::vector<float> floats(12);
+  std::vector<std::byte> longer(26);
+  CHECK(refused([&] { bind_shard(b, table, norm, floats); }) ==
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' is bf16, 2 bytes an element, and its memory has elements of 4; "
+        "bind memory of the state's type, or leave the state out of what moves");
+  CHECK(refused([&] { bind_shard(b, table, norm, longer); }) ==
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' has 26 bytes of memory, and its array takes 24; where elements lie "
+        "apart, strides say so");
   CHECK(refused([&] { bind_shard(b, table, norm, at, {-1}); }) ==
         "reshard: rank 7: 'decoder.final_layernorm.weight' has a stride of -1 elements; strides count forwards");
   CHECK(changed([](shard& s) { s.whole.ndim = s.offset.ndim = s.shape.ndim = 6; }) ==

@@ -238,7 +238,7 @@ TEST_CASE("a buffer that is too small is refused before it is bound") {
   std::vector<std::byte> bytes(1 << 20);
   CHECK(refused([&] {
           bind_rank(h, 1, "rank 1", [&](const rank_array& a) { return memory{bytes.data(), a.sharded ? a.bytes() - 4 : a.bytes()}; }, only(2));
-        }).starts_with("reshard: rank 1: the optimizer buffer of pipeline chunk 0, has "));
+        }).starts_with("reshard: rank 1: exp_avg of the optimizer buffer of pipeline chunk 0 has "));
 }
 
 TEST_CASE("boxes are ordered by state, family, tensor and expert, then by the box") {

@@ -166,24 +166,26 @@ TEST_CASE("an optimizer buffer that its memory is too small for is named by its 
     binding b("rank 1");
     return refused([&] { bind_array(b, h, 1, of, at); });
   };
-  const std::string needs = " bytes of memory for exp_avg, and needs " + std::to_string(buffer.bytes()) + " in elements of 4";
+  const std::string whose = "reshard: rank 1: exp_avg of the optimizer buffer of pipeline chunk 0",
+                    needs = " bytes of memory, and needs " + std::to_string(buffer.bytes());
   CHECK(says(buffer, {bytes.data(), buffer.bytes()}) == "accepted");
   CHECK(says(buffer, {bytes.data(), buffer.bytes() - 1}) ==
-        "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has " + std::to_string(buffer.bytes() - 1) + needs);
+        whose + " has " + std::to_string(buffer.bytes() - 1) + needs);
   CHECK(says(buffer, {nullptr, buffer.bytes()}) ==
-        "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has 0" + needs);
+        whose + " has 0" + needs);
   bytes.resize(bytes.size() + 4);
-  CHECK(says(buffer, bytes) == "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has " + std::to_string(buffer.bytes() + 4) + needs);
+  CHECK(says(buffer, bytes) == whose + " has " + std::to_string(buffer.bytes() + 4) + " bytes of memory, and its array takes " +
+                                std::to_string(buffer.bytes()) + "; where elements lie apart, strides say so");
   bytes.resize(bytes.size() - 4);
   std::vector<float> floats(bytes.size() / 4);
   std::vector<double> doubles(bytes.size() / 8);
   CHECK(says(buffer, floats) == "accepted");
-  CHECK(says(buffer, doubles) == "reshard: rank 1: the optimizer buffer of pipeline chunk 0, has " + std::to_string(buffer.bytes()) +
-                                     " bytes of memory in elements of 8 for exp_avg, and needs " + std::to_string(buffer.bytes()) + " in elements of 4");
+  CHECK(says(buffer, doubles) == whose + " is fp32, 4 bytes an element, and its memory has elements of 8; bind memory of the state's type, "
+                                        "or leave the state out of what moves");
   rank_array experts = buffer;
   experts.buffer = mesh_kind::expert;
   CHECK(says(experts, {bytes.data(), 5}) ==
-        "reshard: rank 1: the optimizer buffer of pipeline chunk 0, experts, has 5" + needs);
+        whose + ", experts, has 5" + needs);
 }
 
 TEST_CASE("a list of shards has its arrays too, under its own names") {

@@ -65,13 +65,6 @@ TEST_CASE("the name of a layout is its text, and '' where all is at its default"
   CHECK(detail::layout_name(space(m, parse_degrees("tp=1"))) == "''");
 }
 
-TEST_CASE("states by name, in order, with plus signs between them") {
-  CHECK(detail::state_names(all_states) == "param + master + exp_avg + exp_avg_sq");
-  CHECK(detail::state_names(only(3) | only(1)) == "master + exp_avg_sq");
-  CHECK(detail::state_names(only(0)) == "param");
-  CHECK(detail::state_names({}).empty());
-}
-
 TEST_CASE("short names leave out what tells a family from no other") {
   CHECK(detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.weight") == "qkv");
   CHECK(detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight") == "qkv.layer_norm");

@@ -27,9 +27,3 @@ TEST_CASE("a report says bytes, stages and the peak") {
   r.stages = 1;
   CHECK(to_text(r).find(" in 1 stage; ") != std::string::npos);
 }
-
-TEST_CASE("states are named in their order") {
-  CHECK(to_text(all_states) == "param + master + exp_avg + exp_avg_sq");
-  CHECK(to_text(only(2)) == "exp_avg");
-  CHECK(to_text(state_set{}) == "no state");
-}

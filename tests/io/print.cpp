@@ -161,3 +161,10 @@ TEST_CASE("the svg is one well-formed picture, whatever the model is called") {
     CHECK(svg.find("\"-") == svg.npos);  // no negative size or place
   }
 }
+
+TEST_CASE("states are named in their order") {
+  CHECK(to_text(all_states) == "param + master + exp_avg + exp_avg_sq");
+  CHECK(to_text(only(3) | only(1)) == "master + exp_avg_sq");
+  CHECK(to_text(only(2)) == "exp_avg");
+  CHECK(to_text(state_set{}) == "no state");
+}

@@ -124,6 +124,7 @@ class Finder:
             old = " ".join(self.source[h][m.begin:m.end].decode("latin-1").split())
             old = old if len(old) <= 60 else old[:40] + " .. " + old[-16:]
             new = m.text.replace("{}", ".." if len(old) > 30 else old) if m.form == "condition" else m.text.replace("RESHARD_ON", "true")
+            new = " ".join(new.split())  # of a fault over several lines
             old, new = (t.encode("latin-1").decode("utf-8", "replace") for t in (old, new))
             m.change = f"drop `{old}`" if m.form == "drop" else f"twice `{old}`" if m.form == "double" else \
                 f"begin with `{new.strip()}`" if m.form == "insert" else f"`{old}` -> `{new}`"

@@ -12,9 +12,10 @@
 #include <reshard/space/static_space.hpp>
 
 #include "../support/refused.hpp"
+#include "../support/whole_on.hpp"
 
 using namespace reshard;
-using testing::refused;
+using testing::refused, testing::whole_on;
 
 namespace {
 constexpr transformer small{.name = "small", .layers = 1, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8};
@@ -172,17 +173,6 @@ TEST_CASE("between a list and a space, the states are the list's, on whichever s
 }
 
 namespace {
-/// A tensor of that shape, whole on each of the ranks 0 .. ranks - 1.
-std::vector<shard> whole_on(rank_t ranks, const std::string& name, extents shape,
-                            const std::vector<std::string>& states = {"param"}) {
-  extents zero = shape;
-  for (index_t& at : zero.at) at = 0;
-  std::vector<shard> list;
-  for (rank_t r = 0; r < ranks; ++r)
-    for (const std::string& state : states) list.push_back({r, name, bf16, shape, zero, shape, state});
-  return list;
-}
-
 /// What a switch between two lists is refused with; as holdings, each with a table of its own.
 std::string refusal_of(const std::vector<shard>& from, const std::vector<shard>& to, const placement& placed) {
   return testing::refused([&] { layout_switch(listed_holding(from), listed_holding(to), placed); });

@@ -15,25 +15,15 @@
 
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
+#include "../support/whole_on.hpp"
 
 using namespace reshard;
-using testing::dice, testing::refused;
+using testing::dice, testing::refused, testing::whole_on;
 
 namespace {
 constexpr transformer small{
     .name = "small", .layers = 2, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8};
 constexpr model tiny = make_transformer(small);
-
-/// A tensor of that shape, whole on each of the ranks 0 .. ranks - 1.
-std::vector<shard> whole_on(rank_t ranks, const std::string& name, extents shape,
-                            const std::vector<std::string>& states = {"param"}) {
-  extents zero = shape;
-  for (index_t& at : zero.at) at = 0;
-  std::vector<shard> list;
-  for (rank_t r = 0; r < ranks; ++r)
-    for (const std::string& state : states) list.push_back({r, name, bf16, shape, zero, shape, state});
-  return list;
-}
 }  // namespace
 
 TEST_CASE("elements that no rank of FROM holds are refused with their number") {

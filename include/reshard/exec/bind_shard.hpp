@@ -19,15 +19,8 @@ inline void require_memory_of_shard(const binding& out, const shard& s, memory a
     last = checked_add(last, checked_multiply(s.shape.at[i] - 1, stride.at[i]));
     pitch = greatest(pitch, checked_multiply(s.shape.at[i], stride.at[i]));
   }
-  const bytes_t bytes = at.data == nullptr ? 0 : at.bytes, of_one = width(s.type);
-  if (at.element_bytes != 0 && at.element_bytes != of_one)
-    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", ", of_one,
-           " bytes an element, and its memory has elements of ", at.element_bytes);
-  if (bytes < checked_multiply(last + 1, of_one))
-    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' has ", bytes, " bytes of memory, and needs ", (last + 1) * of_one);
-  if (bytes > checked_multiply(greatest(last + 1, pitch), of_one))
-    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' has ", bytes, " bytes of memory, and its array takes ",
-           greatest(last + 1, pitch) * of_one, "; where elements lie apart, strides say so");
+  require_memory(at, s.type, last + 1, greatest(last + 1, pitch),
+                 [&] { return out.who() + ": " + s.state + " of '" + s.tensor + "'"; });
 }
 
 /// The shard is known to lie at `place`.

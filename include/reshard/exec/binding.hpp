@@ -62,6 +62,24 @@ struct bound_box : tensor_box {
   }
 };
 
+namespace detail {
+
+/// Refuses memory that does not hold from `fewest` to `most` elements of a type; array() begins the sentence.
+template <typename Array>
+void require_memory(memory at, dtype type, index_t fewest, index_t most, Array&& array) {
+  const bytes_t of_one = width(type), bytes = at.data == nullptr ? 0 : at.bytes;
+  if (at.element_bytes != 0 && at.element_bytes != of_one)
+    refuse(array(), " is ", name(type), ", ", of_one, " bytes an element, and its memory has elements of ",
+           at.element_bytes, "; bind memory of the state's type, or leave the state out of what moves");
+  if (bytes < checked_multiply(fewest, of_one))
+    refuse(array(), " has ", bytes, " bytes of memory, and needs ", fewest * of_one);
+  if (bytes > checked_multiply(most, of_one))
+    refuse(array(), " has ", bytes, " bytes of memory, and its array takes ", most * of_one,
+           "; where elements lie apart, strides say so");
+}
+
+}  // namespace detail
+
 class binding {
  public:
   /// `who` is what sentences call its owner: "rank 3 of FROM".
@@ -84,7 +102,8 @@ class binding {
       last = checked_add(last, checked_multiply(what.where.dim[i].size() - 1, stride[i]));
       pitch = greatest(pitch, checked_multiply(what.where.dim[i].size(), stride[i]));
     }
-    require_memory(what, last + 1, greatest(last + 1, pitch), at);
+    detail::require_memory(at, adam_states[what.state].type, last + 1, greatest(last + 1, pitch),
+                           [&] { return who_ + ": " + name(what); });
     boxes_.push_back({what, at.data, {stride[0], stride[1], stride[2]}});
     sealed_ = false;
   }
@@ -100,7 +119,8 @@ class binding {
     const index_t corner[] = {local.where.dim[0].begin, local.where.dim[1].begin, local.where.dim[2].begin};
     if (range.begin < 0 || range.end > local.where.volume())
       refuse(who_, ": [", range.begin, ", ", range.end, ") is no range of the ", local.where.volume(), " elements of ", name(local));
-    require_memory(local, range.size(), range.size(), at);
+    detail::require_memory(at, adam_states[local.state].type, range.size(), range.size(),
+                           [&] { return who_ + ": " + name(local); });
     invert_flat(extent, range, [&](const box<3>& part) {
       bound_box bound{local, at.data, {extent[1] * extent[2], extent[2], 1}};
       bound.data += (flat_hull(extent, part).begin - range.begin) * local.element_bytes();
@@ -177,20 +197,6 @@ class binding {
   }
 
  private:
-  /// Refuses memory that does not hold from `fewest` to `most` elements.
-  void require_memory(const tensor_box& what, index_t fewest, index_t most, memory at) const {
-    const bytes_t width = what.element_bytes(), bytes = at.data == nullptr ? 0 : at.bytes;
-    if (at.element_bytes != 0 && at.element_bytes != width)
-      refuse(who_, ": ", name(what), " is ", reshard::name(adam_states[what.state].type), ", ", width,
-             " bytes an element, and its memory has elements of ", at.element_bytes,
-             "; bind memory of the state's type, or leave the state out of what moves");
-    if (bytes < checked_multiply(fewest, width))
-      refuse(who_, ": ", name(what), " has ", bytes, " bytes of memory, and needs ", fewest * width);
-    if (bytes > checked_multiply(most, width))
-      refuse(who_, ": ", name(what), " has ", bytes, " bytes of memory, and its array takes ", most * width,
-             "; where elements lie apart, strides say so");
-  }
-
   std::string who_;
   tensor_names names_;
   std::vector<bound_box> boxes_;

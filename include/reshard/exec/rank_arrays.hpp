@@ -115,14 +115,13 @@ template <Holding H>
 void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, memory at) {
   if (!array.sharded) return out.add(array.box, at);
   if constexpr (requires { h.buffers(); }) {
-    const bytes_t there = at.data == nullptr ? 0 : at.bytes, width = array.box.element_bytes();
-    if (there != array.bytes() || (at.element_bytes != 0 && at.element_bytes != width))
-      refuse(out.who(), ": the optimizer buffer of pipeline chunk ", array.chunk,
-             array.buffer == mesh_kind::expert ? ", experts, " : ", ", "has ", there, " bytes of memory",
-             at.element_bytes == 0 ? "" : " in elements of ", at.element_bytes == 0 ? "" : std::to_string(at.element_bytes),
-             " for ", adam_states[array.box.state].name, ", and needs ", array.bytes(), " in elements of ", width);
+    const state& of = adam_states[array.box.state];
+    detail::require_memory(at, of.type, array.elements, array.elements, [&] {
+      return out.who() + ": " + std::string(of.name) + " of the optimizer buffer of pipeline chunk " +
+             std::to_string(array.chunk) + (array.buffer == mesh_kind::expert ? ", experts," : "");
+    });
     detail::each_slice(h, rank, array.chunk, array.buffer, [&](interval slice, index_t bucket) {
-      const bytes_t bytes = slice.size() * width;
+      const bytes_t bytes = slice.size() * width(of.type);
       detail::bind_slice(out, h, rank, array, bucket, slice, {at.data, bytes});
       at.data += bytes;
     });

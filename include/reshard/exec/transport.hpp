@@ -13,6 +13,11 @@
 
 namespace reshard {
 
+/// What prepare returns.
+template <typename T>
+using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_plan&>(), std::declval<const binding&>(),
+                                                     std::declval<page_stages&>()));
+
 /// For one device's end t of a transport:
 ///   t.device(), t.devices()                  which device of how many;
 ///   t.offer(binding)                         what this device holds now, sealed; no waiting;
@@ -26,10 +31,6 @@ namespace reshard {
 ///                                            sends in stage k has been read. Called for k = 0, 1, .. in turn; and from 0 again,
 ///                                            after a `largest`, for another run;
 ///   t.fail(sentence)                         this device cannot go on: no device waits for it, and it returns once none reads its memory.
-template <typename T>
-using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_plan&>(), std::declval<const binding&>(),
-                                                     std::declval<page_stages&>()));
-
 template <typename T>
 concept Transport = requires(T& t, const binding& tensors, const staged_plan& plan, page_stages& pages, index_t k,
                              const std::string& sentence) {

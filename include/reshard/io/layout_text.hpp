@@ -22,14 +22,6 @@ inline std::string layout_name(const space& where) {
   return text.empty() ? "''" : text;
 }
 
-/// "param", "master + exp_avg + exp_avg_sq"
-inline std::string state_names(state_set states) {
-  std::string names;
-  for (int s = 0; s < state_count; ++s)
-    if (states.contains(s)) names += text_of(names.empty() ? "" : " + ", adam_states[s].name);
-  return names;
-}
-
 /// "llama2-7b under tp=2,pp=2"
 inline std::string title_text(const space& where) {
   return text_of(one_line(where.which_model().name, 60), " under ", layout_name(where));
@@ -184,7 +176,7 @@ inline std::string boxes_text(const computed_holding& holding, rank_t rank, stat
     last.back() = narrow_bytes_text(rest);
     boxes.row(std::move(last));
   }
-  const std::string heading = text_of("\n", state_names(states), ": ", bytes_text(sum), "\n");
+  const std::string heading = text_of("\n", to_text(states), ": ", bytes_text(sum), "\n");
   return boxes.empty() ? heading : heading + boxes.text();
 }
 

@@ -12,14 +12,6 @@
 
 namespace reshard {
 
-/// "param + exp_avg"
-inline std::string to_text(state_set states) {
-  std::string text;
-  for (int s = 0; s < state_count; ++s)
-    if (states.contains(s)) text += text_of(text.empty() ? "" : " + ", adam_states[s].name);
-  return text.empty() ? "no state" : text;
-}
-
 namespace detail {
 inline std::string amount_text(const std::vector<transfer>& list) {
   return text_of(list.size(), list.size() == 1 ? " box of " : " boxes of ", bytes_text(total_bytes(list)));

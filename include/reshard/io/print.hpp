@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values as people read them: intervals, boxes, bytes, counts, aligned tables, and quoted text that stays on one line.
-// Builds on: algebra/box.hpp.
+// Builds on: algebra/box.hpp, model/state.hpp.
 #pragma once
 
 #include <cstdio>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <reshard/algebra/box.hpp>
+#include <reshard/model/state.hpp>
 
 namespace reshard {
 
@@ -30,6 +31,14 @@ std::string to_text(const box<N>& b) {
   std::string text;
   for (int i = 0; i < N; ++i) text += text_of(i == 0 ? "" : "x", to_text(b.dim[i]));
   return text;
+}
+
+/// "param + exp_avg"
+inline std::string to_text(state_set states) {
+  std::string text;
+  for (int s = 0; s < state_count; ++s)
+    if (states.contains(s)) text += text_of(text.empty() ? "" : " + ", adam_states[s].name);
+  return text.empty() ? "no state" : text;
 }
 
 /// "12,345,678"

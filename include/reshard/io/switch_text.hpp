@@ -76,7 +76,7 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
   std::string on = node == 0 ? text_of("on ", count_text(change.devices()), change.devices() == 1 ? " device" : " devices",
                                        " of one node")
                              : text_of("on ", ceil_divide(change.devices(), node), " nodes of ", node, " devices");
-  if (change.states() != all_states) on += text_of(", ", detail::state_names(change.states()), " only");
+  if (change.states() != all_states) on += text_of(", ", to_text(change.states()), " only");
   if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
   text += folded(on, 4) + "\n\n";
 
