@@ -17,6 +17,7 @@
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/switches.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::filled_by, testing::refused, testing::switch_in_memory;
@@ -163,7 +164,7 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
 TEST_CASE("reports say what the plans add up to") {
   oracle::generator cases(testing::seed() + 21);
   index_t staged = 0;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < testing::tries(40); ++i) {
     const oracle::switch_case c = cases.next_switch();
     INFO(c.describe());
     switch_in_memory s(c);

@@ -8,6 +8,7 @@
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/switches.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::filled_by, testing::refused, testing::switch_in_memory;

@@ -21,6 +21,7 @@
 #include "../oracle/random_layouts.hpp"
 #include "../support/dice.hpp"
 #include "../support/points.hpp"
+#include "../support/tries.hpp"
 #include "process.hpp"
 
 using nlohmann::json;
@@ -169,7 +170,7 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
       {"param", [] { return std::vector{oracle::state::param}; }},
       {"exp_avg", [] { return std::vector{oracle::state::exp_avg}; }},
       {"optimizer", [] { return std::vector{oracle::state::master, oracle::state::exp_avg, oracle::state::exp_avg_sq}; }}};
-  for (int n = 0; n < 60; ++n) {
+  for (int n = 0; n < testing::tries(60); ++n) {
     const oracle::switch_case c = generator.next_switch();
     const std::string description = c.describe();
     CAPTURE(description);
@@ -258,7 +259,7 @@ TEST_CASE("the volume of a union: overlapping, equal, nested and touching boxes,
 TEST_CASE("shortcuts of the report equal the general way") {
   using namespace reshard;
   oracle::generator generator(testing::seed() + 23);
-  for (int n = 0; n < 120; ++n) {
+  for (int n = 0; n < testing::tries(120); ++n) {
     const oracle::switch_case c = generator.next_switch();
     const std::string description = c.describe();
     CAPTURE(description);

@@ -15,6 +15,7 @@
 #include "../support/expand.hpp"
 #include "../support/points.hpp"
 #include "../support/refused.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::dice, testing::refused, testing::to_model;
@@ -84,7 +85,7 @@ shard changed(shard s, Change&& change) {
 TEST_CASE("a computed layout written out as a list is the same holding, element for element, in both directions") {
   oracle::generator generator(testing::seed());
   dice random(1);
-  for (int n = 0; n < 120; ++n) {
+  for (int n = 0; n < testing::tries(120); ++n) {
     const oracle::layout_case c = generator.next_layout();
     const std::string description = c.describe();
     CAPTURE(description);

@@ -33,9 +33,6 @@ inline std::uint64_t seed() {
   return value;
 }
 
-/// How often to try what is tried n times: an eighth of that where RESHARD_FEW is set, for what runs programs in their thousands.
-inline int tries(int n) { return std::getenv("RESHARD_FEW") != nullptr ? (n + 7) / 8 : n; }
-
 class dice {
  public:
   /// One stream per test case, so that running a single case throws the same numbers.
