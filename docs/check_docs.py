@@ -4,7 +4,7 @@
 
 Every header of the list has its line in docs/reference/headers.md, and no other; every relative link resolves, anchors too; every
 ```cpp block occurs in a program of examples/, whitespace aside; every row of the README's figures is one that tools/figures
-measures; every page is reached from docs/README.md and says its licence. With the tool: what it is shown to print, it prints, and
+measures; every page is reached from docs/README.md and says its licence; the page of names is what names.py writes. With the tool: what it is shown to print, it prints, and
 the README's picture is what it draws."""
 import ast
 import pathlib
@@ -90,6 +90,15 @@ for page in pages[1:]:
     if page not in reached and page != docs / "README.md":
         fault(page, "is not linked from docs/README.md")
 
+# The page of names
+sys.path.insert(0, str(docs))
+sys.dont_write_bytecode = True
+import names  # noqa: E402
+
+seen += 1
+if (docs / "reference" / "names.md").read_text() != names.page(source):
+    fault(docs / "reference" / "names.md", "is not what docs/names.py writes; run it")
+
 # Code that is shown is code that is compiled
 programs = {p.name: squeezed(p.read_text()) for p in sorted((source / "examples").glob("*.cpp"))}
 for page in pages:
@@ -103,10 +112,10 @@ readme = (source / "README.md").read_text()
 marked = re.search(r"<!-- figures -->\n(.*?)<!-- /figures -->", readme, flags=re.S)
 if not marked:
     fault(source / "README.md", "has no block between <!-- figures --> and <!-- /figures -->")
-names = figure_names()
+measured = figure_names()
 for row in re.findall(r"^\| *(.*?) *\|", marked[1] if marked else "", flags=re.M)[2:]:
     seen += 1
-    if not any(re.fullmatch(name, row) for name in names):
+    if not any(re.fullmatch(name, row) for name in measured):
         fault(source / "README.md", f"tools/figures measures nothing called '{row}'")
 
 # What the tool is shown to print

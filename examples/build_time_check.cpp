@@ -13,7 +13,7 @@ inline constexpr auto& on_64 = space_of<models::llama2_70b, config<tp<4>, pp<8>,
 inline constexpr auto& on_128 = space_of<models::llama2_70b, config<tp<8>, pp<16>, zero<1>>>;
 static_assert(covers(on_64));   // every element is held; any two boxes are equal or disjoint
 static_assert(covers(on_128));  // one question each: clang counts the steps of an assertion
-static_assert(at_most<bytes_per_rank(on_128), 80'000'000'000>);  // bf16 weights, fp32 master weights, Adam's moments
+static_assert(at_most<max_bytes_per_rank(on_128), 80'000'000'000>);  // bf16 weights, fp32 master weights, Adam's moments
 static_assert(at_most<moved_bytes(on_64, on_128), 960'000'000'000>);
 
 // What is legal can be asked too: a configuration that the model does not admit is no constant expression.

@@ -10,14 +10,15 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/fill.hpp>
-#include <reshard/exec/rank_arrays.hpp>
+#include <reshard/memory/fill.hpp>
+#include <reshard/memory/rank_arrays.hpp>
 #include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/threads.hpp>
+#include <reshard/exec/thread_group.hpp>
 #include <reshard/io/plan_text.hpp>
 #include <reshard/reshard.hpp>
 
 using namespace reshard;
+
 
 namespace {
 /// A vector's elements are not zeroed when it is made, so that a page of it takes memory once it is written, not before.
@@ -52,7 +53,7 @@ int main() {
   const layout_switch change(space(m, config{tp{2}, dp{2}, zero<1>{}}), space(m, config{pp{3}, zero<1>{}}));
   std::atomic<bool> good = true;
 
-  threads world(change.devices());
+  thread_group world(change.devices());
   world.run([&](auto& here) {  // on a thread per device; device 3 has no rank afterwards, and nothing to bind
     trainer old_state, new_state;
     binding before = bind(change.from(), change.from_rank(here.device()), old_state, pages_are::committed);

@@ -10,6 +10,7 @@
 
 using namespace reshard;
 
+
 namespace {
 /// Shard(0) over `ranks` ranks as torch.chunk cuts: ceil(rows / ranks) rows each, the last one fewer, or none.
 void shard_rows(std::vector<shard>& list, const std::string& name, const extents& whole, rank_t ranks) {
@@ -29,7 +30,7 @@ std::vector<shard> fully_sharded(const model& m, rank_t ranks) {
   for (int f = 0; f < m.families; ++f)
     for (index_t member = 0; member < m[f].extent[axis_of::layer]; ++member) {
       const index_t rows = m[f].extent[axis_of::part] * m[f].extent[axis_of::row], columns = m[f].extent[axis_of::column];
-      shard_rows(list, m.tensor(f, member, 0), m[f].vector() ? extents{columns} : extents{rows, columns}, ranks);
+      shard_rows(list, m.tensor({f, member, 0}), m[f].vector() ? extents{columns} : extents{rows, columns}, ranks);
     }
   return list;
 }

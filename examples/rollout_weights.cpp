@@ -3,14 +3,15 @@
 #include <atomic>
 #include <cstdio>
 
-#include <reshard/exec/fill.hpp>
+#include <reshard/memory/fill.hpp>
 #include <reshard/exec/prepared_switch.hpp>
-#include <reshard/exec/storage.hpp>
-#include <reshard/exec/threads.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/exec/thread_group.hpp>
 #include <reshard/io/plan_text.hpp>
 #include <reshard/reshard.hpp>
 
 using namespace reshard;
+
 
 int main() {
   const model m = make_transformer({.name = "small", .layers = 6, .hidden = 512, .heads = 8, .groups = 4, .head_dim = 64,
@@ -19,7 +20,7 @@ int main() {
   const layout_switch weights(space(m, config{pp{2}, dp{2}}), space(m, config{tp{2}, dp{2}}), {.states = parameter_states});
   std::atomic<bool> good = true;
 
-  threads world(weights.devices());
+  thread_group world(weights.devices());
   world.run([&](auto& here) {
     rank_storage trained(weights.from(), here.device(), "trainer"), replica(weights.to(), here.device(), "rollout");
     prepared_switch publish(weights, trained.tensors(), replica.tensors(), here);

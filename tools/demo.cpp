@@ -28,7 +28,7 @@
 namespace {
 
 using namespace demo;
-using reshard::bytes_text, reshard::count_text, reshard::refuse, reshard::seconds_text, reshard::text_of;
+using reshard::io::bytes_text, reshard::io::count_text, reshard::refuse, reshard::io::seconds_text, reshard::io::text_of;
 
 constexpr const char* usage =
     "tools/demo [--json] [--rounds N] [MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST]]";
@@ -57,7 +57,7 @@ index_t parse_rounds(const std::string& text) {
   index_t rounds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rounds);
   if (error != std::errc{} || end != text.data() + text.size() || rounds < 1 || rounds > 99)
-    refuse("--rounds ", reshard::one_line(text), ": the rounds are 1 to 99");
+    refuse("--rounds ", reshard::io::one_line(text), ": the rounds are 1 to 99");
   return rounds;
 }
 
@@ -74,10 +74,10 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
     };
     if (word == "--json") result.as = request_list::format::json;
     else if (word == "--rounds") result.rounds = parse_rounds(value());
-    else if (word == "--budget") options.budget = reshard::parse_bytes("--budget", value()), special = true;
+    else if (word == "--budget") options.budget = reshard::io::parse_bytes("--budget", value()), special = true;
     else if (word == "--from-devices") options.from_devices = value(), special = true;
     else if (word == "--to-devices") options.to_devices = value(), special = true;
-    else if (word.starts_with("--")) refuse("there is no option ", reshard::one_line(word), "; ", usage);
+    else if (word.starts_with("--")) refuse("there is no option ", reshard::io::one_line(word), "; ", usage);
     else words.push_back(word);
   }
   if (words.empty() && !special) {
@@ -283,9 +283,9 @@ void print_table(const std::vector<outcome>& all) {
     char text[64];
     return std::string(text, static_cast<std::size_t>(std::snprintf(text, sizeof text, "%.2f%s", value, unit)));
   };
-  std::vector<reshard::table::column> columns = {{"", reshard::table::side::left}};
+  std::vector<reshard::io::table::column> columns = {{"", reshard::io::table::side::left}};
   for (const outcome& o : all) columns.push_back({o.of.name});
-  reshard::table t(columns);
+  reshard::io::table t(columns);
   const auto row = [&](const char* what, auto&& cell) {
     std::vector<std::string> cells = {what};
     for (const outcome& o : all) cells.push_back(cell(o));
@@ -321,7 +321,7 @@ int run(const std::vector<std::string>& arguments) {
   if (arguments.size() == 8 && arguments[0] == "--measure") {
     const auto* const kind = std::find(std::begin(measurement_names), std::end(measurement_names), arguments[1]);
     if (kind == std::end(measurement_names)) refuse("no measurement is called ", arguments[1]);
-    measure({{}, arguments[2], arguments[3], arguments[4], arguments[6], arguments[7], reshard::parse_bytes("--budget", arguments[5])},
+    measure({{}, arguments[2], arguments[3], arguments[4], arguments[6], arguments[7], reshard::io::parse_bytes("--budget", arguments[5])},
             static_cast<measurement>(kind - std::begin(measurement_names)));
     return 0;
   }

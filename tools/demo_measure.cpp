@@ -8,10 +8,10 @@
 #include <cstring>
 #include <mutex>
 
-#include <reshard/exec/fill.hpp>
-#include <reshard/exec/storage.hpp>
+#include <reshard/memory/fill.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/threads.hpp>
+#include <reshard/exec/thread_group.hpp>
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
 #include <reshard/parallelism/parse.hpp>
@@ -22,6 +22,8 @@
 namespace demo {
 
 using namespace reshard;
+
+using namespace reshard::io;
 
 namespace {
 
@@ -81,7 +83,7 @@ bytes_t bytes_after(const computed_switch& change, rank_t device) {
 }
 
 /// An endpoint that tells, for device 0, which stages are done.
-struct telling : testing::forwarding<threads::endpoint> {
+struct telling : testing::forwarding<thread_group::endpoint> {
   index_t stages = 0;
 
   moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
@@ -96,30 +98,36 @@ struct telling : testing::forwarding<threads::endpoint> {
   }
 };
 
+/// Storage of every device for its rank on one side, of the states that move; none where it has no rank.
+template <typename RankOf>
+std::vector<rank_storage> storage_of(const computed_holding& h, rank_t devices, RankOf&& rank_of, const std::string& side, pages_are at_first) {
+  std::vector<rank_storage> all;
+  for (rank_t d = 0; d < devices; ++d) {
+    if (const rank_t rank = rank_of(d); rank < 0) all.emplace_back();
+    else all.emplace_back(h, rank, "rank " + std::to_string(rank) + " of " + side, at_first);
+  }
+  return all;
+}
+
 /// The switch, once under the budget or several times between memory that is all there; the best time, and what it did.
 void measure_switch(const switch_request& request, measurement kind) {
   const computed_switch change = switch_of(request);
   const bool warm = kind == measurement::warm;
   const rank_t devices = change.devices();
-  std::vector<rank_storage> before, after;
-  for (rank_t d = 0; d < devices; ++d) {
-    const rank_t f = change.from_rank(d), t = change.to_rank(d);
-    if (f < 0) before.emplace_back();
-    else before.emplace_back(change.from(), f, "rank " + std::to_string(f) + " of FROM");
-    if (t < 0) after.emplace_back();
-    else after.emplace_back(change.to(), t, "rank " + std::to_string(t) + " of TO", warm ? pages_are::committed : pages_are::reserved);
-  }
-  threads(devices).run([&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), change.from()); });
+  auto before = storage_of(change.from(), devices, [&](rank_t d) { return change.from_rank(d); }, "FROM", pages_are::reserved);
+  auto after = storage_of(change.to(), devices, [&](rank_t d) { return change.to_rank(d); }, "TO",
+                          warm ? pages_are::committed : pages_are::reserved);
+  thread_group(devices).run([&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), change.from()); });
 
   const switch_options options{warm ? no_budget : request.budget, warm ? sources::keep : sources::release};
   std::vector<switch_report> reports(before.size());
   double best = 0;
   for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
     stopwatch watch;
-    threads(devices).run([&](auto& here) {
+    thread_group(devices).run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
       telling endpoint{{here}};
-      here.largest(0);
+      here.all_reduce_max(0);
       watch.begin();
       reports[d] = switch_state(change, before[d].tensors(), after[d].tensors(), endpoint, options);
       watch.end();
@@ -130,7 +138,7 @@ void measure_switch(const switch_request& request, measurement kind) {
 
   comparison found;
   std::mutex mutex;
-  threads(devices).run([&](auto& here) {
+  thread_group(devices).run([&](auto& here) {
     const comparison mine = compare(after[static_cast<std::size_t>(here.device())].tensors(), change.to());
     const std::lock_guard lock(mutex);
     found.elements += mine.elements;
@@ -172,7 +180,7 @@ void measure_copy(const switch_request& request, measurement kind) {
     target.emplace_back(std::max<bytes_t>(bytes_after(change, d), 1));
     if (bytes_before(change, d) > 0) first_with_source.push_back(d);
   }
-  threads(devices).run([&](auto& here) {
+  thread_group(devices).run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
     if (const bytes_t bytes = bytes_before(change, here.device()); bytes > 0) std::memset(source[d].data(), 1, static_cast<std::size_t>(bytes));
     if (warm) target[d].commit(0, target[d].bytes());
@@ -181,13 +189,13 @@ void measure_copy(const switch_request& request, measurement kind) {
   double best = 0;
   for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
     stopwatch watch;
-    threads(devices).run([&](auto& here) {
+    thread_group(devices).run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
       const rank_t reads = bytes_before(change, here.device()) > 0 ? here.device() : first_with_source[d % first_with_source.size()];
       page_range &into = target[d], &from = source[static_cast<std::size_t>(reads)];
       const bytes_t own = bytes_before(change, here.device());
       const interval all{0, bytes_after(change, here.device())}, readable{0, bytes_before(change, reads)};
-      here.largest(0);
+      here.all_reduce_max(0);
       watch.begin();
       for (index_t k = 0; k < stages; ++k) {
         const interval part = even_part(all, k, stages), read = even_part(readable, k, stages);
@@ -200,13 +208,13 @@ void measure_copy(const switch_request& request, measurement kind) {
           to += step;
           at += step;
         }
-        here.largest(0);
+        here.all_reduce_max(0);
         if (!warm && own > 0) {
           const interval drained = even_part({0, source[d].bytes() / page_bytes}, k, stages);
           source[d].release(page_span{drained.begin, drained.end});
         }
       }
-      here.largest(0);
+      here.all_reduce_max(0);
       watch.end();
     });
     best = i == 0 ? watch.elapsed() : std::min(best, watch.elapsed());

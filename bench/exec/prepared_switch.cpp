@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <reshard/exec/prepared_switch.hpp>
-#include <reshard/exec/storage.hpp>
-#include <reshard/exec/threads.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/exec/thread_group.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/config.hpp>
 
@@ -25,11 +25,11 @@ template <typename Endpoint, typename Body>
 double median_of_runs(Endpoint& here, Body&& body) {
   std::vector<double> times;
   for (int i = 0; i < runs; ++i) {
-    here.largest(0);
+    here.all_reduce_max(0);
     const auto begun = std::chrono::steady_clock::now();
     body();
     const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun).count();
-    times.push_back(static_cast<double>(here.largest(took)) * 1e-9);
+    times.push_back(static_cast<double>(here.all_reduce_max(took)) * 1e-9);
   }
   std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
   return times[runs / 2];
@@ -42,7 +42,7 @@ job_list copies_of(const computed_switch& change, rank_t device, const std::vect
   job_list jobs(1);
   for (const std::vector<staged_piece>* list : {&all.receives, &all.retains})
     for (const staged_piece& t : *list)
-      into.meet({0, t.family, t.member, t.expert, t.where}, [&](const bound_box& target) {
+      into.meet({0, t.tensor, t.where}, [&](const bound_box& target) {
         from[static_cast<std::size_t>(t.src)].tensors().meet(
             target, [&](const bound_box& source) { jobs.add(0, target.narrowed(source.where), source, nullptr); });
       });
@@ -61,7 +61,7 @@ void later_runs(benchmark::State& state) {
   }
   double prepared = 0, alone = 0;
   for (auto _ : state) {
-    threads world(change.devices());
+    thread_group world(change.devices());
     world.run([&](auto& here) {
       binding& mine = after[static_cast<std::size_t>(here.device())].tensors();
       prepared_switch again(change, before[static_cast<std::size_t>(here.device())].tensors(), mine, here);
@@ -69,7 +69,7 @@ void later_runs(benchmark::State& state) {
       const job_list jobs = copies_of(change, here.device(), before, mine);
       const double of_copies = median_of_runs(here, [&] {
         for (std::size_t i = jobs.begin(0); i < jobs.end(0); ++i) jobs.run(i, mine);
-        here.largest(0);
+        here.all_reduce_max(0);
       });
       const double of_runs = median_of_runs(here, [&] { again.run(); });
       if (here.device() == 0) prepared = of_runs, alone = of_copies;

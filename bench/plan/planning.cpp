@@ -30,7 +30,7 @@ double seconds_of_scan(index_t world, rank_t device) {
   const computed_holding before(a, parameter_states), after(b, parameter_states);
   const auto start = std::chrono::steady_clock::now();
   index_t met = 0;
-  after.held(device, role::parameter, [&](int f, const family_box& target) {
+  each_held(after, device, role::parameter, [&](int f, const family_box& target) {
     for (rank_t r = 0; r < a.ranks(); ++r)
       before.held(f, r, role::parameter, [&](int, const family_box& source) { met += intersects(source, target) ? 1 : 0; });
   });

@@ -61,7 +61,7 @@ TEST_CASE("all devices learn the largest of what they bring, and nobody before a
     on_threads(devices, [&](rank_t d) {
       if (d == 0) std::this_thread::sleep_for(20ms);
       ++come;
-      if (world.largest(d, -7 * (d + 1)) != -7) ++wrong;
+      if (world.all_reduce_max(d, -7 * (d + 1)) != -7) ++wrong;
       if (come != devices) ++early;
     });
     CHECK(early == 0);
@@ -79,7 +79,7 @@ TEST_CASE("round after round, each forgets the one before") {
       std::int64_t expected = brings(round, 0);
       for (rank_t other = 1; other < devices; ++other)
         expected = std::max<std::int64_t>(expected, brings(round, other));
-      if (world.largest(d, brings(round, d)) != expected) ++wrong;
+      if (world.all_reduce_max(d, brings(round, d)) != expected) ++wrong;
     }
   });
   CHECK(wrong == 0);
@@ -91,11 +91,11 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
   meeting world(4, enough_to_start);
   int breaks = 0;
   world.on_break([&] { ++breaks; });
-  on_threads(4, [&](rank_t d) { world.largest(d, 0); });  // that one came before is forgotten
+  on_threads(4, [&](rank_t d) { world.all_reduce_max(d, 0); });  // that one came before is forgotten
   std::string of_0, of_2;
   const auto begin = watch::now();
   on_threads(2, [&](rank_t d) {
-    (d == 0 ? of_0 : of_2) = ending([&] { return world.largest(2 * d, 0, 3); });
+    (d == 0 ? of_0 : of_2) = ending([&] { return world.all_reduce_max(2 * d, 0, 3); });
   });
   CHECK(watch::now() - begin >= enough_to_start);
   CHECK(watch::now() - begin < enough_to_start + at_once);
@@ -110,7 +110,7 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
   CHECK(world.broken());
   CHECK(breaks >= 1);
   CHECK(ending([&] {
-          return world.largest(1, 0);
+          return world.all_reduce_max(1, 0);
         }).starts_with("failed: reshard: device "));  // who comes late hears it too
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("who leaves ends the others' wait at once, with its sentence or one of
     const auto begin = watch::now();
     on_threads(3, [&](rank_t d) {
       if (d < 2)
-        of[d] = ending([&] { return world.largest(d, 5); });
+        of[d] = ending([&] { return world.all_reduce_max(d, 5); });
       else
         std::this_thread::sleep_for(20ms), world.leave(d, sentence);
     });
@@ -147,14 +147,14 @@ TEST_CASE("of several sentences the first is kept, and a device leaves once") {
   world.leave(1, "reshard: the same again");
   world.leave(0, "reshard: another");
   CHECK(woken == 2);
-  CHECK(ending([&] { return world.largest(2, 0); }) == "failed: reshard: the first");
+  CHECK(ending([&] { return world.all_reduce_max(2, 0); }) == "failed: reshard: the first");
 }
 
 TEST_CASE("after a break nothing is agreed on, though all have come") {
   meeting alone(1, ample);
-  CHECK(ending([&] { return alone.largest(0, 3); }) == "3");
+  CHECK(ending([&] { return alone.all_reduce_max(0, 3); }) == "3");
   alone.leave(0, "reshard: it has ended");
-  CHECK(ending([&] { return alone.largest(0, 4); }) == "failed: reshard: it has ended");
+  CHECK(ending([&] { return alone.all_reduce_max(0, 4); }) == "failed: reshard: it has ended");
 }
 
 TEST_CASE("every device that is waited for is named") {
@@ -163,7 +163,7 @@ TEST_CASE("every device that is waited for is named") {
     std::string absent;
     for (rank_t d = 0; d < 3; ++d)
       if (d != waiting) absent += (absent.empty() ? "" : ", ") + std::to_string(d);
-    CHECK(ending([&] { return world.largest(waiting, 0); }) ==
+    CHECK(ending([&] { return world.all_reduce_max(waiting, 0); }) ==
           "missing: reshard: device " + std::to_string(waiting) + " waited 60 ms in vain for these devices: " + absent);
   }
 }
@@ -174,9 +174,9 @@ TEST_CASE("what was agreed on before a device left is agreed on") {
     std::string of_0;
     on_threads(2, [&](rank_t d) {
       if (d == 0)
-        of_0 = ending([&] { return world.largest(0, 3); });
+        of_0 = ending([&] { return world.all_reduce_max(0, 3); });
       else
-        world.largest(1, 4), world.leave(1);
+        world.all_reduce_max(1, 4), world.leave(1);
     });
     CHECK(of_0 == "4");
   }
@@ -193,7 +193,7 @@ TEST_CASE("after a failure a device goes when all have left, and not before") {
     seen[d] = left;
   });
   for (const int n : seen) CHECK(n == 3);
-  CHECK(ending([&] { return world.largest(0, 0); }) == "failed: reshard: device 0 fails");
+  CHECK(ending([&] { return world.all_reduce_max(0, 0); }) == "failed: reshard: device 0 fails");
 
   meeting lonely(2, soon);  // and it does not wait for ever
   const auto begin = watch::now();

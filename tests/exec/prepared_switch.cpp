@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/fill.hpp>
-#include <reshard/exec/mailboxes.hpp>
+#include <reshard/memory/fill.hpp>
+#include <reshard/exec/mailbox_group.hpp>
 #include <reshard/exec/prepared_switch.hpp>
-#include <reshard/exec/storage.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/threads.hpp>
+#include <reshard/exec/thread_group.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse.hpp>
 
@@ -68,7 +68,7 @@ index_t wrong_after(const both_sides& mine, const computed_switch& change, std::
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("every run moves what the sources hold by then, and keeps them", World, threads, mailboxes) {
+TEST_CASE_TEMPLATE("every run moves what the sources hold by then, and keeps them", World, thread_group, mailbox_group) {
   for (const bytes_t budget : {no_budget, 1200_KiB})
     for (const char* to : {"dp=4,zero=1", "pp=2", "tp=4,dp=2,zero=1"}) {
       CAPTURE(to);
@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE("every run moves what the sources hold by then, and keeps the
           again.run();
           wrong += wrong_after(mine, change, run) != 0 ? 1 : 0;
           spoilt += compare(mine.before.tensors(), change.from(), known_values{run}).wrong;
-          here.largest(0);  // all have looked before anybody writes again
+          here.all_reduce_max(0);  // all have looked before anybody writes again
         }
         stages = again.report().stages;
         CHECK(mine.after.resident_bytes() == again.report().memory.after);
@@ -96,7 +96,7 @@ TEST_CASE_TEMPLATE("every run moves what the sources hold by then, and keeps the
     }
 }
 
-TEST_CASE_TEMPLATE("from the second run on nothing is allocated", World, threads, mailboxes) {
+TEST_CASE_TEMPLATE("from the second run on nothing is allocated", World, thread_group, mailbox_group) {
   const computed_switch change = change_of("tp=2,dp=2,zero=1", "pp=2,dp=2");
   std::atomic<long> before = 0, after = 0;
   World world(change.devices(), soon);
@@ -105,13 +105,13 @@ TEST_CASE_TEMPLATE("from the second run on nothing is allocated", World, threads
     fill(mine.before.tensors(), change.from());
     prepared_switch again(change, mine.before.tensors(), mine.after.tensors(), here, {.budget = 2_MiB});
     again.run();
-    here.largest(0);
+    here.all_reduce_max(0);
     before = allocations.load();
-    here.largest(0);
+    here.all_reduce_max(0);
     for (int run = 0; run < 5; ++run) again.run();
-    here.largest(0);
+    here.all_reduce_max(0);
     after = allocations.load();
-    here.largest(0);
+    here.all_reduce_max(0);
     CHECK(again.report().stages > 1);
     CHECK(wrong_after(mine, change, 1) == 0);
   });
@@ -119,7 +119,7 @@ TEST_CASE_TEMPLATE("from the second run on nothing is allocated", World, threads
   CHECK(after == before);
 }
 
-TEST_CASE_TEMPLATE("several prepared switches and others in between share a world", World, threads, mailboxes) {
+TEST_CASE_TEMPLATE("several prepared switches and others in between share a world", World, thread_group, mailbox_group) {
   const computed_switch there = change_of("tp=4", "dp=4"), back = change_of("dp=4", "pp=4"),
                         once = change_of("tp=2,dp=2", "pp=2,dp=2,zero=1");
   std::atomic<index_t> wrong = 0;
@@ -143,8 +143,8 @@ TEST_CASE_TEMPLATE("several prepared switches and others in between share a worl
   CHECK(wrong == 0);
 }
 
-TEST_CASE_TEMPLATE("what cannot be is refused where the switch is made, by all, and nothing is touched", World, threads,
-                   mailboxes) {
+TEST_CASE_TEMPLATE("what cannot be is refused where the switch is made, by all, and nothing is touched", World, thread_group,
+                   mailbox_group) {
   const computed_switch change = change_of("tp=2", "dp=2");
   std::string sentences[2], later[2];
   World world(2, soon);
@@ -179,7 +179,7 @@ TEST_CASE("at most 4096 stages are made, and at the least budget the excess may 
   // 4 MiB, of which a stage moves a quarter of a page
   const std::vector<shard> list = {{0, "w", bf16, {2048, 1024}, {0, 0}, {2048, 1024}}};
   const layout_switch change(list, list);
-  threads world(1, soon);
+  thread_group world(1, soon);
   world.run([&](auto& here) {
     rank_storage before(change.from(), 0, "before"), after(change.to(), 0, "after");
     const auto under = [&](bytes_t budget) {
@@ -196,7 +196,7 @@ TEST_CASE("at most 4096 stages are made, and at the least budget the excess may 
 TEST_CASE("a run waits until every device's sources are ready") {
   const computed_switch change = change_of("tp=2", "dp=2", parameter_states);
   std::atomic<index_t> wrong = 0;
-  threads world(2, soon);
+  thread_group world(2, soon);
   world.run([&](auto& here) {
     both_sides mine(change, here.device());
     prepared_switch again(change, mine.before.tensors(), mine.after.tensors(), here);
@@ -205,7 +205,7 @@ TEST_CASE("a run waits until every device's sources are ready") {
       fill(mine.before.tensors(), change.from(), known_values{run});
       again.run();
       wrong += wrong_after(mine, change, run) != 0 ? 1 : 0;
-      here.largest(0);
+      here.all_reduce_max(0);
     }
   });
   CHECK(wrong == 0);

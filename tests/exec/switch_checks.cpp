@@ -50,7 +50,7 @@ void add_random(binding& to, int tensor, dice& random) {
     const bytes_t width = reshard::width(adam_states[state].type), room = arena_bytes - (last + 1) * width;
     if (room < 0) continue;
     const bytes_t at = random.below(room / width + 1) * width;
-    to.add(bound_box{{state, tensor, 0, 0, {{{0, size[0]}, {0, size[1]}, {0, size[2]}}}}, arena + at, {stride[0], stride[1], stride[2]}});
+    to.add(bound_box{{state, {tensor, 0, 0}, {{{0, size[0]}, {0, size[1]}, {0, size[2]}}}}, arena + at, {stride[0], stride[1], stride[2]}});
     return;
   }
 }
@@ -108,9 +108,9 @@ TEST_CASE("refused exactly where a byte of a target is also a byte of something 
 }
 
 TEST_CASE("the sentence names both, and their owners") {
-  const tensor_box first{0, 0, 0, 0, {{{0, 1}, {0, 1}, {0, 8}}}}, second{0, 1, 0, 0, {{{0, 1}, {0, 1}, {0, 8}}}};
+  const tensor_box first{0, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, 8}}}}, second{0, {1, 0, 0}, {{{0, 1}, {0, 1}, {0, 8}}}};
   const memory low{arena, 16}, crossing{arena + 14, 16}, high{arena + 16, 16};
-  const auto names = [](int f, index_t, index_t) { return std::string(f == 0 ? "a" : "b"); };
+  const auto names = [](const tensor_id& t) { return std::string(t.family == 0 ? "a" : "b"); };
   const auto bound = [&](const char* who, auto... parts) {
     binding b(who, names);
     (b.add(parts.first, parts.second), ...);
@@ -125,12 +125,12 @@ TEST_CASE("the sentence names both, and their owners") {
         "reshard: device 3, TO: param of b lies in the memory of param of a of FROM; a switch wants memory of its own for what it makes");
   CHECK(apart(bound("FROM", std::pair(first, low)), bound("TO", std::pair(second, crossing)), only(1)) == "accepted");
   binding folded("TO", names);
-  folded.add(bound_box{{0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 4}}}}, arena, {0, 2, 1}});
+  folded.add(bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 4}}}}, arena, {0, 2, 1}});
   folded.seal();
   CHECK(apart(none, folded) == "reshard: device 3, TO: param of a has strides by which its elements lie in the same memory");
   binding made("TO", names), kept("FROM", names);  // a state that stays is not written over
   made.add(first, low);
-  kept.add({1, 0, 0, 0, {{{0, 1}, {0, 1}, {0, 4}}}}, {arena + 8, 16});
+  kept.add({1, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, 4}}}}, {arena + 8, 16});
   made.seal();
   kept.seal();
   CHECK(apart(kept, made, only(0)) ==
@@ -138,10 +138,10 @@ TEST_CASE("the sentence names both, and their owners") {
 }
 
 TEST_CASE("of a source and two targets in one place, the source is named first") {
-  const auto names = [](int f, index_t, index_t) { return std::string(1, static_cast<char>('a' + f)); };
+  const auto names = [](const tensor_id& t) { return std::string(1, static_cast<char>('a' + t.family)); };
   binding from("FROM", names), into("TO", names);
-  from.add({0, 0, 0, 0, {{{0, 1}, {0, 1}, {0, 8}}}}, {arena, 16});
-  for (const int f : {1, 2}) into.add({0, f, 0, 0, {{{0, 1}, {0, 1}, {0, 8}}}}, {arena, 16});
+  from.add({0, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, 8}}}}, {arena, 16});
+  for (const int f : {1, 2}) into.add({0, {f, 0, 0}, {{{0, 1}, {0, 1}, {0, 8}}}}, {arena, 16});
   from.seal();
   into.seal();
   CHECK(apart(from, into) == "reshard: device 3, TO: param of b lies in the memory of param of a of FROM; a switch wants memory of its own for what it makes");
@@ -198,7 +198,7 @@ TEST_CASE("what a box reaches, whether its dimensions nest, and its runs, agains
 
 TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304 runs at most") {
   std::byte* const far = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);  // nothing is read there
-  const auto names = [](int f, index_t, index_t) { return std::string(1, static_cast<char>('a' + f)); };
+  const auto names = [](const tensor_id& t) { return std::string(1, static_cast<char>('a' + t.family)); };
   struct part {
     bytes_t at;
     index_t rows, columns;
@@ -207,7 +207,7 @@ TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304
   const auto bound = [&](const char* who, int first, const std::vector<part>& parts) {
     binding b(who, names);
     for (const part& p : parts)
-      b.add(bound_box{{0, first++, 0, 0, {{{0, 1}, {0, p.rows}, {0, p.columns}}}}, far + p.at, {p.stride[0], p.stride[1], p.stride[2]}});
+      b.add(bound_box{{0, {first++, 0, 0}, {{{0, 1}, {0, p.rows}, {0, p.columns}}}}, far + p.at, {p.stride[0], p.stride[1], p.stride[2]}});
     b.seal();
     return b;
   };
@@ -237,8 +237,8 @@ TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304
 }
 
 TEST_CASE("a plan's elements that are not bound are named, with the state, the tensor, the side and how many") {
-  const auto names = [](int f, index_t member, index_t expert) {
-    return "tensor " + std::to_string(f) + "." + std::to_string(member) + "." + std::to_string(expert);
+  const auto names = [](const tensor_id& t) {
+    return "tensor " + std::to_string(t.family) + "." + std::to_string(t.member) + "." + std::to_string(t.expert);
   };
   const state_set moving = only(0) | only(2);
   const family_box where{{{2, 4}, {5, 7}, {0, 2}, {1, 4}, {3, 8}}};
@@ -247,12 +247,12 @@ TEST_CASE("a plan's elements that are not bound are named, with the state, the t
   const auto says = [&](auto&& lacks) {
     std::vector<std::byte> bytes(4096);
     binding b("rank 1 of TO");
-    b.add({3, 8, 0, 0, {{{0, 1}, {0, 1}, {0, 2}}}}, {bytes.data(), 8});
+    b.add({3, {8, 0, 0}, {{{0, 1}, {0, 1}, {0, 2}}}}, {bytes.data(), 8});
     for (const int state : {0, 2})
       for (index_t member = 2; member < 4; ++member)
         for (index_t expert = 5; expert < 7; ++expert) {
           const interval rows = lacks(state, member, expert) ? interval{2, 9} : interval{0, 9};
-          const tensor_box left{state, 9, member, expert, {{{0, 4}, rows, {2, 5}}}}, right{state, 9, member, expert, {{{0, 4}, {0, 9}, {5, 9}}}};
+          const tensor_box left{state, {9, member, expert}, {{{0, 4}, rows, {2, 5}}}}, right{state, {9, member, expert}, {{{0, 4}, {0, 9}, {5, 9}}}};
           b.add(left, {bytes.data(), left.bytes()});
           b.add(right, {bytes.data(), right.bytes()});
         }
@@ -284,7 +284,7 @@ TEST_CASE("a target in pages that a source gives back is refused, one beside or 
   };
   const auto target = [&](bytes_t at, index_t elements) {
     binding b("TO");
-    b.add({0, 0, 0, 0, {{{0, 1}, {0, 1}, {0, elements}}}}, {pages + at, 2 * elements});
+    b.add({0, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, elements}}}}, {pages + at, 2 * elements});
     b.seal();
     return b;
   };
@@ -296,12 +296,12 @@ TEST_CASE("a target in pages that a source gives back is refused, one beside or 
     CHECK(says(target(at, elements)) == "reshard: device 3, TO: param of family 0, member 0, expert 0 lies in pages that FROM gives back");
   CHECK(apart(two, target(2 * page_bytes, 4), all_states, sources::keep) == "accepted");
   binding lying = given_back(2 * page_bytes, 2 * page_bytes);  // its own arrays may lie there
-  lying.add({0, 1, 0, 0, {{{0, 1}, {0, 1}, {0, 8}}}}, {pages + 2 * page_bytes, 16});
+  lying.add({0, {1, 0, 0}, {{{0, 1}, {0, 1}, {0, 8}}}}, {pages + 2 * page_bytes, 16});
   lying.seal();
   CHECK(apart(lying, target(0, page_bytes), all_states, sources::release) == "accepted");
   binding around("TO");  // a row before the pages, a row after them
   const index_t stride[] = {0, 2 * page_bytes, 1};
-  around.add(bound_box{{0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 8}}}}, pages + page_bytes, {stride[0], stride[1], stride[2]}});
+  around.add(bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 8}}}}, pages + page_bytes, {stride[0], stride[1], stride[2]}});
   around.seal();
   CHECK(says(around) == "accepted");
 }

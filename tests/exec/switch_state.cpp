@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/exec/mailboxes.hpp>
-#include <reshard/exec/threads.hpp>
+#include <reshard/exec/mailbox_group.hpp>
+#include <reshard/exec/thread_group.hpp>
 #include <reshard/plan/volume.hpp>
 
 #include "../support/dice.hpp"
@@ -75,13 +75,13 @@ std::string ending(Call&& call) {
   return "done";
 }
 
-static_assert(Transport<threads::endpoint> && Transport<mailboxes::endpoint> &&
-              Transport<unprepared<threads::endpoint>>);
-static_assert(!Transport<threads> && !Transport<meeting>);
+static_assert(Transport<thread_group::endpoint> && Transport<mailbox_group::endpoint> &&
+              Transport<unprepared<thread_group::endpoint>>);
+static_assert(!Transport<thread_group> && !Transport<meeting>);
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world", World, threads, mailboxes) {
+TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world", World, thread_group, mailbox_group) {
   switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
   std::vector<rank_storage> again;
   for (rank_t r = 0; r < 4; ++r) again.emplace_back(s.change.from(), r, "rank " + std::to_string(r));
@@ -173,7 +173,7 @@ TEST_CASE("reports say what the plans add up to") {
     for (rank_t r = 0; r < s.change.to().ranks(); ++r) largest = std::max(largest, held_bytes(s.change.to(), r));
     bytes_t budget = i % 2 == 0 ? no_budget : largest;
     const auto run = [&] {
-      threads world(s.change.devices(), soon);
+      thread_group world(s.change.devices(), soon);
       s.run(world, {.budget = budget});
     };
     const std::string sentence = refused(run), words = "the least budget that does is ";
@@ -280,7 +280,7 @@ TEST_CASE("arrays that share pages: what does not move stays whole, and only pag
           after.emplace_back(to, r, "after", moving);
         }
         std::vector<switch_report> reports(4);
-        threads world(4, soon);
+        thread_group world(4, soon);
         world.run([&](auto& here) {
           const auto d = static_cast<std::size_t>(here.device());
           reports[d] = switch_state(change, before[d].bound, after[d].bound, here, {.budget = budget});
@@ -326,7 +326,7 @@ struct lone_device {
     asked.push_back("offer");
     from = &tensors;
   }
-  std::int64_t largest(std::int64_t n) {
+  std::int64_t all_reduce_max(std::int64_t n) {
     asked.push_back("largest");
     return n;
   }
@@ -348,7 +348,7 @@ struct lone_device {
     for (const staged_piece& p : plan.retains)
       for (int state = 0; state < state_count; ++state)
         if (p.stage == k && p.states.contains(state))
-          from->meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& have) {
+          from->meet({state, p.tensor, p.where}, [&](const bound_box& have) {
             into->meet(have, [&](const bound_box& want) {
               const bound_box one = have.narrowed(want.where);
               for (index_t i = 0; i < want.where.dim[0].size(); ++i)
@@ -423,7 +423,7 @@ TEST_CASE("bindings need not be sealed, nor their boxes be in order") {
     from.push_back(backwards(s.before[d].tensors()));
     to.push_back(backwards(s.after[d].tensors()));
   }
-  threads world(2, soon);
+  thread_group world(2, soon);
   world.run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
     switch_state(s.change, from[d], to[d], here);
@@ -446,11 +446,11 @@ TEST_CASE("what is not bound is sought in order: what is sent before what stays,
       const std::string elements = std::to_string(dim[2].size() * dim[3].size() * dim[4].size());
       return "reshard: device 0, nothing: " + elements + " of " + elements + " elements that the plan needs of " +
              std::string(adam_states[state].name) + " of " +
-             s.of.tensor(list[0].family, dim[0].begin, dim[1].begin) + " are not bound, on the side of " +
+             s.of.tensor({list[0].family, dim[0].begin, dim[1].begin}) + " are not bound, on the side of " +
              (of_sources ? "FROM" : "TO");
     };
     std::string of_0;
-    threads world(2, soon);
+    thread_group world(2, soon);
     world.run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
       binding nothing("nothing");
@@ -524,7 +524,7 @@ TEST_CASE("what an owner throws when memory is given back reaches everybody, of 
       throw 17;
     });
     std::string of[2];
-    threads world(2, soon);
+    thread_group world(2, soon);
     const std::string thrown = ending([&] {
       world.run([&](auto& here) {
         const auto d = static_cast<std::size_t>(here.device());
@@ -549,7 +549,7 @@ TEST_CASE("two spaces are switched between directly, rank r on device r") {
     testing::fill(filled_by::judge, before.emplace_back(change.from(), r, "before").tensors(), change.from());
     after.emplace_back(change.to(), r, "after");
   }
-  threads world(2, soon);
+  thread_group world(2, soon);
   world.run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
     switch_state(change, before[d].tensors(), after[d].tensors(), here, {.budget = 1_MiB});

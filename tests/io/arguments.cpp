@@ -15,6 +15,8 @@
 
 using namespace reshard;
 
+using namespace reshard::io;
+
 namespace {
 template <typename F>
 std::string refusal_of(F&& f) {

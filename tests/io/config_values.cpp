@@ -12,13 +12,15 @@
 #include "../support/refused.hpp"
 
 using namespace reshard;
+
+using namespace reshard::io;
 using testing::refused;
 
 namespace {
-using detail::config_values;
-using kind = detail::config_value::kind;
+using io::detail::config_values;
+using kind = io::detail::config_value::kind;
 
-detail::config_value value(const std::string& written) {
+io::detail::config_value value(const std::string& written) {
   return config_values("{\"head_dim\": " + written + "}", "m.json")["head_dim"];
 }
 std::string said(const std::string& text) {
@@ -87,7 +89,7 @@ TEST_CASE("keys count at the top level alone, each goes to its own value, and no
 }
 
 TEST_CASE("a list has its items in order, what is inside them left out, up to 65,536") {
-  const detail::config_value list = value(R"([1, "x", [2, [3]], {"head_dim": 4}, true, null])");
+  const io::detail::config_value list = value(R"([1, "x", [2, [3]], {"head_dim": 4}, true, null])");
   REQUIRE(list.is == kind::list);
   std::vector<kind> kinds;
   for (const auto& item : list.items) kinds.push_back(item.is);

@@ -11,6 +11,8 @@
 
 using namespace reshard;
 
+using namespace reshard::io;
+
 namespace {
 
 /// A config.json text, as keys and raw JSON values.

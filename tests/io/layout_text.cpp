@@ -13,6 +13,8 @@
 
 using namespace reshard;
 
+using namespace reshard::io;
+
 namespace {
 constexpr transformer small{.name = "small",
                             .layers = 8,
@@ -61,21 +63,21 @@ row line_of(const std::string& text, const std::string& word, int n = 0) {
 
 TEST_CASE("the name of a layout is its text, and '' where all is at its default") {
   const model m = mixed();
-  CHECK(detail::layout_name(space(m, parse_degrees("dp=2,tp=4"))) == "tp=4,dp=2");
-  CHECK(detail::layout_name(space(m, parse_degrees("tp=1"))) == "''");
+  CHECK(io::detail::layout_name(space(m, parse_degrees("dp=2,tp=4"))) == "tp=4,dp=2");
+  CHECK(io::detail::layout_name(space(m, parse_degrees("tp=1"))) == "''");
 }
 
 TEST_CASE("short names leave out what tells a family from no other") {
-  CHECK(detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.weight") == "qkv");
-  CHECK(detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight") == "qkv.layer_norm");
-  CHECK(detail::short_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}") == "experts.fc1");
-  CHECK(detail::short_name("decoder.layers.{layer}.pre_mlp_layernorm.weight") == "pre_mlp_layernorm");
-  CHECK(detail::short_name("decoder.final_layernorm.weight") == "final_layernorm");
-  CHECK(detail::short_name("embedding.word_embeddings.weight") == "word_embeddings");
-  CHECK(detail::short_name("output_layer.weight") == "output_layer");
+  CHECK(io::detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.weight") == "qkv");
+  CHECK(io::detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight") == "qkv.layer_norm");
+  CHECK(io::detail::short_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}") == "experts.fc1");
+  CHECK(io::detail::short_name("decoder.layers.{layer}.pre_mlp_layernorm.weight") == "pre_mlp_layernorm");
+  CHECK(io::detail::short_name("decoder.final_layernorm.weight") == "final_layernorm");
+  CHECK(io::detail::short_name("embedding.word_embeddings.weight") == "word_embeddings");
+  CHECK(io::detail::short_name("output_layer.weight") == "output_layer");
   const model m = mixed();
   for (int f = 0; f < m.families; ++f)
-    for (int g = 0; g < f; ++g) CHECK(detail::short_name(m[f].name) != detail::short_name(m[g].name));
+    for (int g = 0; g < f; ++g) CHECK(io::detail::short_name(m[f].name) != io::detail::short_name(m[g].name));
 }
 
 TEST_CASE(
@@ -84,17 +86,17 @@ TEST_CASE(
   const model m = mixed();
   const int qkv = find(m, "linear_qkv.weight"), router = find(m, "router.weight"),
             norm = find(m, "final_layernorm.weight");
-  CHECK(detail::layers_text(m, qkv, {2, 6}) == "[2,6)");
-  CHECK(detail::layers_text(m, router, {1, 3}) == "[3,6) 2 of 3");
-  CHECK(detail::layers_text(m, router, {3, 4}) == "[7,8)");
-  CHECK(detail::layers_text(m, norm, {0, 1}) == "-");
+  CHECK(io::detail::layers_text(m, qkv, {2, 6}) == "[2,6)");
+  CHECK(io::detail::layers_text(m, router, {1, 3}) == "[3,6) 2 of 3");
+  CHECK(io::detail::layers_text(m, router, {3, 4}) == "[7,8)");
+  CHECK(io::detail::layers_text(m, norm, {0, 1}) == "-");
 }
 
 TEST_CASE("the layers of stages: intervals that do not touch, three at most, else the first and how many more") {
   const model m = make_transformer(
       {.name = "m", .layers = 24, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});
   const auto layers = [&](const char* layout, interval stages) {
-    return detail::stage_layers_text(space(m, parse_degrees(layout)).pipeline(), stages);
+    return io::detail::stage_layers_text(space(m, parse_degrees(layout)).pipeline(), stages);
   };
   CHECK(layers("pp=2,vpp=2", {1, 2}) == "layers [6,12) [18,24)");
   CHECK(layers("pp=2,vpp=3", {0, 1}) == "layers [0,4) [8,12) [16,20)");
@@ -107,33 +109,33 @@ TEST_CASE("the layers of stages: intervals that do not touch, three at most, els
   CHECK(layers("pp=25,split=spread", {24, 25}) == "no layers");
   CHECK(layers("pp=25,split=spread", {23, 25}) == "layers [23,24)");
   const space even(m, parse_degrees("pp=2,vpp=2")), spread(m, parse_degrees("pp=25,split=spread"));
-  CHECK(detail::stage_layer_count(even.pipeline(), 1) == 12);
-  CHECK(detail::stage_layer_count(spread.pipeline(), 24) == 0);
+  CHECK(io::detail::stage_layer_count(even.pipeline(), 1) == 12);
+  CHECK(io::detail::stage_layer_count(spread.pipeline(), 24) == 0);
 }
 
 TEST_CASE("a box of a tensor has parts where there are several, rows but for a vector, and columns") {
   const model m = mixed();
-  CHECK(detail::tensor_box_text(m[find(m, "linear_qkv.weight")], {{{0, 1}, {0, 1}, {0, 1}, {2, 4}, {5, 7}}}) ==
+  CHECK(io::detail::tensor_box_text(m[find(m, "linear_qkv.weight")], {{{0, 1}, {0, 1}, {0, 1}, {2, 4}, {5, 7}}}) ==
         "[2,4)x[5,7)");
-  CHECK(detail::tensor_box_text(m[find(m, "mlp.linear_fc1.weight")], {{{0, 1}, {0, 1}, {1, 2}, {2, 4}, {5, 7}}}) ==
+  CHECK(io::detail::tensor_box_text(m[find(m, "mlp.linear_fc1.weight")], {{{0, 1}, {0, 1}, {1, 2}, {2, 4}, {5, 7}}}) ==
         "[1,2)x[2,4)x[5,7)");
-  CHECK(detail::tensor_box_text(m[find(m, "final_layernorm.weight")], {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {5, 7}}}) ==
+  CHECK(io::detail::tensor_box_text(m[find(m, "final_layernorm.weight")], {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {5, 7}}}) ==
         "[5,7)");
 }
 
 TEST_CASE("a model and its meshes in words") {
-  CHECK(detail::model_text(mixed()) ==
+  CHECK(io::detail::model_text(mixed()) ==
         "8 layers, hidden 64, 8 heads of 8 in 4 query groups, ffn 96, 4 experts of 24, vocabulary 1,280");
-  CHECK(detail::model_text(mixed(true)).ends_with("vocabulary 1,280 (tied)"));
+  CHECK(io::detail::model_text(mixed(true)).ends_with("vocabulary 1,280 (tied)"));
   transformer least_sizes = small;
   least_sizes.experts = least_sizes.expert_ffn = least_sizes.ffn = 1;
-  CHECK(detail::model_text(make_transformer(least_sizes, [](index_t l) { return l > 0; })) ==
+  CHECK(io::detail::model_text(make_transformer(least_sizes, [](index_t l) { return l > 0; })) ==
         "8 layers, hidden 64, 8 heads of 8 in 4 query groups, ffn 1, 1 experts of 1, vocabulary 1,280");
-  CHECK(detail::model_text(models::qwen3_30b_a3b).find("ffn") == std::string::npos);
-  CHECK(detail::model_text(models::llama2_7b).find("experts") == std::string::npos);
+  CHECK(io::detail::model_text(models::qwen3_30b_a3b).find("ffn") == std::string::npos);
+  CHECK(io::detail::model_text(models::llama2_7b).find("experts") == std::string::npos);
   const space s(mixed(), parse_degrees("tp=2,cp=2,dp=3,pp=2,ep=4"));
-  CHECK(detail::mesh_text(s, mesh_kind::dense) == "tp 2 x cp 2 x dp 3 x pp 2");
-  CHECK(detail::mesh_text(s, mesh_kind::expert) == "etp 1 x ep 4 x edp 3 x pp 2");
+  CHECK(io::detail::mesh_text(s, mesh_kind::dense) == "tp 2 x cp 2 x dp 3 x pp 2");
+  CHECK(io::detail::mesh_text(s, mesh_kind::expert) == "etp 1 x ep 4 x edp 3 x pp 2");
 }
 
 TEST_CASE(
@@ -146,14 +148,14 @@ TEST_CASE(
       const computed_holding h(s);
       const std::string text = check_text(h);
       CHECK(lines_of(text)[0] ==
-            "small under " + (layout[0] != '\0' ? to_text(s.which_degrees()) : "''") + " is legal.");
+            "small under " + (layout[0] != '\0' ? to_text(s.degrees()) : "''") + " is legal.");
       for (int state = 0; state <= state_count; ++state) {  // the last: all
         bytes_t low = -1, high = 0, sum = 0;
         for (rank_t rank = 0; rank < s.ranks(); ++rank) {
           bytes_t mine = 0;
           for (int one = 0; one < state_count; ++one)
             if (state == state_count || one == state)
-              h.held(rank, adam_states[one].placed_as,
+              each_held(h, rank, adam_states[one].placed_as,
                      [&](int, const family_box& b) { mine += b.volume() * (one == 0 ? 2 : 4); });
           low = low < 0 ? mine : std::min(low, mine), high = std::max(high, mine), sum += mine;
         }
@@ -166,7 +168,7 @@ TEST_CASE(
       CHECK(text.find(" in " + std::to_string(tensors) + " tensors of " + std::to_string(s.families()) +
                       " families\n") != std::string::npos);
       CHECK(line_of(text, "world") == row{"world", std::to_string(s.ranks()) + (s.ranks() == 1 ? " rank" : " ranks")});
-      const index_t pp = s.which_degrees().pp, stage_ranks = s.ranks() / pp;
+      const index_t pp = s.degrees().pp, stage_ranks = s.ranks() / pp;
       for (index_t stage = 0; stage < pp; ++stage) {
         const std::string ranks = stage_ranks == 1 ? std::to_string(stage)
                                                    : std::to_string(stage * stage_ranks) + "-" +
@@ -231,7 +233,7 @@ TEST_CASE(
 TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are not lost") {
   const space s(mixed(), parse_degrees("pp=2,vpp=4"));  // four boxes of every family of layers
   const computed_holding h(s);
-  const int qkv = find(s.which_model(), "linear_qkv.weight");
+  const int qkv = find(s.model(), "linear_qkv.weight");
   const bytes_t box = s.family_at(qkv).tensor_elements() * 14;
   const auto rows_of = [&](index_t shown) {
     const std::vector<std::string> lines = lines_of(rank_text(h, 0, all_states, shown));
@@ -388,6 +390,6 @@ TEST_CASE("a title is folded before a layout that does not fit behind it, and a 
   CHECK(rank_text(h, 3, all_states)
             .starts_with(std::string("Rank 3 of 32,\n    longer-name under\n    ") + layout + "\n"));
   t.name = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbcccccccccccccccccccc";  // 40, 10, 20
-  CHECK(detail::title_text(space(make_transformer(t), {})) ==
+  CHECK(io::detail::title_text(space(make_transformer(t), {})) ==
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...cccccccccccccccccccc under ''");
 }

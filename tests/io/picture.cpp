@@ -15,6 +15,8 @@
 #include "../support/dice.hpp"
 
 using namespace reshard;
+
+using namespace reshard::io;
 using testing::dice;
 
 namespace {
@@ -90,7 +92,7 @@ TEST_CASE(
       parts.push_back({at, random.within(at + 1, std::min(extent, at + 1 + extent / 3))});
       at = parts.back().end;
     }
-    const std::string bar = detail::bar_text(parts, extent, columns);
+    const std::string bar = io::detail::bar_text(parts, extent, columns);
     CHECK(text_width(bar) == columns);
     const std::vector<bool> filled = halves(bar);
     REQUIRE(filled.size() == static_cast<std::size_t>(2 * columns));
@@ -148,7 +150,7 @@ TEST_CASE(
       if (all.size() > 4) wanted += ",.. (" + std::to_string(all.size()) + ")";
       ++(all.size() > 4 ? many : few);
     }
-    CHECK(detail::holders_text(ranks) == wanted);
+    CHECK(io::detail::holders_text(ranks) == wanted);
   }
   std::printf("%d ranges, %d of few ranks, %d of many\n", ranges, few, many);
   for (const int met : {ranges, few, many}) CHECK(met > 5);
@@ -156,8 +158,8 @@ TEST_CASE(
 
 TEST_CASE("a block has all its rows where they are 16 at most, else the first 14, the last, and how many are between") {
   for (const index_t count : {1, 15, 16, 17, 40}) {
-    const std::string text = detail::block_text("heading", count, count, [](index_t i) {
-      return detail::bar_row{"row " + std::to_string(i), {{i, i + 1}}, "after"};
+    const std::string text = io::detail::block_text("heading", count, count, [](index_t i) {
+      return io::detail::bar_row{"row " + std::to_string(i), {{i, i + 1}}, "after"};
     });
     const std::vector<std::string> lines = lines_of(text);
     CHECK(lines[0].empty());

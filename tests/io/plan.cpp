@@ -237,6 +237,7 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
 
 TEST_CASE("the volume of a union: overlapping, equal, nested and touching boxes, against every point") {
   using namespace reshard;
+  using namespace reshard::io;
   dice random(31);
   for (int n = 0; n < 400; ++n) {
     const index_t side = random.within(2, 9);
@@ -252,12 +253,13 @@ TEST_CASE("the volume of a union: overlapping, equal, nested and touching boxes,
     }
     index_t covered = 0;
     for (const int times : testing::occurrences(box<3>{{{0, side}, {0, side}, {0, side}}}, boxes)) covered += times > 0 ? 1 : 0;
-    CHECK(detail::union_volume(std::span(boxes)) == covered);
+    CHECK(reshard::detail::union_volume(std::span(boxes)) == covered);
   }
 }
 
 TEST_CASE("shortcuts of the report equal the general way") {
   using namespace reshard;
+  using namespace reshard::io;
   oracle::generator generator(testing::seed() + 23);
   for (int n = 0; n < testing::tries(120); ++n) {
     const oracle::switch_case c = generator.next_switch();
@@ -279,7 +281,7 @@ TEST_CASE("shortcuts of the report equal the general way") {
       const bytes_t had = held_bytes(before, change.from_rank(device)), has = held_bytes(after, change.to_rank(device));
       const memory_replay replay = replay_memory(had, has, stage_transfers(p.receives, change, 1),
                                                  stage_transfers(p.sends, change, 1), p.retains, 1);
-      CHECK(detail::one_stage_peak(had, has, p) == replay.peak);
+      CHECK(reshard::detail::one_stage_peak(had, has, p) == replay.peak);
     }
   }
 }

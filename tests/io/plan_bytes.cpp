@@ -11,6 +11,8 @@
 #include "../support/some_switches.hpp"
 
 using namespace reshard;
+
+using namespace reshard::io;
 using testing::dice, testing::refused;
 
 namespace {

@@ -14,6 +14,8 @@
 #include "../support/some_switches.hpp"
 
 using namespace reshard;
+
+using namespace reshard::io;
 using nlohmann::json;
 using testing::dice, testing::refused;
 

@@ -10,6 +10,8 @@
 
 using namespace reshard;
 
+using namespace reshard::io;
+
 TEST_CASE("a plan says what the device does in all, then every box in order") {
   const layout_switch change = testing::rows_to_columns();
   CHECK(to_text(make_plan(change, 2), change) ==

@@ -14,6 +14,8 @@
 
 using namespace reshard;
 
+using namespace reshard::io;
+
 TEST_CASE("intervals, boxes, ranges, counts") {
   CHECK(to_text(interval{0, 4}) == "[0,4)");
   CHECK(to_text(box<2>{{{0, 4}, {2, 6}}}) == "[0,4)x[2,6)");
@@ -123,11 +125,11 @@ TEST_CASE("tables align, by characters and not by bytes") {
 }
 
 TEST_CASE("bars fill where the part is, and never hide one") {
-  CHECK(detail::bar_text({{0, 2}}, 4, 4) == "██··");
-  CHECK(detail::bar_text({{1, 2}}, 8, 4) == "▐···");
-  CHECK(detail::bar_text({{0, 1}, {3, 4}}, 4, 4) == "█··█");
-  CHECK(detail::bar_text({{500, 501}}, 1000, 4) == "··▌·");
-  CHECK(detail::bar_text({{1, 2}}, 2, 4) == "··██");
+  CHECK(io::detail::bar_text({{0, 2}}, 4, 4) == "██··");
+  CHECK(io::detail::bar_text({{1, 2}}, 8, 4) == "▐···");
+  CHECK(io::detail::bar_text({{0, 1}, {3, 4}}, 4, 4) == "█··█");
+  CHECK(io::detail::bar_text({{500, 501}}, 1000, 4) == "··▌·");
+  CHECK(io::detail::bar_text({{1, 2}}, 2, 4) == "··██");
 }
 
 TEST_CASE("pictures of large worlds stay 80 columns wide and fit a screen or two") {

@@ -19,6 +19,8 @@
 #include "../support/refused.hpp"
 
 using namespace reshard;
+
+using namespace reshard::io;
 using nlohmann::json;
 
 namespace {

@@ -17,6 +17,8 @@
 
 using namespace reshard;
 
+using namespace reshard::io;
+
 namespace {
 constexpr transformer small{.name = "small",
                             .layers = 8,
@@ -77,7 +79,7 @@ void check_near(double found, double wanted) { CHECK(std::abs(found - wanted) < 
 /// Members of a family that a stage holds: from the lowest to the highest of any of its ranks.
 interval members_of_stage(const computed_holding& h, int f, index_t stage) {
   interval hull;
-  const index_t ranks = h.where().which_degrees().stage_ranks();
+  const index_t ranks = h.space().degrees().stage_ranks();
   for (rank_t r = stage * ranks; r < (stage + 1) * ranks; ++r)
     h.held(f, r, role::parameter, [&](int, const family_box& b) {
       hull = hull.empty() ? b.dim[0] : interval{std::min(hull.begin, b.dim[0].begin), std::max(hull.end, b.dim[0].end)};
@@ -94,7 +96,7 @@ struct cell_row {
 /// A stage's own families; then all others, by the first stage that has them.
 std::vector<cell_row> rows_of_cells(const computed_holding& h, index_t stage) {
   std::vector<cell_row> rows;
-  for (int f = 0; f < h.where().families(); ++f) {
+  for (int f = 0; f < h.space().families(); ++f) {
     index_t has = stage;
     if (members_of_stage(h, f, stage).empty())
       for (has = 0; members_of_stage(h, f, has).empty();) ++has;
@@ -151,7 +153,7 @@ TEST_CASE(
       const index_t dense = std::string(layout) == "vpp=2,pp=2" ? 3 : 1;  // 3: of the first stage's first chunk alone
       const space s(make_transformer(t, [dense](index_t l) { return l > dense; }), parse_degrees(layout));
       const computed_holding h(s);
-      const index_t stage_ranks = s.which_degrees().stage_ranks(), columns = std::min<index_t>(stage_ranks, 16);
+      const index_t stage_ranks = s.degrees().stage_ranks(), columns = std::min<index_t>(stage_ranks, 16);
       for (const rank_t rank : {rank_t{0}, s.ranks() - 1}) {
         const index_t stage = rank / stage_ranks;
         const drawing d = draw(h, rank);
@@ -167,7 +169,7 @@ TEST_CASE(
           const interval members = members_of_stage(h, row.family, row.stage);
           const rank_t first = row.stage * stage_ranks + rank % stage_ranks / columns * columns;
           elsewhere += row.stage != stage ? 1 : 0;
-          const label* name = d.find(detail::short_name(s.names_on(row.family, first)));
+          const label* name = d.find(io::detail::short_name(s.names_on(row.family, first)));
           REQUIRE(name != nullptr);
           REQUIRE(at != d.all.end());
           const rectangle *left = nullptr, leftmost = *at;
@@ -175,7 +177,7 @@ TEST_CASE(
             CHECK(d.find("rank " + std::to_string(first + c)) != nullptr);
             const rectangle* upper = nullptr;
             for (const role r : roles) {
-              if (r == role::optimizer && s.which_degrees().zero == 0) continue;
+              if (r == role::optimizer && s.degrees().zero == 0) continue;
               REQUIRE(at != d.all.end());
               const rectangle& cell = *at++;
               ++cells;
@@ -203,7 +205,7 @@ TEST_CASE(
           CHECK(name->y > leftmost.y);
           CHECK(name->y < below);
         }
-        CHECK(d.all.end() - at == (s.which_degrees().zero == 0 ? 2 : 3));  // the legend
+        CHECK(d.all.end() - at == (s.degrees().zero == 0 ? 2 : 3));  // the legend
       }
     }
   std::printf("%d cells with %d parts, %d of them pale; %d families of another stage\n", cells, parts, pale, elsewhere);
@@ -219,7 +221,7 @@ TEST_CASE(
       transformer t = small;
       t.tied = tied;
       const space s(make_transformer(t), parse_degrees(layout));
-      const degrees& d = s.which_degrees();
+      const degrees& d = s.degrees();
       const computed_holding h(s);
       const drawing drawn = draw(h, 0);
       const label *begin = drawn.find("0"), *end = drawn.find("8");  // the axis under it
@@ -353,7 +355,7 @@ TEST_CASE("a tied model's second end, and optimizer states in a colour of their 
       CAPTURE(layout);
       two.tied = tied;
       const space s(make_transformer(two), parse_degrees(layout));
-      const index_t pp = s.which_degrees().pp;
+      const index_t pp = s.degrees().pp;
       const std::vector<std::string> lines = lines_of(computed_holding(s), 0);
       const auto has = [&](const std::string& line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
       CHECK(has(words(2100, 1370 + 200 * (pp - 1), "start", tied && pp > 1 ? copied : untied, "11")));
@@ -462,12 +464,12 @@ TEST_CASE("where a box lies in its cell, in ten thousandths, and how much of the
   const model m = make_transformer(t);
   const auto part = [&](std::string_view ending, interval members, const family_box& b) {
     for (int f = 0; f < m.families; ++f)
-      if (m[f].name.ends_with(ending)) return detail::part_of_cell(m[f], members, b);
+      if (m[f].name.ends_with(ending)) return io::detail::part_of_cell(m[f], members, b);
     FAIL("no such family");
-    return detail::cell_part{};
+    return io::detail::cell_part{};
   };
   // 2 experts of [2,24,64], 8 layers of which 4 to 8 are on the stage
-  detail::cell_part p = part("linear_fc1.weight{expert}", {4, 8}, {{{5, 7}, {1, 2}, {0, 1}, {0, 24}, {0, 64}}});
+  io::detail::cell_part p = part("linear_fc1.weight{expert}", {4, 8}, {{{5, 7}, {1, 2}, {0, 1}, {0, 24}, {0, 64}}});
   CHECK(p.across == interval{2500, 7500});
   CHECK(p.down == interval{5000, 10000});
   CHECK(p.covered == 500);
@@ -490,18 +492,18 @@ TEST_CASE("where a box lies in its cell, in ten thousandths, and how much of the
 TEST_CASE("the hues of stages go round the wheel in steps of 67 degrees") {
   const int degrees_of[] = {0, 67, 134, 201, 268, 335, 42, 109};
   for (index_t stage = 0; stage < 8; ++stage)
-    CHECK(detail::stage_fill(stage) == "fill=\"hsl(" + std::to_string(degrees_of[stage]) + ",60%,55%)\"");
+    CHECK(io::detail::stage_fill(stage) == "fill=\"hsl(" + std::to_string(degrees_of[stage]) + ",60%,55%)\"");
 }
 
 TEST_CASE("text of others is escaped, and numbers are tenths") {
   std::string printable;
   for (char c = ' '; c <= '~'; ++c)
     if (c != '<' && c != '>' && c != '&' && c != '"') printable += c;
-  CHECK(detail::xml_text(printable) == printable);
-  CHECK(detail::xml_text("\x1f\x7f") == "??");
-  CHECK(detail::xml_text("a<b>&\"c\"'\x01\xff") == "a&lt;b&gt;&amp;&quot;c&quot;'??");
+  CHECK(io::detail::xml_text(printable) == printable);
+  CHECK(io::detail::xml_text("\x1f\x7f") == "??");
+  CHECK(io::detail::xml_text("a<b>&\"c\"'\x01\xff") == "a&lt;b&gt;&amp;&quot;c&quot;'??");
   text_output out;
-  detail::svg_canvas canvas(out, 1000, 2005);
+  io::detail::svg_canvas canvas(out, 1000, 2005);
   canvas.rectangle(15, 0, 1, 100, "fill=\"x\"");
   canvas.text(7, 10, "<", "end", " a=\"b\"");
   canvas.finish();

@@ -20,6 +20,8 @@
 #include "../support/points.hpp"
 
 using namespace reshard;
+
+using namespace reshard::io;
 using nlohmann::json;
 
 namespace {
@@ -45,7 +47,7 @@ using elements = std::map<std::tuple<rank_t, rank_t, index_t, std::string, std::
 /// The name of a tensor on a rank of TO: the last of several stages has the tied name.
 std::string name_on(const space& to, int f, index_t member, index_t expert, rank_t rank) {
   const family& which = tiny()[f];
-  const degrees& d = to.which_degrees();
+  const degrees& d = to.degrees();
   if (which.place == home::both_ends && d.pp > 1 && rank / (d.tp * d.cp * d.dp) == d.pp - 1)
     return "output_layer.weight";
   std::string name(which.name);
@@ -63,7 +65,7 @@ void add_planned(elements& all, const computed_switch& change, rank_t src, rank_
       testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
         const index_t flat = (x[2] * which.extent[3] + x[3]) * which.extent[4] + x[4];
         ++all[{src, dst, stage, std::string(adam_states[s].name),
-               name_on(change.to().where(), f, x[0], x[1], change.to_rank(dst)), flat}];
+               name_on(change.to().space(), f, x[0], x[1], change.to_rank(dst)), flat}];
       });
 }
 
@@ -126,9 +128,9 @@ TEST_CASE(
               for (const std::vector<staged_piece>* list : {&cut.receives, &cut.retains, &cut.sends}) {
                 if (list == &cut.sends && !leaving_too) continue;
                 for (const staged_piece& t : *list)
-                  add_planned(planned, asked, t.src, t.dst, t.stage, t.states, t.family,
-                              {{{t.member, t.member + 1},
-                                {t.expert, t.expert + 1},
+                  add_planned(planned, asked, t.src, t.dst, t.stage, t.states, t.tensor.family,
+                              {{{t.tensor.member, t.tensor.member + 1},
+                                {t.tensor.expert, t.tensor.expert + 1},
                                 t.where.dim[0],
                                 t.where.dim[1],
                                 t.where.dim[2]}});

@@ -15,6 +15,8 @@
 #include "../support/dice.hpp"
 
 using namespace reshard;
+
+using namespace reshard::io;
 using testing::dice;
 
 namespace {
@@ -43,7 +45,7 @@ std::vector<std::vector<std::string>> rows_of(const std::vector<device_figures>&
   f.devices = devices;
   for (const device_figures& d : devices) f.peak_excess = greatest(f.peak_excess, d.peak - d.floor());
   std::vector<std::vector<std::string>> rows;
-  for (const std::string& line : lines_of(detail::device_table(f))) rows.push_back(cells_of(line));
+  for (const std::string& line : lines_of(io::detail::device_table(f))) rows.push_back(cells_of(line));
   return rows;
 }
 /// The cells of devices that share these figures.

@@ -15,6 +15,8 @@
 #include "../support/refused.hpp"
 
 using namespace reshard;
+
+using namespace reshard::io;
 using testing::refused;
 
 namespace {

@@ -117,7 +117,7 @@ TEST_CASE("tables and pictures of every preset take at most 80 columns of a term
     ++answers;
     std::istringstream text(got.out);
     for (std::string line; std::getline(text, line);)
-      if (reshard::text_width(line) > 80) CHECK(line == "");
+      if (reshard::io::text_width(line) > 80) CHECK(line == "");
   };
   for (const reshard::transformer& t : reshard::models::presets) {
     const std::string model(t.name);

@@ -14,7 +14,7 @@
 #include <reshard/parallelism/parse.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
-#include <reshard/schedule/memory.hpp>
+#include <reshard/schedule/memory_replay.hpp>
 #include <reshard/space/listed_holding.hpp>
 
 #include "../oracle/plan_check.hpp"
@@ -53,7 +53,7 @@ struct world {
   computed_switch change;
 
   std::string tensor(int f, index_t member, index_t expert, rank_t dst) const {
-    return to.tensor_on(f, member, expert, change.to_rank(dst));
+    return to.tensor_on({f, member, expert}, change.to_rank(dst));
   }
 };
 
@@ -135,12 +135,12 @@ std::vector<shard> listed(const space& s, const computed_holding& h) {
   std::vector<shard> shards;
   for (rank_t rank = 0; rank < s.ranks(); ++rank)
     for (int i = 0; i < state_count; ++i)
-      h.held(rank, adam_states[i].placed_as, [&](int f, const family_box& b) {
+      each_held(h, rank, adam_states[i].placed_as, [&](int f, const family_box& b) {
         const family& which = s.family_at(f);
         for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
           for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
             for (index_t part = b.dim[2].begin; part < b.dim[2].end; ++part) {
-              shard one{.rank = rank, .tensor = s.tensor_on(f, member, expert, rank), .type = adam_states[i].type,
+              shard one{.rank = rank, .tensor = s.tensor_on({f, member, expert}, rank), .type = adam_states[i].type,
                         .whole = {}, .offset = {}, .shape = {}, .state = std::string(adam_states[i].name)};
               const index_t rows = which.extent[3], columns = which.extent[4];
               if (which.vector()) {
@@ -174,13 +174,13 @@ bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<sta
   };
   if (const rank_t rank = w.change.from_rank(device); rank >= 0)
     for (const role r : roles)
-      w.change.from().held(rank, r, [&](int f, const family_box& b) {
+      each_held(w.change.from(), rank, r, [&](int f, const family_box& b) {
         for (index_t m = b.dim[0].begin; m < b.dim[0].end; ++m)
           for (index_t e = b.dim[1].begin; e < b.dim[1].end; ++e)
             visit(states_of(r), f, m, e, {{b.dim[2], b.dim[3], b.dim[4]}}, [&](const element& x) { last[x] = -1; });
       });
   for (const staged_piece& s : sent)
-    visit(s.states, s.family, s.member, s.expert, s.where, [&](const element& x) { last.at(x) = greatest(last.at(x), s.stage); });
+    visit(s.states, s.tensor.family, s.tensor.member, s.tensor.expert, s.where, [&](const element& x) { last.at(x) = greatest(last.at(x), s.stage); });
   for (const transfer& t : p.retains)
     for (index_t m = t.where.dim[0].begin; m < t.where.dim[0].end; ++m)
       for (index_t e = t.where.dim[1].begin; e < t.where.dim[1].end; ++e)
@@ -222,7 +222,7 @@ tally check_random_switches(oracle::generator& generator, int count, int replaye
       const auto in = stage_transfers(p.receives, w.change, stages), out = stage_transfers(p.sends, w.change, stages);
       const auto kept = stage_transfers(p.retains, w.change, stages);
       for (const auto* list : {&in, &kept})
-        for (const staged_piece& s : *list) add_pieces(staged_pieces, w, s.src, s.dst, s.states, s.family, s.member, s.expert, s.where);
+        for (const staged_piece& s : *list) add_pieces(staged_pieces, w, s.src, s.dst, s.states, s.tensor.family, s.tensor.member, s.tensor.expert, s.where);
       received.insert(received.end(), in.begin(), in.end());
       sent.insert(sent.end(), out.begin(), out.end());
       if (n % replayed != 0) continue;
@@ -272,7 +272,7 @@ void check_lists(oracle::generator& generator, int count) {
     const std::string description = c.describe();
     CAPTURE(description);
     const world w(c, 0);
-    const tensor_table table(w.from.which_model());
+    const tensor_table table(w.from.model());
     const std::vector<shard> list_before = listed(w.from, w.change.from()), list_after = listed(w.to, w.change.to());
     const listed_holding from(table, list_before, w.from.ranks()), to(table, list_after, w.to.ranks());
     CHECK(covers(from));

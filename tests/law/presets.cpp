@@ -37,7 +37,7 @@ degrees random_degrees(dice& random, const model& m) {
 
 /// Each box of a rank, asked for by itself, comes back once, with the holders that held() told, this rank among them.
 void check_boxes_of(const computed_holding& h, rank_t rank, role r, index_t& asked) {
-  h.held(rank, r, [&](int f, const family_box& held, const rank_product& holders) {
+  each_shared(h, rank, r, [&](int f, const family_box& held, const rank_product& holders) {
     CAPTURE(testing::text(held));
     CHECK(h.family_at(f).whole().contains(held));
     CHECK(holders.contains(rank));

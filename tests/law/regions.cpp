@@ -38,7 +38,7 @@ std::vector<rank_t> listed(const Holders& holders) {
 std::vector<box_holders> gather(const computed_holding& h, role r) {
   std::vector<box_holders> families(static_cast<std::size_t>(h.families()));
   for (rank_t rank = 0; rank < h.ranks(); ++rank)
-    h.held(rank, r, [&](int f, const family_box& b, const auto&) {
+    each_shared(h, rank, r, [&](int f, const family_box& b, const auto&) {
       CHECK_FALSE(b.empty());
       families[static_cast<std::size_t>(f)][b].push_back(rank);
     });
@@ -85,13 +85,13 @@ void check_addresses(const oracle::layout_case& c, const computed_holding& h, ro
   for (const oracle::entry& e : inventory(c.m, c.parsed)) place.emplace(e.what.name, static_cast<index_t>(place.size()));
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
     std::vector<std::pair<storage_order, index_t>> tensors;
-    h.held(rank, r, [&](int f, const family_box& b, const auto&) {
+    each_shared(h, rank, r, [&](int f, const family_box& b, const auto&) {
       for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
         for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
-          tensors.emplace_back(h.address(f, rank, r, member, expert),
-                               place.at(h.where().tensor_on(f, member, expert, rank)));
+          tensors.emplace_back(h.order_of({f, member, expert}, rank, r),
+                               place.at(h.space().tensor_on({f, member, expert}, rank)));
     });
-    std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return precedes(a.first, b.first); });
+    std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     if (h.sharded(r)) std::reverse(tensors.begin(), tensors.end());
     const auto out_of_place = std::adjacent_find(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
       return a.second > b.second || (a.first == b.first) != (a.second == b.second);
@@ -102,7 +102,7 @@ void check_addresses(const oracle::layout_case& c, const computed_holding& h, ro
 
 void check_holders_are_told(const computed_holding& h, role r, const std::vector<box_holders>& families) {
   for (rank_t rank = 0; rank < h.ranks(); ++rank)
-    h.held(rank, r, [&](int f, const family_box& b, const auto& holders) {
+    each_shared(h, rank, r, [&](int f, const family_box& b, const auto& holders) {
       const std::vector<rank_t>& wanted = families[static_cast<std::size_t>(f)].at(b);
       CHECK(listed(holders) == wanted);
       CHECK(holders.index_of(rank) == std::lower_bound(wanted.begin(), wanted.end(), rank) - wanted.begin());
@@ -131,11 +131,11 @@ void check_owners(const computed_holding& h, int f, role r, const box_holders& b
 }
 
 void check_buffers(const oracle::layout_case& c, const computed_holding& h) {
-  const space& s = h.where();
+  const space& s = h.space();
   for (index_t k = 0; k < s.pipeline().chunks(); ++k)
     for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
       const index_t stage = k % c.parsed.pp, chunk = k / c.parsed.pp;
-      const rank_t first_rank = stage * s.which_degrees().stage_ranks();
+      const rank_t first_rank = stage * s.degrees().stage_ranks();
       const oracle::optimizer_buffer wanted =
           kind == mesh_kind::dense ? dense_buffer(c.m, c.parsed, stage, chunk) : expert_buffer(c.m, c.parsed, stage, chunk, 0);
       const index_t buckets = h.buffers().bucket_count(k, kind);
@@ -154,7 +154,7 @@ void check_buffers(const oracle::layout_case& c, const computed_holding& h) {
           for (index_t i = 0; i < e.outer.count; ++i)
             for (index_t j = 0; j < e.experts; ++j) {
               const interval at = e.inner(i).item(j);
-              ours[s.tensor_on(f, e.member_last - i, e.expert_last - j, first_rank)] = {e.bucket, {at.begin, at.end}};
+              ours[s.tensor_on({f, e.member_last - i, e.expert_last - j}, first_rank)] = {e.bucket, {at.begin, at.end}};
             }
       CHECK(ours == index_map);
     }

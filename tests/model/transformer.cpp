@@ -62,8 +62,8 @@ TEST_CASE("dense layers among MoE ones: each kind's members are numbered on thei
                                  layer + "mlp.router.weight 2 1 1 6 12", experts + "linear_fc1.weight{expert} 2 6 2 8 12",
                                  experts + "linear_fc2.weight{expert} 2 6 1 12 8", "decoder.final_layernorm.weight 1 1 1 1 12",
                                  "output_layer.weight 1 1 1 9 12"});
-  CHECK(m.tensor(6, 1, 0) == "decoder.layers.2.mlp.linear_fc1.layer_norm_weight");
-  CHECK(m.tensor(11, 1, 5) == "decoder.layers.3.mlp.experts.linear_fc1.weight5");
+  CHECK(m.tensor({6, 1, 0}) == "decoder.layers.2.mlp.linear_fc1.layer_norm_weight");
+  CHECK(m.tensor({11, 1, 5}) == "decoder.layers.3.mlp.experts.linear_fc1.weight5");
   CHECK(m[11].mesh == mesh_kind::expert);
   CHECK(m[10].mesh == mesh_kind::dense);  // the router is whole everywhere
   CHECK(m[10].tensor_axis == axis_of::none);
@@ -81,7 +81,7 @@ TEST_CASE("a tied embedding is one family at both ends, under two names") {
   const model m = make_transformer(changed(small, [](transformer& t) { t.tied = true; }));
   CHECK(m.families == 8);
   CHECK(m[0].place == home::both_ends);
-  CHECK(m.tensor(0, 0, 0) == "embedding.word_embeddings.weight");
+  CHECK(m.tensor({0, 0, 0}) == "embedding.word_embeddings.weight");
   CHECK(m[0].tied_name == "output_layer.weight");
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/parallelism/config.hpp>
 #include <reshard/parallelism/parse.hpp>
 
 #include "../support/dice.hpp"

@@ -36,7 +36,7 @@ std::set<element> held(const computed_holding& h, rank_t rank, state_set states)
   std::set<element> all;
   for (int s = 0; s < state_count; ++s)
     if (states.contains(s))
-      h.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
+      each_held(h, rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
         testing::each_point(b, [&](const index_t(&x)[family_ndim]) {
           all.insert({s, f, x[0], x[1], x[2], x[3], x[4]});
         });

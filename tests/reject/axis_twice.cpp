@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: an axis is named twice in config<\.\.\.>
+// expect: a key is named twice in config<\.\.\.>
 #include <reshard/parallelism/config.hpp>
 using namespace reshard;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: reshard: a side of a switch is a space, a list of shards, or a type that models Holding
+// alone
 #include <reshard/model/presets.hpp>
 #include <reshard/plan/layout_switch.hpp>
 using namespace reshard;

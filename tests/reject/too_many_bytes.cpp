@@ -7,7 +7,7 @@ using namespace reshard;
 
 constexpr auto& s = space_of<models::llama2_70b, config<tp<4>, pp<8>>>;
 #ifdef ACCEPT
-static_assert(at_most<bytes_per_rank(s), 31'000'000'000>);
+static_assert(at_most<max_bytes_per_rank(s), 31'000'000'000>);
 #else
-static_assert(at_most<bytes_per_rank(s), 30'000'000'000>);
+static_assert(at_most<max_bytes_per_rank(s), 30'000'000'000>);
 #endif

@@ -63,7 +63,7 @@ std::set<element> held_elements(const computed_holding& h, rank_t rank, state_se
   std::set<element> all;
   for (int s = 0; rank >= 0 && s < state_count; ++s)
     if (states.contains(s))
-      h.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
+      each_held(h, rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
         for (const element& e : elements_of(only(s), f, b)) all.insert(e);
       });
   return all;
@@ -81,9 +81,9 @@ moves_of_device moves_listed(const plan& p, const staged_plan& staged) {
   const auto cut = [](const std::vector<staged_piece>& list, std::vector<move>& out) {
     for (const staged_piece& t : list)
       out.push_back({t.src, t.dst, t.stage,
-                     elements_of(t.states, t.family,
-                                 {{{t.member, t.member + 1},
-                                   {t.expert, t.expert + 1},
+                     elements_of(t.states, t.tensor.family,
+                                 {{{t.tensor.member, t.tensor.member + 1},
+                                   {t.tensor.expert, t.tensor.expert + 1},
                                    t.where.dim[0],
                                    t.where.dim[1],
                                    t.where.dim[2]}})});

@@ -27,6 +27,7 @@ struct boxes_of_ranks {
   family which;
   std::vector<family_box> boxes;
   std::vector<named_box> named = {};
+  bool silent = false;  // held() says nothing, shared() all
 
   boxes_of_ranks& told() {
     named.clear();
@@ -42,25 +43,24 @@ struct boxes_of_ranks {
   int families() const { return 1; }
   const family& family_at(int) const { return which; }
   template <typename Sink>
-  void held(rank_t rank, role r, Sink&& sink) const {
-    held(0, rank, r, sink);
+  void held(int f, rank_t rank, role, Sink&& sink) const {
+    if (const family_box& b = boxes[static_cast<std::size_t>(rank)]; !b.empty() && !silent) sink(f, b);
   }
   template <typename Sink>
-  void held(int f, rank_t rank, role, Sink&& sink) const {
+  void shared(int f, rank_t rank, role, Sink&& sink) const {
     const family_box& b = boxes[static_cast<std::size_t>(rank)];
     if (b.empty()) return;
     std::vector<rank_t> with;
     for (rank_t other = 0; other < ranks(); ++other)
       if (boxes[static_cast<std::size_t>(other)] == b) with.push_back(other);
-    if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, b);
-    else sink(f, b, listed_ranks{&with});
+    sink(f, b, listed_ranks{&with});
   }
   template <typename Sink>
   void owners(int, role, const family_box& within, Sink&& sink) const {
     for (const named_box& n : named)
       if (intersects(n.where, within)) sink(n.where, listed_ranks{&n.ranks});
   }
-  storage_order address(int, rank_t, role, index_t, index_t) const { return {}; }
+  storage_order order_of(const tensor_id&, rank_t, role) const { return {}; }
   state_set states() const { return all_states; }
 };
 static_assert(Holding<boxes_of_ranks>);
@@ -166,8 +166,8 @@ TEST_CASE("bytes held are elements times width; all ranks together hold every st
   const index_t norms = (2 * 32 + 1) * 4096;  // whole on both tensor-parallel ranks
   CHECK(param == 2 * 4 * (models::llama2_7b.parameters() + norms));
   CHECK(optimizer == 12 * (models::llama2_7b.parameters() + norms));
-  CHECK(bytes_per_rank(s) == most);
-  CHECK(bytes_per_rank(s, {}) == 0);
+  CHECK(max_bytes_per_rank(s) == most);
+  CHECK(max_bytes_per_rank(s, {}) == 0);
 }
 
 TEST_CASE("the most that any rank holds is looked for among all ranks and no others, also where each holds another part") {
@@ -178,10 +178,10 @@ TEST_CASE("the most that any rank holds is looked for among all ranks and no oth
     cut(random, which.whole(), 4, h.boxes);
     bytes_t most = 0;
     for (const family_box& b : h.boxes) most = greatest(most, b.volume() * 14);
-    CHECK(bytes_per_rank(h) == most);
+    CHECK(max_bytes_per_rank(h) == most);
     for (std::size_t largest = 0; largest < h.boxes.size(); ++largest) {  // wherever it stands
       std::swap(h.boxes[0], h.boxes[largest]);
-      CHECK(bytes_per_rank(h) == most);
+      CHECK(max_bytes_per_rank(h) == most);
     }
   }
 }
@@ -218,12 +218,12 @@ TEST_CASE("a space, a list and a side of a switch are asked alike, each of the s
   const computed_holding parameters(s, parameter_states);
   CHECK(held_bytes(parameters, 1) == held_bytes(s, 1, parameter_states));
   CHECK(held_bytes(s, 1) == held_bytes(computed_holding(s), 1));
-  CHECK(bytes_per_rank(parameters) == bytes_per_rank(s, parameter_states));
+  CHECK(max_bytes_per_rank(parameters) == max_bytes_per_rank(s, parameter_states));
   CHECK(covers(parameters));
   std::vector<shard> rows = {{0, "wte", bf16, {6, 4}, {0, 0}, {4, 4}}, {1, "wte", bf16, {6, 4}, {4, 0}, {2, 4}}};
   CHECK(held_bytes(rows, 0) == 32);
   CHECK(held_bytes(shard_list(rows), 1) == 16);
-  CHECK(bytes_per_rank(rows) == 32);
+  CHECK(max_bytes_per_rank(rows) == 32);
   CHECK(covers(rows));
   rows[1].shape = {1, 4};
   CHECK_FALSE(covers(rows));
@@ -319,4 +319,8 @@ TEST_CASE("a holding whose two answers differ is found out, whatever the lie") {
   CHECK(agrees(beside.told()));
   beside.named = {{columns(1, 3), {0}}};  // as large, and the same rank's
   CHECK(!agrees(beside));
+  boxes_of_ranks apart{{.name = "x", .extent = {1, 1, 1, 1, 3}}, {columns(0, 2), columns(2, 3)}};
+  CHECK(agrees(apart.told()));
+  apart.silent = true;  // shared() says it, held() does not
+  CHECK(!agrees(apart));
 }

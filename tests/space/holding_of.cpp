@@ -37,7 +37,7 @@ TEST_CASE("a space is computed, with the states that are wanted") {
   const space s(tiny, config<dp<2>, zero<1>>{});
   CHECK(holding_of(s).states() == all_states);
   CHECK(holding_of(s, parameter_states).states() == parameter_states);
-  CHECK(holding_of(s).where().ranks() == 2);
+  CHECK(holding_of(s).space().ranks() == 2);
 }
 
 TEST_CASE("a list is listed by its own names, a vector as one of the ranks that it names") {

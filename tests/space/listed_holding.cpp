@@ -24,14 +24,14 @@ namespace {
 /// A rank's boxes as a framework would list them: tensor by tensor, gate and up folded into rows.
 void list_shards(const computed_holding& h, rank_t rank, std::vector<shard>& shards) {
   for (const state& s : adam_states)
-    h.held(rank, s.placed_as, [&](int f, const family_box& b, const auto&) {
+    each_shared(h, rank, s.placed_as, [&](int f, const family_box& b, const auto&) {
       const family& which = h.family_at(f);
       for (index_t layer = b.dim[0].begin; layer < b.dim[0].end; ++layer)
         for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
           for (index_t part = b.dim[2].begin; part < b.dim[2].end; ++part) {
             const index_t rows = which.extent[3], columns = which.extent[4];
             shard one{.rank = rank,
-                      .tensor = h.where().tensor_on(f, layer, expert, rank),
+                      .tensor = h.space().tensor_on({f, layer, expert}, rank),
                       .type = s.type,
                       .whole = {which.extent[2] * rows, columns},
                       .offset = {part * rows + b.dim[3].begin, b.dim[4].begin},
@@ -95,7 +95,7 @@ TEST_CASE("a computed layout written out as a list is the same holding, element 
     for (rank_t rank = 0; rank < s.ranks(); ++rank) list_shards(h, rank, shards);
     for (std::size_t i = shards.size(); i > 1; --i)  // in no order
       std::swap(shards[i - 1], shards[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
-    const tensor_table table(s.which_model());
+    const tensor_table table(s.model());
     const listed_holding listed(table, shards, s.ranks());
     CHECK(listed.ranks() == s.ranks());
     CHECK(listed.states() == all_states);
@@ -176,9 +176,9 @@ TEST_CASE("what a list of shards is refused for") {
 TEST_CASE("lists say nothing of memory: tensors come by layer, then in the table's order, then by expert") {
   const tensor_table table(tiny);
   const listed_holding h(table, {norm}, 1);
-  CHECK(h.address(2, 0, role::parameter, 5, 3) == storage_order{0, 5, 2, 3});
-  CHECK(precedes(h.address(1, 0, role::parameter, 0, 9), h.address(2, 0, role::parameter, 0, 0)));
-  CHECK(precedes(h.address(2, 0, role::parameter, 0, 9), h.address(1, 0, role::parameter, 1, 0)));
+  CHECK(h.order_of({2, 5, 3}, 0, role::parameter) == storage_order{0, 5, 2, 3});
+  CHECK(h.order_of({1, 0, 9}, 0, role::parameter) < h.order_of({2, 0, 0}, 0, role::parameter));
+  CHECK(h.order_of({2, 0, 9}, 0, role::parameter) < h.order_of({1, 1, 0}, 0, role::parameter));
 }
 
 TEST_CASE("a shard that is listed again and again is held once") {
@@ -190,8 +190,8 @@ TEST_CASE("a shard that is listed again and again is held once") {
   const listed_holding h(table, list, 2);
   for (rank_t rank = 0; rank < 2; ++rank) {
     int boxes = 0;
-    h.held(rank, role::optimizer, [&](int, const family_box& b) { boxes += b.volume() == 4 ? 1 : 100; });
+    each_held(h, rank, role::optimizer, [&](int, const family_box& b) { boxes += b.volume() == 4 ? 1 : 100; });
     CHECK(boxes == 1);
-    h.held(rank, role::optimizer, [&](int, const family_box&, const listed_ranks& ranks) { CHECK(ranks.count() == 2); });
+    each_shared(h, rank, role::optimizer, [&](int, const family_box&, const listed_ranks& ranks) { CHECK(ranks.count() == 2); });
   }
 }

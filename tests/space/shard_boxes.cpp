@@ -44,7 +44,7 @@ TEST_CASE(
     while (n % 2 == 0 && !folds_parts(tiny()[f])) f = (f + 1) % tiny().families;
     const family& which = tiny()[f];
     const index_t member = random.below(which.extent[0]), expert = random.below(which.extent[1]);
-    shard s{.rank = 0, .tensor = tiny().tensor(f, member, expert), .whole = {}, .offset = {}, .shape = {}};
+    shard s{.rank = 0, .tensor = tiny().tensor({f, member, expert}), .whole = {}, .offset = {}, .shape = {}};
     const index_t parts = which.extent[2], stored[2] = {parts * which.extent[3], which.extent[4]};
     s.whole = which.vector() ? extents{stored[1]} : extents{stored[0], stored[1]};
     s.offset = s.shape = s.whole;

@@ -9,7 +9,7 @@
 
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse.hpp>
-#include <reshard/space/holding.hpp>
+#include <reshard/space/computed_holding.hpp>
 
 #include "../support/refused.hpp"
 
@@ -35,7 +35,7 @@ void check_volumes(const space& s) {
   for (const role r : roles) {
     std::vector<index_t> held(static_cast<std::size_t>(s.families()), 0);
     for (rank_t rank = 0; rank < s.ranks(); ++rank)
-      h.held(rank, r, [&](int f, const family_box& b, const rank_product& holders) {
+      each_shared(h, rank, r, [&](int f, const family_box& b, const rank_product& holders) {
         CHECK(s.family_at(f).whole().contains(b));
         if (holders[0] == rank) held[static_cast<std::size_t>(f)] += b.volume();
       });
@@ -47,9 +47,9 @@ void check_volumes(const space& s) {
 TEST_CASE("LLaMA-2-70B at tp=4, pp=8, dp=2, zero=1: cuts, chunks and sharding groups") {
   const space s(models::llama2_70b, config<tp<4>, pp<8>, dp<2>, zero<1>>{});
   CHECK(s.ranks() == 64);
-  const int qkv = find(s.which_model(), "linear_qkv.weight"), fc1 = find(s.which_model(), "linear_fc1.weight"),
-            proj = find(s.which_model(), "linear_proj.weight"), norm = find(s.which_model(), "final_layernorm.weight"),
-            embedding = find(s.which_model(), "word_embeddings.weight");
+  const int qkv = find(s.model(), "linear_qkv.weight"), fc1 = find(s.model(), "linear_fc1.weight"),
+            proj = find(s.model(), "linear_proj.weight"), norm = find(s.model(), "final_layernorm.weight"),
+            embedding = find(s.model(), "word_embeddings.weight");
   CHECK(s.shard_box(qkv, 3, 0, 1) == family_box{{{30, 40}, {0, 1}, {0, 1}, {2560, 5120}, {0, 8192}}});
   CHECK(s.shard_box(fc1, 0, 0, 3) == family_box{{{0, 10}, {0, 1}, {0, 2}, {21504, 28672}, {0, 8192}}});
   CHECK(s.shard_box(proj, 7, 0, 0) == family_box{{{70, 80}, {0, 1}, {0, 1}, {0, 8192}, {0, 2048}}});
@@ -69,7 +69,7 @@ TEST_CASE("LLaMA-2-70B at tp=4, pp=8, dp=2, zero=1: cuts, chunks and sharding gr
 
 TEST_CASE("Qwen3-235B-A22B: experts are cut by ep, their own mesh and buffers; layers accounted") {
   const space s(models::qwen3_235b_a22b, parse_degrees("tp=4,pp=8,dp=4,ep=16,zero=1,split=account"));
-  const int fc2 = find(s.which_model(), "experts.linear_fc2.weight{expert}"), router = find(s.which_model(), "router.weight");
+  const int fc2 = find(s.model(), "experts.linear_fc2.weight{expert}"), router = find(s.model(), "router.weight");
   CHECK(s.expert_parts(fc2) == 16);
   CHECK(s.tensor_parts(fc2) == 1);  // etp is 1 where ep > 1
   CHECK(s.shard_box(fc2, 0, 15, 0) == family_box{{{0, 11}, {120, 128}, {0, 1}, {0, 4096}, {0, 1536}}});
@@ -79,7 +79,7 @@ TEST_CASE("Qwen3-235B-A22B: experts are cut by ep, their own mesh and buffers; l
   CHECK(s.sharding_group(mesh_kind::dense) == 4);
   CHECK(s.sharding_group(mesh_kind::expert) == 1);
   const space in_dense(models::qwen3_30b_a3b, config<tp<2>, dp<2>, zero<1>>{});
-  CHECK(in_dense.buffer_kind(find(in_dense.which_model(), "linear_fc2.weight{expert}")) == mesh_kind::dense);
+  CHECK(in_dense.buffer_kind(find(in_dense.model(), "linear_fc2.weight{expert}")) == mesh_kind::dense);
 }
 
 TEST_CASE("a tied embedding: both ends of a pipeline hold it, and the last stage calls it by its other name") {
@@ -91,8 +91,8 @@ TEST_CASE("a tied embedding: both ends of a pipeline hold it, and the last stage
   for (rank_t rank = 0; rank < 6; ++rank) CHECK(split.holds_tied_copy(0, rank) == (rank >= 4));
   for (rank_t rank = 0; rank < 2; ++rank) CHECK_FALSE(whole.holds_tied_copy(0, rank));
   CHECK_FALSE(split.holds_tied_copy(1, 5));
-  CHECK(split.tensor_on(0, 0, 0, 3) == "embedding.word_embeddings.weight");
-  CHECK(split.tensor_on(0, 0, 0, 4) == "output_layer.weight");
+  CHECK(split.tensor_on({0, 0, 0}, 3) == "embedding.word_embeddings.weight");
+  CHECK(split.tensor_on({0, 0, 0}, 4) == "output_layer.weight");
 }
 
 TEST_CASE("a holding keeps a copy of its space, and tabulates buffers only where they are wanted") {

@@ -20,8 +20,8 @@ void check_same_space() {
   const degrees d = Config{};
   const space made(Model, d);
   CHECK(typed.ranks() == made.ranks());
-  CHECK(typed.which_degrees() == d);
-  CHECK(typed.which_model().name == Model.name);
+  CHECK(typed.degrees() == d);
+  CHECK(typed.model().name == Model.name);
   for (int f = 0; f < made.families(); ++f)
     for (index_t k = 0; k < made.pipeline().chunks(); ++k)
       CHECK(typed.shard_box(f, k, 0, 0) == made.shard_box(f, k, 0, 0));

@@ -222,7 +222,7 @@ constexpr bool parameters_of_qwen_are_covered() { return covers(qwen, parameter_
 /// Rank 0: a quarter of ten layers' matrices, their norms and a quarter of the embedding, two bytes each.
 constexpr bool ranks_hold_their_bytes() {
   return held_bytes(computed_holding(llama_before, parameter_states), 0, parameter_states) == 4409589760 &&
-         bytes_per_rank(llama_before) <= 80'000'000'000;
+         max_bytes_per_rank(llama_before) <= 80'000'000'000;
 }
 
 /// What rank 20 holds, asked for by each of its boxes: the same box comes back, with rank 20 among its holders.
@@ -230,7 +230,7 @@ constexpr bool owners_invert_held() {
   const computed_holding h(llama_before);
   bool right = true;
   for (const role r : roles)
-    h.held(rank_t{20}, r, [&](int f, const family_box& held, const rank_product& holders) {
+    each_shared(h, rank_t{20}, r, [&](int f, const family_box& held, const rank_product& holders) {
       int found = 0;
       h.owners(f, r, held, [&](const family_box& b, const rank_product& owners) {
         ++found;

@@ -20,6 +20,6 @@ static_assert(is_large_and_covered(llama<deep>));
 static_assert(is_large_and_covered(llama<config<tp<8>, pp<8>, dp<16>, zero<1>>>));
 static_assert(is_large_and_covered(llama<config<tp<8>, pp<16>, dp<8>>>));
 static_assert(is_large_and_covered(qwen<config<tp<8>, pp<16>, dp<8>, ep<8>, split<pipeline_split::account>>>));
-static_assert(bytes_per_rank(llama<wide>) == 1'986'711'552);
-static_assert(bytes_per_rank(llama<deep>) == 5'236'407'296);
+static_assert(max_bytes_per_rank(llama<wide>) == 1'986'711'552);
+static_assert(max_bytes_per_rank(llama<deep>) == 5'236'407'296);
 }  // namespace

@@ -8,7 +8,7 @@
 #include <string>
 
 #include <reshard/model/transformer.hpp>
-#include <reshard/space/holding.hpp>
+#include <reshard/space/computed_holding.hpp>
 
 #include "../oracle/contract.hpp"
 
@@ -28,7 +28,7 @@ void each_interval(const reshard::space& s, reshard::rank_t rank, int f, const r
   const reshard::index_t tensor[] = {which.extent[2], which.extent[3], which.extent[4]};
   for (reshard::index_t layer = b.dim[0].begin; layer < b.dim[0].end; ++layer)
     for (reshard::index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert) {
-      const std::string name = s.tensor_on(f, layer, expert, rank);
+      const std::string name = s.tensor_on({f, layer, expert}, rank);
       reshard::flat_intervals(tensor, reshard::box<3>{{b.dim[2], b.dim[3], b.dim[4]}}, [&](reshard::interval i) { sink(name, i); });
     }
 }
@@ -37,8 +37,8 @@ void each_interval(const reshard::space& s, reshard::rank_t rank, int f, const r
 inline std::map<std::string, oracle::flat_set> held_elements(const reshard::computed_holding& h, reshard::rank_t rank, reshard::role r) {
   std::map<std::string, oracle::flat_set> result;
   int twice = 0;
-  h.held(rank, r, [&](int f, const reshard::family_box& b, const auto&) {
-    each_interval(h.where(), rank, f, b, [&](const std::string& name, reshard::interval i) {
+  each_shared(h, rank, r, [&](int f, const reshard::family_box& b, const auto&) {
+    each_interval(h.space(), rank, f, b, [&](const std::string& name, reshard::interval i) {
       oracle::flat_set& set = result[name];
       set.resize(static_cast<std::size_t>(h.family_at(f).tensor_elements()), 0);
       for (reshard::index_t x = i.begin; x < i.end; ++x) twice += set[static_cast<std::size_t>(x)]++ != 0 ? 1 : 0;

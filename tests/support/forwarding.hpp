@@ -16,7 +16,7 @@ struct forwarding {
   reshard::rank_t device() const { return inner.device(); }
   reshard::rank_t devices() const { return inner.devices(); }
   void offer(const reshard::binding& tensors) { inner.offer(tensors); }
-  std::int64_t largest(std::int64_t n) { return inner.largest(n); }
+  std::int64_t all_reduce_max(std::int64_t n) { return inner.all_reduce_max(n); }
   reshard::bytes_t staging_bytes(const reshard::staged_plan& plan, reshard::index_t k) {
     return inner.staging_bytes(plan, k);
   }

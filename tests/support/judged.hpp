@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <reshard/exec/fill.hpp>
+#include <reshard/memory/fill.hpp>
 
 #include "../oracle/memory_judge.hpp"
 
@@ -17,12 +17,12 @@ oracle::memory_box plain_numbers(const reshard::bound_box& b, const H& h) {
   oracle::memory_box plain;
   plain.data = b.data;
   plain.width = b.element_bytes();
-  plain.identity = {b.state, b.family, b.member, b.expert};
+  plain.identity = {b.state, b.tensor.family, b.tensor.member, b.tensor.expert};
   for (std::size_t i = 0; i < 3; ++i) {
     plain.begin[i] = b.where.dim[i].begin;
     plain.end[i] = b.where.dim[i].end;
     plain.stride[i] = b.stride[i];
-    plain.whole[i] = h.family_at(b.family).extent[i + 2];
+    plain.whole[i] = h.family_at(b.tensor.family).extent[i + 2];
   }
   return plain;
 }

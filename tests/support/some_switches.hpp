@@ -36,7 +36,7 @@ void some_switches(Visit&& visit) {
     for (index_t member = 0; member < m[f].extent[axis_of::layer]; ++member) {
       const index_t rows = m[f].extent[axis_of::part] * m[f].extent[axis_of::row], columns = m[f].extent[axis_of::column];
       const bool vector = m[f].vector();
-      whole.push_back({0, m.tensor(f, member, 0), bf16, vector ? extents{columns} : extents{rows, columns},
+      whole.push_back({0, m.tensor({f, member, 0}), bf16, vector ? extents{columns} : extents{rows, columns},
                        vector ? extents{0} : extents{0, 0}, vector ? extents{columns} : extents{rows, columns}});
     }
   visit(layout_switch(whole, of("tp=4")));

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/storage.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/parallelism/parse.hpp>
 
@@ -143,7 +143,7 @@ struct switch_in_memory {
       bytes_t elements = 0;
       if (rank >= 0)
         for (const role r : roles)
-          change.to().held(rank, r, [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
+          each_held(change.to(), rank, r, [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
       CHECK(found.elements == elements);
       if (options.budget != no_budget) CHECK(reports[d].memory.excess() <= options.budget);
     }

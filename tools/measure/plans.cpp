@@ -90,7 +90,7 @@ double all_pairs_us(const switch_of_layouts& s, rank_t device) {
   index_t met = 0;
   for (int i = 0; i < std::min(11, most_calls); ++i) {
     const double start = now_us();
-    after.held(device, role::parameter, [&](int f, const family_box& target) {
+    each_held(after, device, role::parameter, [&](int f, const family_box& target) {
       for (rank_t r = 0; r < a.ranks(); ++r)
         before.held(f, r, role::parameter, [&](int, const family_box& source) { met += intersects(source, target) ? 1 : 0; });
     });

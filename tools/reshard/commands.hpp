@@ -11,6 +11,7 @@
 #include <reshard/io/regions.hpp>
 
 namespace reshard::tool {
+using namespace io;
 
 struct arguments {
   std::string model;

@@ -45,7 +45,7 @@ void add_state(CLI::App& command, arguments& given) {
 int refuse_with(std::string sentence) {
   constexpr std::string_view whose = "reshard: ";
   if (!sentence.starts_with(whose)) sentence.insert(0, whose);
-  std::fprintf(stderr, "%s\n", reshard::one_line(sentence, 2000).c_str());
+  std::fprintf(stderr, "%s\n", reshard::io::one_line(sentence, 2000).c_str());
   return 1;
 }
 
@@ -76,8 +76,8 @@ int refuse_subcommand(std::string_view word) {
   std::string close;
   for (const std::string_view name : {"check", "regions", "plan"})
     if (word.size() <= name.size() + 2 && edits_between(word, name) <= 2)
-      close = reshard::text_of(" is close to ", name, " but");
-  return refuse_with(reshard::text_of("'", reshard::one_line(word), "'", close,
+      close = reshard::io::text_of(" is close to ", name, " but");
+  return refuse_with(reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
                                       " is no subcommand; they are check, regions and plan"));
 }
 
@@ -126,7 +126,7 @@ int run(int count, const char* const* words) {
   } catch (const CLI::Success& asked) {  // --help, --version
     std::ostringstream said;
     const int code = app.exit(asked, said);
-    reshard::text_output out(stdout);
+    reshard::io::text_output out(stdout);
     out << said.str();
     out.flush();
     return code;

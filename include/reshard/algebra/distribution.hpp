@@ -50,7 +50,7 @@ class block {
 
   template <typename Sink>
   constexpr void intervals(index_t p, Sink&& sink) const {
-    if (const interval own = part(p); !own.empty()) sink(own);
+    if (const interval owned = part(p); !owned.empty()) sink(owned);
   }
   template <typename Sink>
   constexpr void owners(interval range, Sink&& sink) const {
@@ -58,7 +58,7 @@ class block {
     if (range.empty()) return;
     const index_t last = owner(range.end - 1);
     for (index_t p = owner(range.begin); p <= last; ++p)
-      if (const interval own = part(p); !own.empty()) sink(p, own);
+      if (const interval owned = part(p); !owned.empty()) sink(p, owned);
   }
 
  private:

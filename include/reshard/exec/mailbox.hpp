@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pair of devices' rendezvous: each hands the other a message, taken by a copy while its sender waits, or none at all.
-// Builds on: exec/meeting.hpp, exec/page_block.hpp.
+// Builds on: exec/meeting.hpp, memory/page_block.hpp.
 #pragma once
 
 #include <condition_variable>
@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include <reshard/exec/meeting.hpp>
-#include <reshard/exec/page_block.hpp>
+#include <reshard/memory/page_block.hpp>
 
 namespace reshard {
 

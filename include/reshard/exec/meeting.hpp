@@ -45,7 +45,7 @@ class meeting {
 
   /// The largest of the values that all devices call with; nobody returns before all have called. The sentence of a device that
   /// waits in vain says at the end of which stage, where one is given.
-  std::int64_t largest(rank_t device, std::int64_t value, index_t stage = -1) {
+  std::int64_t all_reduce_max(rank_t device, std::int64_t value, index_t stage = -1) {
     std::unique_lock lock(mutex_);
     require_whole();
     largest_ = arrived_ == 0 ? value : std::max(largest_, value);
@@ -143,10 +143,10 @@ void run_devices(World& world, Body&& body) {
   std::exception_ptr first, secondary;
   const auto of_device = [&](rank_t d) {
     auto here = world.at(d);
-    const auto failed = [&](std::exception_ptr& which, const char* sentence) {
+    const auto failed = [&](std::exception_ptr& kept, const char* sentence) {
       {
         const std::lock_guard lock(mutex);
-        if (!which) which = std::current_exception();
+        if (!kept) kept = std::current_exception();
       }
       here.fail(sentence);
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step: planned,
 // checked, staged and bound when it is made; run() only copies.
-// Builds on: exec/switch_checks.hpp, exec/replay_pages.hpp, exec/transport.hpp, exec/meeting.hpp.
+// Builds on: exec/switch_checks.hpp, memory/replay_pages.hpp, exec/transport.hpp, exec/meeting.hpp.
 #pragma once
 
 #include <exception>
@@ -9,10 +9,10 @@
 #include <optional>
 
 #include <reshard/exec/meeting.hpp>
-#include <reshard/exec/replay_pages.hpp>
+#include <reshard/memory/replay_pages.hpp>
 #include <reshard/exec/switch_checks.hpp>
 #include <reshard/exec/switch_options.hpp>
-#include <reshard/exec/tensor_names.hpp>
+#include <reshard/memory/tensor_names.hpp>
 #include <reshard/exec/transport.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
@@ -35,7 +35,7 @@ class switch_steps {
       all_or_none([this] { derive(); });
       require_one_budget();
       if (report_.stages > most_stages) refuse_budget(0);
-      const bytes_t excess = largest_of([this] { return cut(report_.stages); });
+      const bytes_t excess = max_of_all([this] { return cut(report_.stages); });
       if (excess > options_.budget) refuse_budget(excess);
       all_or_none([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); });
     });
@@ -46,13 +46,13 @@ class switch_steps {
     tell_failures([this] {
       std::vector<std::vector<block_span>> drained;
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
-      transport_.largest(0);  // every device's sources are ready
+      transport_.all_reduce_max(0);  // every device's sources are ready
       release(drained, 0);
       for (index_t k = 0; k < report_.stages; ++k) {
         transport_.move(*moves_, k);
         release(drained, k + 1);
       }
-      transport_.largest(0);  // nobody's lists are read any more
+      transport_.all_reduce_max(0);  // nobody's lists are read any more
     });
   }
 
@@ -79,7 +79,7 @@ class switch_steps {
 
   /// Does something that may be refused, and agrees on the largest of the numbers it returns: all devices go on, or none does.
   template <typename Do>
-  std::int64_t largest_of(Do&& something) {
+  std::int64_t max_of_all(Do&& something) {
     std::exception_ptr mine;
     std::int64_t value = refused;
     try {
@@ -89,7 +89,7 @@ class switch_steps {
     } catch (...) {
       mine = std::current_exception();
     }
-    const std::int64_t agreed = transport_.largest(value);
+    const std::int64_t agreed = transport_.all_reduce_max(value);
     all_know_ = agreed == refused;
     if (mine) std::rethrow_exception(mine);
     if (agreed == refused)
@@ -98,7 +98,7 @@ class switch_steps {
   }
   template <typename Do>
   void all_or_none(Do&& something) {
-    largest_of([&] { return something(), std::int64_t{0}; });
+    max_of_all([&] { return something(), std::int64_t{0}; });
   }
 
   void derive() {
@@ -125,7 +125,7 @@ class switch_steps {
   }
 
   void require_one_budget() {
-    const bytes_t most = transport_.largest(options_.budget), smallest = -transport_.largest(-options_.budget);
+    const bytes_t most = transport_.all_reduce_max(options_.budget), smallest = -transport_.all_reduce_max(-options_.budget);
     if (most == smallest) return;  // all devices see the same two numbers
     all_know_ = true;
     refuse("the devices were given budgets from ", smallest, " to ", most, " bytes; a switch has one budget");
@@ -140,7 +140,7 @@ class switch_steps {
       for (const staged_piece& p : pieces)
         for (int state = 0; state < state_count; ++state)
           if (p.states.contains(state))
-            in.meet({state, p.family, p.member, p.expert, p.where}, [&](const bound_box& b) { visit(b, p.stage); });
+            in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p.stage); });
     };
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
       mark(*list, old_, [&](const bound_box& b, index_t k) { sources_->read(b, k); });
@@ -156,7 +156,7 @@ class switch_steps {
   [[noreturn]] void refuse_budget(bytes_t excess) {
     const index_t stages = report_.stages;
     const bytes_t least_that_does =
-        least_budget(largest_, [&](index_t s) { return largest_of([&] { return cut(s); }); });
+        least_budget(largest_, [&](index_t s) { return max_of_all([&] { return cut(s); }); });
     std::string why;
     if (options_.after_use == sources::keep) why = ", the sources being kept";
     else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";

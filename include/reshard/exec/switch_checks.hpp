@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a device checks of its own bindings before a switch: every element that its plan needs is bound, and every byte that it
 // makes is a byte of its own.
-// Builds on: plan/transfer.hpp, exec/binding.hpp.
+// Builds on: plan/transfer.hpp, memory/binding.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,27 +9,25 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/binding.hpp>
+#include <reshard/memory/binding.hpp>
 #include <reshard/exec/switch_options.hpp>
 #include <reshard/plan/transfer.hpp>
 
 namespace reshard {
 
-/// Refuses where an element of the transfers is not bound. `device` begins the sentence, `which` is FROM or TO.
-inline void require_bound(const std::string& device, const std::vector<transfer>& transfers, const binding& in, const char* which,
+/// Refuses where an element of the transfers is not bound. `device` begins the sentence, `side` is FROM or TO.
+inline void require_bound(const std::string& device, const std::vector<transfer>& transfers, const binding& in, const char* side,
                           const tensor_names& names) {
   for (const transfer& t : transfers)
     for (int state = 0; state < state_count; ++state) {
       if (!t.states.contains(state)) continue;
-      for (index_t member = t.where.dim[0].begin; member < t.where.dim[0].end; ++member)
-        for (index_t expert = t.where.dim[1].begin; expert < t.where.dim[1].end; ++expert) {
-          const tensor_box wanted{state, t.family, member, expert, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}}};
-          index_t missing = wanted.where.volume();
-          in.meet(wanted, [&](const bound_box& b) { missing -= b.where.volume(); });
-          if (missing != 0)
-            refuse(device, ", ", in.who(), ": ", missing, " of ", wanted.where.volume(), " elements that the plan needs of ",
-                   adam_states[state].name, " of ", names(t.family, member, expert), " are not bound, on the side of ", which);
-        }
+      each_tensor(t.family, t.where, [&](const tensor_id& tensor, const box<3>& part) {
+        index_t missing = part.volume();
+        in.meet({state, tensor, part}, [&](const bound_box& b) { missing -= b.where.volume(); });
+        if (missing != 0)
+          refuse(device, ", ", in.who(), ": ", missing, " of ", part.volume(), " elements that the plan needs of ",
+                 adam_states[state].name, " of ", names(tensor), " are not bound, on the side of ", side);
+      });
     }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch is told and what it tells: a budget, whether sources are kept, and what became of it.
-// Builds on: schedule/memory.hpp.
+// Builds on: schedule/memory_replay.hpp.
 #pragma once
 
 #include <limits>
 
-#include <reshard/schedule/memory.hpp>
+#include <reshard/schedule/memory_replay.hpp>
 
 namespace reshard {
 
@@ -14,9 +14,6 @@ constexpr bytes_t operator""_KiB(unsigned long long n) { return static_cast<byte
 constexpr bytes_t operator""_MiB(unsigned long long n) { return static_cast<bytes_t>(n << 20); }
 constexpr bytes_t operator""_GiB(unsigned long long n) { return static_cast<bytes_t>(n << 30); }
 }  // namespace literals
-
-/// Whether a switch gives memory back as it drains, or leaves the sources whole until the caller drops them.
-enum class sources { release, keep };
 
 inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
 

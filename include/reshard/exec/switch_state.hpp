@@ -10,13 +10,16 @@ namespace reshard {
 
 /// Called by every device of the transport, each with its own tensors; a device without a rank on a side has an empty binding
 /// there. On return the new tensors hold what they shall, and the old ones' pages have gone (unless they are kept, or cannot).
-template <Holding From, Holding To, Transport T>
+template <Holding From, Holding To, typename T>
 switch_report switch_state(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors,
                            T& transport, const switch_options& options = {}) {
-  detail::switch_steps<From, To, T> steps(change, old_tensors, new_tensors, transport, options);
-  steps.prepare();
-  steps.run();
-  return steps.report();
+  static_assert(Transport<T>, "reshard: this is no Transport; exec/transport.hpp says what one does");
+  if constexpr (Transport<T>) {
+    detail::switch_steps<From, To, T> steps(change, old_tensors, new_tensors, transport, options);
+    steps.prepare();
+    steps.run();
+    return steps.report();
+  }
 }
 
 }  // namespace reshard

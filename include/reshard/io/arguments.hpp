@@ -16,7 +16,7 @@
 #include <reshard/io/print.hpp>
 #include <reshard/model/state.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 /// One past the largest device number that a list may name; an answer has a figure for every device.
 inline constexpr rank_t device_limit = rank_t{1} << 22;
@@ -147,4 +147,4 @@ inline void write_file(std::string_view path, std::string_view content) {
   if (std::fclose(file) != 0 || !written) refuse(one_line(path), " cannot be written: ", std::strerror(errno));
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -15,7 +15,7 @@
 
 #include <reshard/io/print.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 namespace detail {
 
@@ -166,4 +166,4 @@ class config_values {
 
 }  // namespace detail
 
-}  // namespace reshard
+}  // namespace reshard::io

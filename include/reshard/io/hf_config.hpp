@@ -16,7 +16,7 @@
 #include <reshard/io/config_values.hpp>
 #include <reshard/model/presets.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 /// The largest config.json that is read; published ones have a few KiB.
 inline constexpr bytes_t max_config_bytes = bytes_t{16} << 20;
@@ -132,4 +132,4 @@ inline model load_model(std::string_view preset_or_path) {
   return parse_config(detail::read_all(file, preset_or_path, max_config_bytes), preset_or_path);
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

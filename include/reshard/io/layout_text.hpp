@@ -13,18 +13,18 @@
 #include <reshard/io/regions.hpp>
 #include <reshard/parallelism/parse.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 namespace detail {
 
-inline std::string layout_name(const space& where) {
-  const std::string text = to_text(where.which_degrees());
+inline std::string layout_name(const space& s) {
+  const std::string text = to_text(s.degrees());
   return text.empty() ? "''" : text;
 }
 
 /// "llama2-7b under tp=2,pp=2"
-inline std::string title_text(const space& where) {
-  return text_of(one_line(where.which_model().name, 60), " under ", layout_name(where));
+inline std::string title_text(const space& s) {
+  return text_of(one_line(s.model().name, 60), " under ", layout_name(s));
 }
 
 /// A family's name without what tells it from no other: "qkv", "qkv.layer_norm", "experts.fc1".
@@ -66,15 +66,15 @@ inline std::string stage_layers_text(const pipeline_placement& pipeline, interva
 }
 inline index_t stage_layer_count(const pipeline_placement& pipeline, index_t stage) {
   index_t layers = 0;
-  pipeline.intervals(stage, [&](interval own) { layers += own.size(); });
+  pipeline.intervals(stage, [&](interval part) { layers += part.size(); });
   return layers;
 }
 
 /// A box of one tensor, as in JSON: parts where there are several, rows but for a vector, columns.
-inline std::string tensor_box_text(const family& of, const family_box& where) {
-  std::string text = to_text(where.dim[axis_of::column]);
-  if (!of.vector()) text = text_of(to_text(where.dim[axis_of::row]), "x", text);
-  if (of.extent[axis_of::part] > 1) text = text_of(to_text(where.dim[axis_of::part]), "x", text);
+inline std::string tensor_box_text(const family& tensors, const family_box& b) {
+  std::string text = to_text(b.dim[axis_of::column]);
+  if (!tensors.vector()) text = text_of(to_text(b.dim[axis_of::row]), "x", text);
+  if (tensors.extent[axis_of::part] > 1) text = text_of(to_text(b.dim[axis_of::part]), "x", text);
   return text;
 }
 
@@ -87,8 +87,8 @@ inline std::string model_text(const model& m) {
   return text_of(text, ", vocabulary ", count_text(s.vocabulary), s.tied ? " (tied)" : "");
 }
 
-inline std::string mesh_text(const space& where, mesh_kind kind) {
-  const mesh m = mesh_of(where.which_degrees(), kind);
+inline std::string mesh_text(const space& s, mesh_kind kind) {
+  const mesh m = mesh_of(s.degrees(), kind);
   constexpr const char* names[2][mesh_ndim] = {{"tp ", "cp ", "dp ", "pp "}, {"etp ", "ep ", "edp ", "pp "}};
   std::string text;
   for (int a = 0; a < mesh_ndim; ++a)
@@ -100,17 +100,17 @@ inline std::string mesh_text(const space& where, mesh_kind kind) {
 
 /// What `reshard check` prints.
 inline std::string check_text(const computed_holding& holding) {
-  const space& where = holding.where();
-  const model& m = where.which_model();
-  const degrees& d = where.which_degrees();
+  const space& s = holding.space();
+  const model& m = s.model();
+  const degrees& d = s.degrees();
   index_t tensors = 0;
   for (int f = 0; f < m.families; ++f) tensors += m[f].tensors();
-  std::string text = text_of(folded(text_of(detail::title_text(where), " is legal."), 4), "\n\n",
+  std::string text = text_of(folded(text_of(detail::title_text(s), " is legal."), 4), "\n\n",
                              folded(text_of("  model        ", detail::model_text(m)), 15), "\n  parameters   ",
                              count_text(m.parameters()), " in ", count_text(tensors), " tensors of ", m.families,
-                             " families\n  world        ", count_text(where.ranks()),
-                             where.ranks() == 1 ? " rank" : " ranks", "\n  dense mesh   ", detail::mesh_text(where, mesh_kind::dense), "\n");
-  if (m.shape.experts > 0) text += text_of("  expert mesh  ", detail::mesh_text(where, mesh_kind::expert), "\n");
+                             " families\n  world        ", count_text(s.ranks()),
+                             s.ranks() == 1 ? " rank" : " ranks", "\n  dense mesh   ", detail::mesh_text(s, mesh_kind::dense), "\n");
+  if (m.shape.experts > 0) text += text_of("  expert mesh  ", detail::mesh_text(s, mesh_kind::expert), "\n");
   text += "\n";
 
   using side = table::side;
@@ -119,15 +119,15 @@ inline std::string check_text(const computed_holding& holding) {
     const std::vector<bytes_t> bytes = bytes_of_ranks(holding, which);
     bytes_t low = bytes[0], high = bytes[0], sum = 0;
     for (const bytes_t b : bytes) low = least(low, b), high = greatest(high, b), sum = checked_add(sum, b);
-    states.row({name, bytes_text(low), bytes_text(high), bytes_text(sum / where.ranks()), bytes_text(sum)});
+    states.row({name, bytes_text(low), bytes_text(high), bytes_text(sum / s.ranks()), bytes_text(sum)});
   };
-  for (int s = 0; s < state_count; ++s) state_row(std::string(adam_states[s].name), only(s));
+  for (int state = 0; state < state_count; ++state) state_row(std::string(adam_states[state].name), only(state));
   state_row("all", all_states);
   text += states.text() + "\n";
 
   // stages with as many layers as their neighbours share a line where there are many: then three lines at most
   table stages({{"stage"}, {"ranks"}, {"layers each"}, {"holds", side::left}});
-  const pipeline_placement& pipeline = where.pipeline();
+  const pipeline_placement& pipeline = s.pipeline();
   const index_t together = d.pp <= 16 ? 1 : d.pp;
   for (index_t stage = 0, past = 0; stage < d.pp; stage = past) {
     const index_t layers = detail::stage_layer_count(pipeline, stage);
@@ -143,8 +143,8 @@ namespace detail {
 
 /// The boxes that a rank has of states that lie alike, at most `boxes_shown` of a family, and how many bytes all are.
 inline std::string boxes_text(const computed_holding& holding, rank_t rank, state_set states, index_t boxes_shown) {
-  const space& where = holding.where();
-  const model& m = where.which_model();
+  const space& s = holding.space();
+  const model& m = s.model();
   const role r = (states & parameter_states).empty() ? role::optimizer : role::parameter;
   const bool experts = m.shape.experts > 0;
   using side = table::side;
@@ -154,7 +154,7 @@ inline std::string boxes_text(const computed_holding& holding, rank_t rank, stat
   table boxes(columns);
   bytes_t sum = 0;
   for (int f = 0; f < m.families; ++f) {
-    const std::string name = short_name(where.names_on(f, rank));
+    const std::string name = short_name(s.names_on(f, rank));
     index_t shown = 0, more = 0;
     bytes_t rest = 0;
     holding.held(f, rank, r, [&](int, const family_box& b) {
@@ -184,15 +184,15 @@ inline std::string boxes_text(const computed_holding& holding, rank_t rank, stat
 
 /// What `reshard regions --rank R` prints: boxes of families, at most `boxes_shown` of each.
 inline std::string rank_text(const computed_holding& holding, rank_t rank, state_set wanted, index_t boxes_shown = 4) {
-  const space& where = holding.where();
-  const model& m = where.which_model();
-  const std::string title = text_of("Rank ", rank, " of ", count_text(where.ranks()), ", ", detail::title_text(where));
+  const space& s = holding.space();
+  const model& m = s.model();
+  const std::string title = text_of("Rank ", rank, " of ", count_text(s.ranks()), ", ", detail::title_text(s));
   std::string text = folded(title, 4) + "\n";
   const char* separator = "  at ";
   for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
     if (kind == mesh_kind::expert && m.shape.experts == 0) continue;
     index_t c[mesh_ndim] = {};
-    where.mesh_for(kind).coordinates(rank, c);
+    s.mesh_for(kind).coordinates(rank, c);
     constexpr const char* names[2][mesh_ndim] = {{"tp ", "cp ", "dp ", "pp "}, {"etp ", "ep ", "edp ", nullptr}};
     for (int a = 0; a < mesh_ndim; ++a)
       if (const char* name = names[kind == mesh_kind::expert ? 1 : 0][a]) text += text_of(separator, name, c[a]), separator = ", ";
@@ -211,4 +211,4 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, state
   return text;
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

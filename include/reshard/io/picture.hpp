@@ -9,7 +9,7 @@
 
 #include <reshard/io/layout_text.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 namespace detail {
 
@@ -72,11 +72,11 @@ std::string block_text(const std::string& heading, index_t count, index_t extent
 
 /// Which ranks hold which share of every optimizer buffer of a kind.
 inline std::string buffer_block(const computed_holding& holding, mesh_kind kind, const char* what) {
-  const space& where = holding.where();
-  const index_t n = where.sharding_group(kind);
+  const space& s = holding.space();
+  const index_t n = s.sharding_group(kind);
   const index_t elements = holding.buffers().elements(0, kind);
   if (elements == 0 || n == 1) return {};
-  const mesh& on = where.mesh_for(kind);
+  const mesh& on = s.mesh_for(kind);
   const index_t middle = on.extent[mesh_axis::middle];
   return block_text(text_of("zero=1 cuts each buffer of optimizer states of ", what, " in ", n, kind == mesh_kind::dense ? " (cp x dp)" : " (edp)"),
                     n, n, [&](index_t i) -> bar_row {
@@ -88,27 +88,27 @@ inline std::string buffer_block(const computed_holding& holding, mesh_kind kind,
 }
 
 /// Which layers each stage holds; several stages share a row where there are many.
-inline std::string pipeline_block(const space& where) {
-  const model& m = where.which_model();
-  const degrees& d = where.which_degrees();
-  const index_t together = ceil_divide(d.pp, 32), rows = ceil_divide(d.pp, together);
+inline std::string pipeline_block(const space& s) {
+  const model& m = s.model();
+  const degrees& d = s.degrees();
+  const index_t per_row = ceil_divide(d.pp, 32), rows = ceil_divide(d.pp, per_row);
   table stages({{"stage"}, {"ranks"}, {"", table::side::left}, {"layers"}, {"", table::side::left}});
   for (index_t row = 0; row < rows; ++row) {
-    const interval own = intersect(interval{row * together, (row + 1) * together}, interval{0, d.pp});
+    const interval stages_of_row = intersect(interval{row * per_row, (row + 1) * per_row}, interval{0, d.pp});
     std::vector<interval> parts;
     index_t layers = 0;
-    for (index_t stage = own.begin; stage < own.end; ++stage)
-      where.pipeline().intervals(stage, [&](interval part) {
+    for (index_t stage = stages_of_row.begin; stage < stages_of_row.end; ++stage)
+      s.pipeline().intervals(stage, [&](interval part) {
         parts.push_back(part);
         layers += part.size();
       });
-    std::string which;
-    if (together == 1 && !parts.empty()) which = to_text(parts[0]);
-    if (together == 1 && parts.size() > 1) which += parts.size() > 2 ? " .." : text_of(" ", to_text(parts[1]));
+    std::string range;
+    if (per_row == 1 && !parts.empty()) range = to_text(parts[0]);
+    if (per_row == 1 && parts.size() > 1) range += parts.size() > 2 ? " .." : text_of(" ", to_text(parts[1]));
     const bool first = row == 0, last = row == rows - 1;
     const char* ends = m.shape.tied ? d.pp > 1 ? "Ne" : "N" : "NO";
-    stages.row({range_text(own), range_text({own.begin * d.stage_ranks(), own.end * d.stage_ranks()}),
-                text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""), std::to_string(layers), which});
+    stages.row({range_text(stages_of_row), range_text({stages_of_row.begin * d.stage_ranks(), stages_of_row.end * d.stage_ranks()}),
+                text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""), std::to_string(layers), range});
   }
   const char* last_end = m.shape.tied ? d.pp > 1 ? ", e its tied copy)\n" : ")\n" : ", O output)\n";
   return text_of("\nLayers along the pipeline, 0 to ", m.shape.layers - 1, " (E embedding, N norm", last_end,
@@ -116,10 +116,10 @@ inline std::string pipeline_block(const space& where) {
 }
 
 /// How tp cuts matrices, told by their heads.
-inline std::string tensor_block(const space& where) {
-  const degrees& d = where.which_degrees();
-  const index_t all_heads = where.which_model().shape.heads;
-  const mesh& on = where.mesh_for(mesh_kind::dense);
+inline std::string tensor_block(const space& s) {
+  const degrees& d = s.degrees();
+  const index_t all_heads = s.model().shape.heads;
+  const mesh& on = s.mesh_for(mesh_kind::dense);
   const auto row = [&](index_t t) -> bar_row {
     const rank_product ranks{on, {{t}, {0, on.extent[1]}, {0, on.extent[2]}, {0}}};
     return {text_of("tp ", t), {even_part({0, all_heads}, t, d.tp)}, text_of("ranks ", holders_text(ranks))};
@@ -129,10 +129,10 @@ inline std::string tensor_block(const space& where) {
 }
 
 /// How ep deals experts, and etp cuts them.
-inline std::string expert_block(const space& where) {
-  const degrees& d = where.which_degrees();
-  const index_t all_experts = where.which_model().shape.experts;
-  const mesh& on = where.mesh_for(mesh_kind::expert);
+inline std::string expert_block(const space& s) {
+  const degrees& d = s.degrees();
+  const index_t all_experts = s.model().shape.experts;
+  const mesh& on = s.mesh_for(mesh_kind::expert);
   const auto row = [&](index_t e) -> bar_row {
     const interval experts = even_part({0, all_experts}, e, d.ep);
     const rank_product ranks{on, {{0, on.extent[0]}, {e}, {0, on.extent[2]}, {0}}};
@@ -149,19 +149,19 @@ inline std::string expert_block(const space& where) {
 /// What `reshard regions` prints.
 inline std::string layout_picture(const computed_holding& holding) {
   using namespace detail;
-  const space& where = holding.where();
-  const model& m = where.which_model();
-  const degrees& d = where.which_degrees();
+  const space& s = holding.space();
+  const model& m = s.model();
+  const degrees& d = s.degrees();
   const std::string stage_ranks = count_text(d.stage_ranks());
-  std::string text = text_of(folded(title_text(where), 4), "\n", count_text(where.ranks()),
-                             where.ranks() == 1 ? " rank, " : " ranks, ", count_text(d.pp),
+  std::string text = text_of(folded(title_text(s), 4), "\n", count_text(s.ranks()),
+                             s.ranks() == 1 ? " rank, " : " ranks, ", count_text(d.pp),
                              d.pp == 1 ? " stage" : " stages", " of ", stage_ranks, "; ", count_text(m.parameters()),
-                             " parameters\n", pipeline_block(where));
+                             " parameters\n", pipeline_block(s));
   if (d.stage_ranks() > 1)
     text += text_of("\nInside a stage, drawn for stage 0",
                     d.pp > 1 ? text_of("; the others add ", stage_ranks, " ranks a stage") : "", ".\n");
-  if (d.tp > 1) text += tensor_block(where);
-  if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) text += expert_block(where);
+  if (d.tp > 1) text += tensor_block(s);
+  if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) text += expert_block(s);
   if (d.zero > 0 && holding.sharded(role::optimizer)) {
     const bool own_experts = m.shape.experts > 0 && d.expert_buffers();
     text += buffer_block(holding, mesh_kind::dense, own_experts ? "all but experts" : "all tensors");
@@ -170,4 +170,4 @@ inline std::string layout_picture(const computed_holding& holding) {
   return text;
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

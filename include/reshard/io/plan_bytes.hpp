@@ -12,7 +12,7 @@
 
 #include <reshard/io/plan_check.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 namespace detail {
 
@@ -34,10 +34,10 @@ template <Holding H>
 std::uint64_t fingerprint(const H& h) {
   hash_of_bytes hash;
   for (int f = 0; f < h.families(); ++f) {
-    const family& of = h.family_at(f);
-    hash.add(of.name.size());
-    for (const char c : of.name) hash.add(static_cast<std::byte>(c));
-    for (const index_t extent : of.extent) hash.add(static_cast<std::uint64_t>(extent));
+    const family& tensors = h.family_at(f);
+    hash.add(tensors.name.size());
+    for (const char c : tensors.name) hash.add(static_cast<std::byte>(c));
+    for (const index_t extent : tensors.extent) hash.add(static_cast<std::uint64_t>(extent));
   }
   return hash.value;
 }
@@ -127,4 +127,4 @@ plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From,
   return p;
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -8,7 +8,7 @@
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/plan/transfer.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 /// Refuses a plan with a device, states, family or box that the switch does not have, or whose lists are not the device's own,
 /// in order. `who` begins the sentence.
@@ -38,4 +38,4 @@ void require_plan_of(const layout_switch<From, To>& change, const plan& p, std::
   check(p.retains, "retains", true, true);
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -13,7 +13,7 @@
 #include <reshard/io/plan_check.hpp>
 #include <reshard/io/print.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 namespace detail {
 
@@ -90,4 +90,4 @@ plan plan_from_json(std::string_view text, const layout_switch<From, To>& change
   return p;
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

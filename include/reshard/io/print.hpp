@@ -12,24 +12,28 @@
 #include <reshard/algebra/box.hpp>
 #include <reshard/model/state.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 /// The parts one after the other, numbers in decimal.
 template <typename... Parts>
 std::string text_of(const Parts&... parts) {
   std::string text;
-  (detail::append(text, parts), ...);
+  (reshard::detail::append(text, parts), ...);
   return text;
 }
 
+}  // namespace reshard::io
+
+namespace reshard {
+
 /// "[0,4)"
-inline std::string to_text(interval a) { return text_of("[", a.begin, ",", a.end, ")"); }
+inline std::string to_text(interval a) { return io::text_of("[", a.begin, ",", a.end, ")"); }
 
 /// "[0,4)x[2,6)"
 template <int N>
 std::string to_text(const box<N>& b) {
   std::string text;
-  for (int i = 0; i < N; ++i) text += text_of(i == 0 ? "" : "x", to_text(b.dim[i]));
+  for (int i = 0; i < N; ++i) text += io::text_of(i == 0 ? "" : "x", to_text(b.dim[i]));
   return text;
 }
 
@@ -37,9 +41,13 @@ std::string to_text(const box<N>& b) {
 inline std::string to_text(state_set states) {
   std::string text;
   for (int s = 0; s < state_count; ++s)
-    if (states.contains(s)) text += text_of(text.empty() ? "" : " + ", adam_states[s].name);
+    if (states.contains(s)) text += io::text_of(text.empty() ? "" : " + ", adam_states[s].name);
   return text.empty() ? "no state" : text;
 }
+
+}  // namespace reshard
+
+namespace reshard::io {
 
 /// "12,345,678"
 inline std::string count_text(index_t count) {
@@ -189,4 +197,4 @@ class table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -10,7 +10,7 @@
 #include <reshard/io/text_output.hpp>
 #include <reshard/space/cover.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 /// Ranks that a program's answer lists at most, where each costs memory.
 inline constexpr rank_t max_listed_ranks = rank_t{1} << 22;
@@ -45,26 +45,26 @@ inline void write_check_json(text_output& out, const computed_holding& holding) 
 
 /// `"dims":[..],"box":[[..],..]` of one tensor of a family: its parts axis where there are several, its rows but for a
 /// vector, and its columns.
-inline void write_dims_and_box(text_output& out, const family& of, const family_box& where) {
+inline void write_dims_and_box(text_output& out, const family& tensors, const family_box& b) {
   const auto axes = [&](auto&& sink) {
-    if (of.extent[axis_of::part] > 1) sink(axis_of::part);
-    if (!of.vector()) sink(axis_of::row);
+    if (tensors.extent[axis_of::part] > 1) sink(axis_of::part);
+    if (!tensors.vector()) sink(axis_of::row);
     sink(axis_of::column);
   };
   out << "\"dims\":[";
   json_items dims(out);
-  axes([&](int a) { dims.next() << of.extent[a]; });
+  axes([&](int a) { dims.next() << tensors.extent[a]; });
   out << "],\"box\":[";
   json_items box(out);
-  axes([&](int a) { box.next() << "[" << where.dim[a].begin << "," << where.dim[a].end << "]"; });
+  axes([&](int a) { box.next() << "[" << b.dim[a].begin << "," << b.dim[a].end << "]"; });
   out << "]";
 }
 
 /// Writes the tensors of a family's box as objects `{<before>,"tensor":"..","dims":[..],"box":[..]<after>}`.
-inline void write_tensors(json_items& items, const model& m, int f, std::string_view pattern, const family_box& where,
+inline void write_tensors(json_items& items, const model& m, int f, std::string_view pattern, const family_box& b,
                           std::string_view before, std::string_view after = "") {
   text_output shape;
-  write_dims_and_box(shape, m[f], where);
+  write_dims_and_box(shape, m[f], b);
   // what is written is `pieces[0] layer pieces[1] expert pieces[2]`, with as many numbers as the pattern has
   enum { layer_number, expert_number };
   std::vector<std::string> pieces(1, "{");
@@ -79,9 +79,9 @@ inline void write_tensors(json_items& items, const model& m, int f, std::string_
     pieces.emplace_back();
   }
   pieces.back().append("\",").append(shape.text()).append(after).append("}");
-  for (index_t member = where.dim[axis_of::layer].begin; member < where.dim[axis_of::layer].end; ++member) {
+  for (index_t member = b.dim[axis_of::layer].begin; member < b.dim[axis_of::layer].end; ++member) {
     const index_t layer = m[f].place == home::layers ? m.layers_of(f).layer_of(member) : 0;
-    for (index_t expert = where.dim[axis_of::expert].begin; expert < where.dim[axis_of::expert].end; ++expert) {
+    for (index_t expert = b.dim[axis_of::expert].begin; expert < b.dim[axis_of::expert].end; ++expert) {
       text_output& out = items.next() << pieces[0];
       for (std::size_t i = 0; i < numbers.size(); ++i)
         out << (numbers[i] == layer_number ? layer : expert) << pieces[i + 1];
@@ -91,25 +91,25 @@ inline void write_tensors(json_items& items, const model& m, int f, std::string_
 
 /// {"rank":..,"coordinates":{..},"regions":[..]}
 inline void write_rank_json(text_output& out, const computed_holding& holding, rank_t rank, state_set states) {
-  const space& where = holding.where();
+  const space& s = holding.space();
   out << "{\"rank\":" << rank << ",\"coordinates\":{";
   constexpr const char* names[2][mesh_ndim] = {{"tp", "cp", "dp", "pp"}, {"etp", "ep", "edp", nullptr}};
   json_items coordinates(out);
   for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
     index_t c[mesh_ndim] = {};
-    mesh_of(where.which_degrees(), kind).coordinates(rank, c);
+    mesh_of(s.degrees(), kind).coordinates(rank, c);
     for (int a = 0; a < mesh_ndim; ++a)
       if (const char* axis = names[kind == mesh_kind::expert ? 1 : 0][a]) coordinates.next() << "\"" << axis << "\":" << c[a];
   }
   out << "},\"regions\":[";
   json_items regions(out);
-  for (int s = 0; s < state_count; ++s) {
-    if (!states.contains(s)) continue;
+  for (int state = 0; state < state_count; ++state) {
+    if (!states.contains(state)) continue;
     std::string before = "\"state\":\"";
-    before += adam_states[s].name;
+    before += adam_states[state].name;
     before += '"';
-    holding.held(rank, adam_states[s].placed_as, [&](int f, const family_box& b) {
-      write_tensors(regions, where.which_model(), f, where.names_on(f, rank), b, before);
+    each_held(holding, rank, adam_states[state].placed_as, [&](int f, const family_box& b) {
+      write_tensors(regions, s.model(), f, s.names_on(f, rank), b, before);
     });
   }
   out << "]}";
@@ -126,4 +126,4 @@ inline void write_regions_json(text_output& out, const computed_holding& holding
   out << "]}\n";
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

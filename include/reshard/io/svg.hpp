@@ -12,7 +12,7 @@
 
 #include <reshard/io/layout_text.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 namespace detail {
 
@@ -63,19 +63,19 @@ struct cell_part {
   interval across, down;   // in ten thousandths of the cell
   index_t covered = 1000;  // how much of the other axes it has, in thousandths
 };
-inline cell_part part_of_cell(const family& of, interval members, const family_box& b) {
-  const int down = of.extent[axis_of::expert] > 1 ? axis_of::expert
-                   : of.vector()                  ? axis_of::column
-                   : of.tensor_axis == axis_of::column ? axis_of::column
+inline cell_part part_of_cell(const family& tensors, interval members, const family_box& b) {
+  const int down = tensors.extent[axis_of::expert] > 1 ? axis_of::expert
+                   : tensors.vector()                  ? axis_of::column
+                   : tensors.tensor_axis == axis_of::column ? axis_of::column
                                                        : axis_of::row;
   const auto scaled = [](interval a, index_t extent) {
     const double unit = 10000.0 / static_cast<double>(extent);
     return interval{static_cast<index_t>(unit * static_cast<double>(a.begin)), static_cast<index_t>(unit * static_cast<double>(a.end))};
   };
-  cell_part part{scaled(translate(b.dim[axis_of::layer], -members.begin), members.size()), scaled(b.dim[down], of.extent[down])};
+  cell_part part{scaled(translate(b.dim[axis_of::layer], -members.begin), members.size()), scaled(b.dim[down], tensors.extent[down])};
   double covered = 1000;
   for (int a = axis_of::expert; a < family_ndim; ++a)
-    if (a != down) covered = covered * static_cast<double>(b.dim[a].size()) / static_cast<double>(of.extent[a]);
+    if (a != down) covered = covered * static_cast<double>(b.dim[a].size()) / static_cast<double>(tensors.extent[a]);
   part.covered = static_cast<index_t>(covered);
   return part;
 }
@@ -87,27 +87,27 @@ struct stage_families {
 };
 
 /// The members of a family on a stage: the hull of its chunks', which ascend.
-inline interval members_on_stage(const space& where, int f, index_t stage) {
+inline interval members_on_stage(const space& s, int f, index_t stage) {
   interval members;
-  for (index_t k = stage; k < where.pipeline().chunks(); k += where.which_degrees().pp)
-    if (const interval chunk = where.chunk_members(f, k); !chunk.empty())
+  for (index_t k = stage; k < s.pipeline().chunks(); k += s.degrees().pp)
+    if (const interval chunk = s.chunk_members(f, k); !chunk.empty())
       members = {members.empty() ? chunk.begin : members.begin, chunk.end};
   return members;
 }
 
 /// Every family once: of `stage` those that it has, the others of the first stage that does.
-inline std::vector<stage_families> cell_blocks(const space& where, index_t stage) {
+inline std::vector<stage_families> cell_blocks(const space& s, index_t stage) {
   std::vector<stage_families> blocks{{stage, {}}};
-  std::vector<bool> placed(static_cast<std::size_t>(where.families()), false);
+  std::vector<bool> placed(static_cast<std::size_t>(s.families()), false);
   const auto place_on = [&](stage_families& block) {
-    for (int f = 0; f < where.families(); ++f)
-      if (!placed[static_cast<std::size_t>(f)] && !members_on_stage(where, f, block.stage).empty()) {
+    for (int f = 0; f < s.families(); ++f)
+      if (!placed[static_cast<std::size_t>(f)] && !members_on_stage(s, f, block.stage).empty()) {
         block.families.push_back(f);
         placed[static_cast<std::size_t>(f)] = true;
       }
   };
   place_on(blocks[0]);
-  for (index_t other = 0; other < where.which_degrees().pp; ++other) {
+  for (index_t other = 0; other < s.degrees().pp; ++other) {
     stage_families block{other, {}};
     place_on(block);
     if (!block.families.empty()) blocks.push_back(block);
@@ -120,10 +120,10 @@ class layout_drawing {
  public:
   layout_drawing(text_output& out, const computed_holding& holding, rank_t rank)
       : holding_(&holding),
-        stage_ranks_(holding.where().which_degrees().stage_ranks()),
+        stage_ranks_(holding.space().degrees().stage_ranks()),
         columns_(least(stage_ranks_, 16)),
         first_(rank % stage_ranks_ / columns_ * columns_),
-        blocks_(cell_blocks(holding.where(), rank / stage_ranks_)),
+        blocks_(cell_blocks(holding.space(), rank / stage_ranks_)),
         canvas_(out, left + layers_width + 800, blocks_top() + height_of_blocks() + 1100) {}
 
   void draw() {
@@ -148,33 +148,33 @@ class layout_drawing {
   static constexpr std::string_view light = "fill=\"#9ecae1\"", dark = "fill=\"#d9480f\"",
                                     outline = "fill=\"#f4f4f4\" stroke=\"#bbb\" stroke-width=\"0.5\"";
 
-  const space& where() const { return holding_->where(); }
-  const model& which_model() const { return where().which_model(); }
-  const degrees& which_degrees() const { return where().which_degrees(); }
-  bool tied_copy() const { return which_model().shape.tied && which_degrees().pp > 1; }
-  index_t stages_of_a_row() const { return ceil_divide(which_degrees().pp, 48); }
-  index_t rows() const { return ceil_divide(which_degrees().pp, stages_of_a_row()); }
+  const reshard::space& space() const { return holding_->space(); }
+  const reshard::model& model() const { return space().model(); }
+  const reshard::degrees& degrees() const { return space().degrees(); }
+  bool tied_copy() const { return model().shape.tied && degrees().pp > 1; }
+  index_t stages_of_a_row() const { return ceil_divide(degrees().pp, 48); }
+  index_t rows() const { return ceil_divide(degrees().pp, stages_of_a_row()); }
   index_t row_height() const { return rows() > 24 ? 120 : 200; }
   index_t cell_width() const { return least(900, layers_width / columns_); }
   index_t blocks_top() const { return top + rows() * row_height() + 1300; }
-  index_t height_of_blocks() const { return where().families() * cell_height + (std::ssize(blocks_) - 1) * block_gap; }
+  index_t height_of_blocks() const { return space().families() * cell_height + (std::ssize(blocks_) - 1) * block_gap; }
   /// Where a layer begins on the axis of the pipeline.
   index_t across(index_t layer) const {
-    return left + 250 + split_point(layer, layers_width - 500, which_model().shape.layers);
+    return left + 250 + split_point(layer, layers_width - 500, model().shape.layers);
   }
 
   void title() {
-    canvas_.text(200, 320, text_of(one_line(which_model().name, 40), " under ", layout_name(where())), "start",
+    canvas_.text(200, 320, text_of(one_line(model().name, 40), " under ", layout_name(space())), "start",
                  " font-size=\"16\" font-weight=\"bold\"");
-    canvas_.text(200, 540, text_of(count_text(where().ranks()), " ranks, ", count_text(which_degrees().pp),
+    canvas_.text(200, 540, text_of(count_text(space().ranks()), " ranks, ", count_text(degrees().pp),
                                    " pipeline stages of ", count_text(stage_ranks_), "; ",
-                                   count_text(which_model().parameters()), " parameters"));
+                                   count_text(model().parameters()), " parameters"));
     canvas_.text(left, top - 60, "layers along the pipeline");
   }
 
   /// The layers of a few stages; embedding and output layer at the ends.
   void stage_row(index_t row) {
-    const degrees& d = which_degrees();
+    const auto& d = degrees();
     const index_t y = top + row * row_height(), base = y + row_height() / 2 + 40;
     const auto box = [&](index_t x, index_t width, index_t stage) {
       canvas_.rectangle(x, y + 10, greatest(width - 5, 5), row_height() - 20, stage_fill(stage));
@@ -189,17 +189,17 @@ class layout_drawing {
                          range_text({own.begin * stage_ranks_, own.end * stage_ranks_})),
                  "end", rows() > 24 ? " font-size=\"9\"" : "");
     for (index_t s = own.begin; s < own.end; ++s) {
-      where().pipeline().intervals(s, [&](interval part) {
+      space().pipeline().intervals(s, [&](interval part) {
         box(across(part.begin), across(part.end) - across(part.begin), s);
       });
       if (s == 0) pinned(left, s, "E");
-      if (s == d.pp - 1) pinned(left + layers_width - 220, s, tied_copy() ? "e" : which_model().shape.tied ? "N" : "O");
+      if (s == d.pp - 1) pinned(left + layers_width - 220, s, tied_copy() ? "e" : model().shape.tied ? "N" : "O");
     }
   }
 
   /// Numbers of layers, and what the letters mean.
   void layer_axis() {
-    const index_t y = top + rows() * row_height() + 150, layers = which_model().shape.layers;
+    const index_t y = top + rows() * row_height() + 150, layers = model().shape.layers;
     const index_t tick = greatest(1, round_up(layers / 10, layers > 100 ? 10 : layers > 20 ? 5 : 1));
     for (index_t layer = 0; layer <= layers; layer += tick)
       canvas_.text(across(layer), y, std::to_string(layer), "middle", " font-size=\"10\"");
@@ -225,7 +225,7 @@ class layout_drawing {
   /// A cell for each rank; where the states of the two roles lie differently, the optimizer's are below the parameters.
   void family_row(int f, index_t stage, index_t y) {
     constexpr index_t gap = 20, tall = cell_height - 60;
-    canvas_.text(left - 100, y + 200, short_name(where().names_on(f, first_rank(stage))), "end", " font-size=\"11\"");
+    canvas_.text(left - 100, y + 200, short_name(space().names_on(f, first_rank(stage))), "end", " font-size=\"11\"");
     for (index_t c = 0; c < columns_; ++c) {
       const index_t x = left + c * cell_width(), half = (tall - gap) / 2;
       if (holding_->sharded(role::optimizer)) {
@@ -239,10 +239,10 @@ class layout_drawing {
 
   /// What the c-th rank that is drawn holds of a family, in the rectangle x by y.
   void cell(int f, index_t stage, index_t c, role r, interval x, interval y) {
-    const interval members = members_on_stage(where(), f, stage);
+    const interval members = members_on_stage(space(), f, stage);
     canvas_.rectangle(x.begin, y.begin, x.size(), y.size(), outline);
     holding_->held(f, first_rank(stage) + c, r, [&](int, const family_box& b) {
-      const cell_part part = part_of_cell(which_model()[f], members, b);
+      const cell_part part = part_of_cell(model()[f], members, b);
       const auto scaled = [](interval side, index_t share) { return split_point(share, side.size(), 10000); };
       std::string style(r == role::parameter ? light : dark);
       if (part.covered < 1000) style += text_of(" fill-opacity=\"0.", 3 + part.covered * 6 / 1000, "\"");
@@ -280,4 +280,4 @@ inline void write_svg(text_output& out, const computed_holding& holding, rank_t 
   detail::layout_drawing(out, holding, rank).draw();
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -9,19 +9,19 @@
 #include <reshard/io/regions.hpp>
 #include <reshard/schedule/figures.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 namespace detail {
 
 inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst, state_set states, int f,
-                           const family_box& where, index_t stage) {
-  const space& target = change.to().where();
+                           const family_box& b, index_t stage) {
+  const space& target = change.to().space();
   for (int s = 0; s < state_count; ++s) {
     if (!states.contains(s)) continue;
     text_output before, after;
     before << "\"src\":" << src << ",\"dst\":" << dst << ",\"state\":\"" << adam_states[s].name << "\"";
     after << ",\"stage\":" << stage << ",\"phase\":0,\"relay\":false";
-    write_tensors(items, target.which_model(), f, target.names_on(f, change.to_rank(dst)), where, before.text(), after.text());
+    write_tensors(items, target.model(), f, target.names_on(f, change.to_rank(dst)), b, before.text(), after.text());
   }
 }
 inline void write_list(json_items& items, const computed_switch& change, const std::vector<transfer>& list) {
@@ -29,8 +29,7 @@ inline void write_list(json_items& items, const computed_switch& change, const s
 }
 inline void write_list(json_items& items, const computed_switch& change, const std::vector<staged_piece>& list) {
   for (const staged_piece& t : list)
-    write_transfer(items, change, t.src, t.dst, t.states, t.family,
-                   {{{t.member, t.member + 1}, {t.expert, t.expert + 1}, t.where.dim[0], t.where.dim[1], t.where.dim[2]}}, t.stage);
+    write_transfer(items, change, t.src, t.dst, t.states, t.tensor.family, family_box_of(t.tensor, t.where), t.stage);
 }
 
 }  // namespace detail
@@ -65,4 +64,4 @@ inline void write_figures(text_output& out, const switch_figures& f, double plan
       << ",\"peak_floor_bytes\":" << f.peak_floor << ",\"peak_excess_bytes\":" << f.peak_excess << ",\"planning_seconds\":" << planning_seconds << "}";
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -10,7 +10,7 @@
 #include <reshard/io/layout_text.hpp>
 #include <reshard/schedule/figures.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 namespace detail {
 
@@ -68,9 +68,9 @@ inline std::string device_table(const switch_figures& f) {
 /// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
 inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds, bytes_t budget,
                                rank_t told_device) {
-  const space &from = change.from().where(), &to = change.to().where();
+  const space &from = change.from().space(), &to = change.to().space();
   const auto side = [](const space& s) { return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)"); };
-  std::string text = text_of(folded(text_of(one_line(from.which_model().name, 60), " from ", side(from)), 4), "\n",
+  std::string text = text_of(folded(text_of(one_line(from.model().name, 60), " from ", side(from)), 4), "\n",
                              folded(text_of("to ", side(to)), 4), "\n");
   const index_t node = change.node_devices();
   std::string on = node == 0 ? text_of("on ", count_text(change.devices()), change.devices() == 1 ? " device" : " devices",
@@ -104,4 +104,4 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
   return text;
 }
 
-}  // namespace reshard
+}  // namespace reshard::io

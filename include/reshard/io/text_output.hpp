@@ -12,7 +12,7 @@
 
 #include <reshard/base/integer.hpp>
 
-namespace reshard {
+namespace reshard::io {
 
 class text_output {
  public:
@@ -69,4 +69,4 @@ class json_items {
   const char* separator_ = "";
 };
 
-}  // namespace reshard
+}  // namespace reshard::io

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model: a dozen tensor families in the order in which the framework builds its parameters, which is also the order
 // (reversed) of its optimizer buffers. Families before the layers, families of the layers, families after them.
-// Builds on: model/family.hpp, model/layer_set.hpp, model/state.hpp.
+// Builds on: model/tensor_id.hpp, model/layer_set.hpp, model/state.hpp.
 #pragma once
 
-#include <reshard/model/family.hpp>
 #include <reshard/model/layer_set.hpp>
 #include <reshard/model/state.hpp>
+#include <reshard/model/tensor_id.hpp>
 
 namespace reshard {
 
@@ -55,10 +55,9 @@ struct model {
   }
 
   /// The global name of one tensor.
-  std::string tensor(int f, index_t member, index_t expert) const {
-    const family& which = family_at[f];
-    const index_t layer = which.place == home::layers ? layers_of(f).layer_of(member) : 0;
-    return tensor_name(which.name, layer, expert);
+  std::string tensor(const tensor_id& t) const {
+    const bool of_layer = family_at[t.family].place == home::layers;
+    return tensor_name(family_at[t.family].name, of_layer ? layers_of(t.family).layer_of(t.member) : 0, t.expert);
   }
 };
 

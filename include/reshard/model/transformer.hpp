@@ -41,14 +41,78 @@ constexpr void require_heads_in_groups(std::string_view model, index_t heads, in
     refuse("model ", model, ": ", heads, " attention heads do not divide into ", groups, " query groups");
 }
 
+/// The layer sets of a transformer, by number: all layers, dense ones, mixtures of experts.
+enum : int { every_layer, dense_layers, moe_layers };
+
+/// Deals the layers to the sets; a mask has a capacity, layers that are all alike have none.
+template <typename IsMoe>
+constexpr void deal_layers(model& m, IsMoe&& is_moe) {
+  const index_t layers = m.shape.layers;
+  index_t moe = 0;
+  for (index_t l = 0; m.shape.experts > 0 && l < layers; ++l) moe += is_moe(l) ? 1 : 0;
+  m.sets[every_layer] = layer_set::all(layers);
+  m.sets[dense_layers] = moe == 0 ? layer_set::all(layers) : layer_set::none();
+  m.sets[moe_layers] = moe == layers ? layer_set::all(layers) : layer_set::none();
+  if (moe == 0 || moe == layers) return;
+  if (layers > layer_set::capacity)
+    refuse("model ", m.name, ": ", layers, " layers of two kinds; at most ", layer_set::capacity, " are supported");
+  m.sets[dense_layers] = m.sets[moe_layers] = {};
+  for (index_t l = 0; l < layers; ++l) m.sets[is_moe(l) ? moe_layers : dense_layers].append(l);
+}
+
+constexpr void add_to(model& m, int set, family f) {
+  f.layers = set;
+  m.add(f);
+}
+constexpr void add_at(model& m, home place, family f) {
+  f.place = place;
+  m.add(f);
+}
+constexpr family of_experts(family f, index_t experts) {
+  f.extent[axis_of::expert] = experts;
+  f.mesh = mesh_kind::expert;
+  return f;
+}
+constexpr family gate_and_up(family f) {
+  f.extent[axis_of::part] = 2;
+  return f;
+}
+
+constexpr void add_attention(model& m, const transformer& t) {
+  using namespace axis_of;
+  m.add(matrix("decoder.layers.{layer}.self_attention.linear_proj.weight", t.layers, t.hidden,
+               checked_multiply(t.heads, t.head_dim), column));
+  m.add(vector("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight", t.layers, t.hidden));
+  m.add(matrix("decoder.layers.{layer}.self_attention.linear_qkv.weight", t.layers, m.shape.qkv_rows(), t.hidden, row));
+  if (!t.qk_norm) return;
+  m.add(vector("decoder.layers.{layer}.self_attention.q_layernorm.weight", t.layers, t.head_dim));
+  m.add(vector("decoder.layers.{layer}.self_attention.k_layernorm.weight", t.layers, t.head_dim));
+}
+
+constexpr void add_mlp(model& m, const transformer& t) {
+  using namespace axis_of;
+  if (const index_t n = m.sets[dense_layers].size(); n > 0) {
+    add_to(m, dense_layers, vector("decoder.layers.{layer}.mlp.linear_fc1.layer_norm_weight", n, t.hidden));
+    add_to(m, dense_layers, gate_and_up(matrix("decoder.layers.{layer}.mlp.linear_fc1.weight", n, t.ffn, t.hidden, row)));
+    add_to(m, dense_layers, matrix("decoder.layers.{layer}.mlp.linear_fc2.weight", n, t.hidden, t.ffn, column));
+  }
+  if (const index_t n = m.sets[moe_layers].size(); n > 0) {
+    add_to(m, moe_layers, vector("decoder.layers.{layer}.pre_mlp_layernorm.weight", n, t.hidden));
+    add_to(m, moe_layers, matrix("decoder.layers.{layer}.mlp.router.weight", n, t.experts, t.hidden, none));
+    const family fc1 = matrix("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", n, t.expert_ffn, t.hidden, row);
+    const family fc2 = matrix("decoder.layers.{layer}.mlp.experts.linear_fc2.weight{expert}", n, t.hidden, t.expert_ffn, column);
+    add_to(m, moe_layers, of_experts(gate_and_up(fc1), t.experts));
+    add_to(m, moe_layers, of_experts(fc2, t.experts));
+  }
+}
+
 }  // namespace detail
 
 /// The families of a transformer whose layer l is a mixture of experts iff is_moe(l); shapes as in the first comment of
 /// model/family.hpp. Refuses a size below 1 and anything that does not fit 64 bits.
 template <typename IsMoe>
 constexpr model make_transformer(const transformer& t, IsMoe&& is_moe) {
-  using namespace axis_of;
-  using detail::matrix, detail::require_positive, detail::vector;
+  using detail::require_positive;
   require_positive(t.name, "the number of layers", t.layers);
   require_positive(t.name, "the hidden size", t.hidden);
   require_positive(t.name, "the number of attention heads", t.heads);
@@ -59,75 +123,21 @@ constexpr model make_transformer(const transformer& t, IsMoe&& is_moe) {
 
   model m{.name = t.name,
           .shape = {t.layers, t.hidden, t.heads, t.groups, t.head_dim, t.ffn, t.vocabulary, t.tied, t.experts, t.expert_ffn}};
-  enum { every, dense, moe };
-  m.sets[every] = layer_set::all(t.layers);
-  index_t moe_layers = 0;
-  if (t.experts > 0) {
-    if (t.layers > layer_set::capacity) {  // a mask has a capacity, all-alike layers have none
-      for (index_t l = 0; l < t.layers; ++l) moe_layers += is_moe(l) ? 1 : 0;
-      if (moe_layers != t.layers)
-        refuse("model ", t.name, ": ", t.layers, " layers of two kinds; at most ", layer_set::capacity, " are supported");
-    } else {
-      for (index_t l = 0; l < t.layers; ++l) {
-        m.sets[is_moe(l) ? moe : dense].append(l);
-        moe_layers += is_moe(l) ? 1 : 0;
-      }
-    }
-  }
-  const index_t dense_layers = t.layers - moe_layers;
-  if (moe_layers == t.layers) m.sets[moe] = layer_set::all(t.layers), m.sets[dense] = layer_set::none();
-  if (moe_layers == 0) m.sets[dense] = layer_set::all(t.layers), m.sets[moe] = layer_set::none();
-  if (dense_layers > 0) require_positive(t.name, "the intermediate size of the dense layers", t.ffn);
-  if (dense_layers == 0) m.shape.ffn = 0;
-  if (moe_layers == 0) m.shape.expert_ffn = 0;
+  detail::deal_layers(m, is_moe);
+  if (m.sets[detail::dense_layers].size() > 0) require_positive(t.name, "the intermediate size of the dense layers", t.ffn);
+  else m.shape.ffn = 0;
+  if (m.sets[detail::moe_layers].size() > 0) require_positive(t.name, "the intermediate size of an expert", t.expert_ffn);
+  else m.shape.expert_ffn = 0;
 
-  family embedding = matrix("embedding.word_embeddings.weight", 1, t.vocabulary, t.hidden, row);
-  embedding.place = t.tied ? home::both_ends : home::first_stage;
-  if (t.tied) embedding.tied_name = "output_layer.weight";
-  m.add(embedding);
-
-  m.add(matrix("decoder.layers.{layer}.self_attention.linear_proj.weight", t.layers, t.hidden,
-               checked_multiply(t.heads, t.head_dim), column));
-  m.add(vector("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight", t.layers, t.hidden));
-  m.add(matrix("decoder.layers.{layer}.self_attention.linear_qkv.weight", t.layers, m.shape.qkv_rows(), t.hidden, row));
-  if (t.qk_norm) {
-    m.add(vector("decoder.layers.{layer}.self_attention.q_layernorm.weight", t.layers, t.head_dim));
-    m.add(vector("decoder.layers.{layer}.self_attention.k_layernorm.weight", t.layers, t.head_dim));
-  }
-  const auto add_to = [&m](int set, family f) {
-    f.layers = set;
-    m.add(f);
-  };
-  if (dense_layers > 0) {
-    add_to(dense, vector("decoder.layers.{layer}.mlp.linear_fc1.layer_norm_weight", dense_layers, t.hidden));
-    family fc1 = matrix("decoder.layers.{layer}.mlp.linear_fc1.weight", dense_layers, t.ffn, t.hidden, row);
-    fc1.extent[part] = 2;
-    add_to(dense, fc1);
-    add_to(dense, matrix("decoder.layers.{layer}.mlp.linear_fc2.weight", dense_layers, t.hidden, t.ffn, column));
-  }
-  if (moe_layers > 0) {
-    require_positive(t.name, "the intermediate size of an expert", t.expert_ffn);
-    add_to(moe, vector("decoder.layers.{layer}.pre_mlp_layernorm.weight", moe_layers, t.hidden));
-    add_to(moe, matrix("decoder.layers.{layer}.mlp.router.weight", moe_layers, t.experts, t.hidden, none));
-    family fc1 = matrix("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", moe_layers, t.expert_ffn, t.hidden, row);
-    fc1.extent[part] = 2;
-    fc1.extent[expert] = t.experts;
-    fc1.mesh = mesh_kind::expert;
-    add_to(moe, fc1);
-    family fc2 = matrix("decoder.layers.{layer}.mlp.experts.linear_fc2.weight{expert}", moe_layers, t.hidden, t.expert_ffn, column);
-    fc2.extent[expert] = t.experts;
-    fc2.mesh = mesh_kind::expert;
-    add_to(moe, fc2);
-  }
-
-  family norm = vector("decoder.final_layernorm.weight", 1, t.hidden);
-  norm.place = home::last_stage;
-  m.add(norm);
-  if (!t.tied) {
-    family output = matrix("output_layer.weight", 1, t.vocabulary, t.hidden, row);
-    output.place = home::last_stage;
-    m.add(output);
-  }
+  const family matrix = detail::matrix("embedding.word_embeddings.weight", 1, t.vocabulary, t.hidden, axis_of::row);
+  family embedding = matrix, output = matrix;
+  output.name = "output_layer.weight";
+  if (t.tied) embedding.tied_name = output.name;
+  detail::add_at(m, t.tied ? home::both_ends : home::first_stage, embedding);
+  detail::add_attention(m, t);
+  detail::add_mlp(m, t);
+  detail::add_at(m, home::last_stage, detail::vector("decoder.final_layernorm.weight", 1, t.hidden));
+  if (!t.tied) detail::add_at(m, home::last_stage, output);
   checked_multiply(m.parameters(), 16);
   return m;
 }

@@ -84,14 +84,10 @@ constexpr void require_zero_level(index_t zero) {
 /// Refuses every configuration that the model does not admit; returns what it was given. The rules are
 /// facts of the layout (docs/reference/layouts.md lists them), in this order.
 constexpr degrees require_legal(const model& m, const degrees& d) {
-  require_degree(axis::tp, d.tp);
-  require_degree(axis::cp, d.cp);
-  require_degree(axis::pp, d.pp);
-  require_degree(axis::vpp, d.vpp);
-  require_degree(axis::dp, d.dp);
-  require_degree(axis::ep, d.ep);
-  if (d.etp != 0) require_degree(axis::etp, d.etp);
-  require_degree(axis::bucket, d.bucket);
+  for (const key_entry& k : layout_keys) {
+    const bool by_itself = k.key == layout_key::split || k.key == layout_key::zero || (k.key == layout_key::etp && d.etp == 0);
+    if (!by_itself) require_degree(k.key, d.*k.number);
+  }
   detail::require_zero_level(d.zero);
   const dimensions& s = m.shape;
   d.world();

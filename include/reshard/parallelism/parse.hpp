@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The written form of a configuration: "tp=4,pp=8,dp=2,zero=1,split=account", keys in any order, '' for all defaults.
-// Builds on: parallelism/config.hpp.
+// Builds on: parallelism/layout_keys.hpp.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
-#include <reshard/parallelism/config.hpp>
+#include <reshard/parallelism/layout_keys.hpp>
 
 namespace reshard {
 
 namespace detail {
-inline constexpr axis written_axes[] = {axis::tp,  axis::cp,   axis::pp,     axis::vpp,  axis::dp,
-                                        axis::ep,  axis::etp,  axis::zero,   axis::bucket, axis::split};
+/// "tp, cp, .. split and bucket" in a sentence.
+struct every_key {};
+inline void append(std::string& sentence, every_key) {
+  for (const key_entry& k : layout_keys) {
+    if (&k != std::begin(layout_keys)) sentence += &k + 1 == std::end(layout_keys) ? " and " : ", ";
+    sentence += k.name;
+  }
+}
 
 /// A decimal number of digits only, 0 <= number < 2^63.
 inline index_t parse_number(std::string_view key, std::string_view text) {
@@ -27,9 +34,8 @@ inline index_t parse_number(std::string_view key, std::string_view text) {
 }
 
 inline pipeline_split parse_split(std::string_view text) {
-  if (text == "even") return pipeline_split::even;
-  if (text == "account") return pipeline_split::account;
-  if (text == "spread") return pipeline_split::spread;
+  for (const split_entry& s : pipeline_splits)
+    if (text == s.name) return s.split;
   refuse("layout: split=", text, " is unknown; it is even, account or spread");
 }
 }  // namespace detail
@@ -37,7 +43,7 @@ inline pipeline_split parse_split(std::string_view text) {
 /// The degrees that a text names; refused: a key that is unknown or given twice, a value that is no number or below its least.
 inline degrees parse_degrees(std::string_view text) {
   degrees result;
-  bool seen[std::size(detail::written_axes)] = {};
+  bool seen[std::size(layout_keys)] = {};
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
@@ -47,20 +53,17 @@ inline degrees parse_degrees(std::string_view text) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) refuse("layout: '", item, "' is not of the form key=value");
     const std::string_view key = item.substr(0, equals), value = item.substr(equals + 1);
-    int which = -1;
-    for (int i = 0; i < static_cast<int>(std::size(detail::written_axes)); ++i)
-      if (key == name(detail::written_axes[i])) which = i;
-    if (which < 0)
-      refuse("layout: '", key, "' is no key; keys are tp, cp, pp, vpp, dp, ep, etp, zero, split and bucket");
-    if (seen[which]) refuse("layout: ", key, " is given twice");
-    seen[which] = true;
-    const axis named = detail::written_axes[which];
-    if (named == axis::split) {
+    const key_entry* const found = std::find_if(std::begin(layout_keys), std::end(layout_keys), [key](const key_entry& k) { return key == k.name; });
+    if (found == std::end(layout_keys)) refuse("layout: '", key, "' is no key; keys are ", detail::every_key{});
+    bool& given = seen[found - std::begin(layout_keys)];
+    if (given) refuse("layout: ", key, " is given twice");
+    given = true;
+    if (found->key == layout_key::split) {
       result.split = detail::parse_split(value);
-    } else if (named != axis::bucket || value != "none") {  // bucket=none is the default, and bucket=0 is not
+    } else if (found->key != layout_key::bucket || value != "none") {  // bucket=none is the default, and bucket=0 is not
       const index_t number = detail::parse_number(key, value);
-      require_degree(named, number);
-      detail::assign(result, named, number);
+      require_degree(found->key, number);
+      detail::assign(result, found->key, number);
     }
   }
   return result;
@@ -69,26 +72,15 @@ inline degrees parse_degrees(std::string_view text) {
 /// The shortest text with parse_degrees(to_text(d)) == d.
 inline std::string to_text(const degrees& d) {
   std::string text;
-  const auto put = [&text](const char* key, const std::string& value) {
-    if (!text.empty()) text += ',';
-    text += key;
-    text += '=';
-    text += value;
-  };
   const degrees defaults;
-  const auto number = [&](const char* key, index_t value, index_t usual) {
-    if (value != usual) put(key, std::to_string(value));
-  };
-  number("tp", d.tp, defaults.tp);
-  number("cp", d.cp, defaults.cp);
-  number("pp", d.pp, defaults.pp);
-  number("vpp", d.vpp, defaults.vpp);
-  number("dp", d.dp, defaults.dp);
-  number("ep", d.ep, defaults.ep);
-  number("etp", d.etp, defaults.etp);
-  number("zero", d.zero, defaults.zero);
-  if (d.split != pipeline_split::even) put("split", d.split == pipeline_split::account ? "account" : "spread");
-  number("bucket", d.bucket, defaults.bucket);
+  for (const key_entry& k : layout_keys) {
+    const bool by_word = k.key == layout_key::split;
+    if (by_word ? d.split == defaults.split : d.*k.number == defaults.*k.number) continue;
+    text += text.empty() ? "" : ",";
+    text += k.name;
+    text += '=';
+    text += by_word ? name(d.split) : std::to_string(d.*k.number);
+  }
   return text;
 }
 

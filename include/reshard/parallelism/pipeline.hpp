@@ -44,7 +44,7 @@ class pipeline_placement {
   template <typename Sink>
   constexpr void intervals(index_t stage, Sink&& sink) const {
     for (index_t k = stage; k < chunks_; k += stages_)
-      if (const interval own = chunk(k); !own.empty()) sink(own);
+      if (const interval layers = chunk(k); !layers.empty()) sink(layers);
   }
   template <typename Sink>
   constexpr void owners(interval range, Sink&& sink) const {
@@ -52,7 +52,7 @@ class pipeline_placement {
     if (range.empty()) return;
     const index_t last = chunk_of(range.end - 1);
     for (index_t k = chunk_of(range.begin); k <= last; ++k)
-      if (const interval own = chunk(k); !own.empty()) sink(stage_of_chunk(k), own);
+      if (const interval layers = chunk(k); !layers.empty()) sink(stage_of_chunk(k), layers);
   }
 
  private:

@@ -69,7 +69,7 @@ class device_map {
   /// The ranks on the given devices as ascending, disjoint intervals, appended to `ranks`.
   constexpr void ranks_on(interval devices, std::vector<interval>& ranks) const {
     if (identity()) {
-      if (const interval own = intersect(devices, {0, ranks_}); !own.empty()) ranks.push_back(own);
+      if (const interval common = intersect(devices, {0, ranks_}); !common.empty()) ranks.push_back(common);
       return;
     }
     auto at = std::upper_bound(by_device_.begin(), by_device_.end(), devices.begin,
@@ -77,8 +77,8 @@ class device_map {
     if (at != by_device_.begin()) --at;
     const std::size_t first = ranks.size();
     for (; at != by_device_.end() && at->device < devices.end; ++at) {
-      const interval own = intersect(devices, {at->device, at->device + at->count});
-      if (!own.empty()) ranks.push_back(translate(own, at->rank - at->device));
+      const interval common = intersect(devices, {at->device, at->device + at->count});
+      if (!common.empty()) ranks.push_back(translate(common, at->rank - at->device));
     }
     std::sort(ranks.begin() + static_cast<std::ptrdiff_t>(first), ranks.end(),
               [](interval a, interval b) { return a.begin < b.begin; });

@@ -64,8 +64,8 @@ constexpr two_sides<From, To> make_sides(A&& from, B&& to, state_set wanted) {
 }
 
 /// By which tensors a list beside a layout is read: those of the model, or of the other list.
-inline tensor_table table_beside(const space& s) { return tensor_table(s.which_model()); }
-inline tensor_table table_beside(const computed_holding& h) { return table_beside(h.where()); }
+inline tensor_table table_beside(const space& s) { return tensor_table(s.model()); }
+inline tensor_table table_beside(const computed_holding& h) { return table_beside(h.space()); }
 inline tensor_table table_beside(const listed_holding& h) { return h.table(); }
 template <typename H>
 tensor_table table_beside(const H&) {

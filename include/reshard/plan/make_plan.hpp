@@ -26,7 +26,7 @@ class router {
 
   constexpr void receives(role r, state_set states, plan& out) const {
     if (to_rank_ < 0) return;
-    to_->held(to_rank_, r, [&](int f, const family_box& target, const auto& destinations) {
+    each_shared(*to_, to_rank_, r, [&](int f, const family_box& target, const auto& destinations) {
       const index_t k = destinations.index_of(to_rank_);
       index_t missing = target.volume();
       from_->owners(f, r, target, [&](const family_box& source, const auto& holders) {
@@ -57,7 +57,7 @@ class router {
 
   constexpr void sends(role r, state_set states, plan& out) const {
     if (from_rank_ < 0) return;
-    from_->held(from_rank_, r, [&](int f, const family_box& source, const auto& holders) {
+    each_shared(*from_, from_rank_, r, [&](int f, const family_box& source, const auto& holders) {
       to_->owners(f, r, source, [&](const family_box& target, const auto& destinations) {
         const family_box piece = intersect(source, target);
         const index_t wanted = destinations.count();

@@ -24,12 +24,12 @@ struct piece_cut {
 };
 
 /// The axis: layers where their extent >= 4 m, else the longest but the last; a vector's only one is its last.
-constexpr piece_cut cut_piece(const family_box& piece, const family& of, index_t holders, index_t destinations) {
+constexpr piece_cut cut_piece(const family_box& piece, const family& tensors, index_t holders, index_t destinations) {
   const index_t b = holders / gcd(holders, destinations);
   piece_cut cut{checked_multiply(b, ceil_divide(least(holders, 4), b)), axis_of::layer};
   if (piece.dim[axis_of::layer].size() < checked_multiply(4, cut.parts)) {
-    cut.along = of.vector() ? axis_of::column : axis_of::layer;
-    for (int i = 0; !of.vector() && i < family_ndim - 1; ++i)
+    cut.along = tensors.vector() ? axis_of::column : axis_of::layer;
+    for (int i = 0; !tensors.vector() && i < family_ndim - 1; ++i)
       if (piece.dim[i].size() > piece.dim[cut.along].size()) cut.along = i;
   }
   cut.parts = least(cut.parts, piece.dim[cut.along].size());

@@ -46,7 +46,7 @@ template <Holding From, Holding To>
 constexpr bytes_t moved_bytes(const layout_switch<From, To>& change) {
   return volume_of(change).moved;
 }
-template <Layout From, Layout To>
+template <typename From, typename To>
 constexpr bytes_t moved_bytes(const From& from, const To& to, const placement& placed = {}) {
   return moved_bytes(layout_switch(from, to, placed));
 }
@@ -56,7 +56,7 @@ template <Holding From, Holding To>
 constexpr bytes_t retained_bytes(const layout_switch<From, To>& change) {
   return volume_of(change).retained;
 }
-template <Layout From, Layout To>
+template <typename From, typename To>
 constexpr bytes_t retained_bytes(const From& from, const To& to, const placement& placed = {}) {
   return retained_bytes(layout_switch(from, to, placed));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch costs, in figures: per device and over all of them, added up device by device, so that no more than one
 // device's plan is ever in memory.
-// Builds on: schedule/memory.hpp, schedule/staged_plan.hpp.
+// Builds on: schedule/memory_replay.hpp, schedule/staged_plan.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/schedule/memory.hpp>
+#include <reshard/schedule/memory_replay.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
 namespace reshard {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages: how a switch is cut in time so that memory stays bounded. Stage k of S takes the k-th of S equal parts of every
-// stream, a stream being all that one source sends one destination for one state (source = destination included), in order
-// of destination address, cut at elements. Both ends derive the same cut from their own plans.
+// stream, a stream being all that one source sends one destination for one state (source = destination included), in the
+// order in which the destination keeps it, cut at elements. Both ends derive the same cut from their own plans.
 // Builds on: plan/layout_switch.hpp, plan/transfer.hpp, space/cover.hpp, algebra/flat.hpp.
 #pragma once
 
@@ -22,10 +22,8 @@ struct staged_piece {
   rank_t src = 0;
   rank_t dst = 0;
   state_set states;
-  int family = 0;
-  index_t member = 0;
-  index_t expert = 0;
-  box<3> where;
+  tensor_id tensor = {};
+  box<3> where = {};
 
   constexpr bytes_t bytes() const { return where.volume() * states.bytes_per_element(); }
   friend constexpr bool operator==(const staged_piece&, const staged_piece&) = default;
@@ -55,12 +53,12 @@ constexpr bytes_t least_budget(bytes_t largest_holding, ExcessOf&& excess_of) {
 /// B: the most that any device holds on either side, of what moves.
 template <Holding From, Holding To>
 constexpr bytes_t largest_holding(const layout_switch<From, To>& change) {
-  return greatest(bytes_per_rank(change.from(), change.states()), bytes_per_rank(change.to(), change.states()));
+  return greatest(max_bytes_per_rank(change.from(), change.states()), max_bytes_per_rank(change.to(), change.states()));
 }
 
 namespace detail {
 
-/// Cuts one stream, whose pieces are in address order, into `stages` equal parts of its elements.
+/// Cuts one stream, whose pieces are in the destination's order, into `stages` equal parts of its elements.
 template <typename Sink>
 constexpr void cut_stream(const staged_piece* first, const staged_piece* last, index_t stages, Sink&& sink) {
   index_t elements = 0;
@@ -68,22 +66,22 @@ constexpr void cut_stream(const staged_piece* first, const staged_piece* last, i
   const interval stream{0, elements};
   index_t begin = 0, stage = 0;  // of the piece, in the stream
   for (const staged_piece* p = first; p != last; ++p) {
-    const interval own{begin, begin + p->where.volume()};
-    begin = own.end;
-    while (even_part(stream, stage, stages).end <= own.begin) ++stage;
+    const interval span{begin, begin + p->where.volume()};
+    begin = span.end;
+    while (even_part(stream, stage, stages).end <= span.begin) ++stage;
     for (index_t k = stage; k < stages; ++k) {
-      const interval part = intersect(even_part(stream, k, stages), own);
-      if (part.empty() && even_part(stream, k, stages).begin >= own.end) break;
+      const interval part = intersect(even_part(stream, k, stages), span);
+      if (part.empty() && even_part(stream, k, stages).begin >= span.end) break;
       if (part.empty()) continue;
       staged_piece cut = *p;
       cut.stage = k;
-      if (part == own) {
+      if (part == span) {
         sink(cut);
         break;
       }
       const index_t extent[3] = {p->where.dim[0].size(), p->where.dim[1].size(), p->where.dim[2].size()};
       const index_t corner[3] = {p->where.dim[0].begin, p->where.dim[1].begin, p->where.dim[2].begin};
-      invert_flat(extent, translate(part, -own.begin), [&](const box<3>& b) {
+      invert_flat(extent, translate(part, -span.begin), [&](const box<3>& b) {
         cut.where = translate(b, corner);
         sink(cut);
       });
@@ -94,31 +92,30 @@ constexpr void cut_stream(const staged_piece* first, const staged_piece* last, i
 }  // namespace detail
 
 /// The transfers of one end's list, per tensor and stage, each stream in the order in which the destination keeps it.
-/// Result: by (src, dst, states), then stage, then address; sender and receiver of a stream get the same pieces.
+/// Result: by (src, dst, states), then stage, then the destination's order; sender and receiver of a stream get the same pieces.
 template <Holding From, Holding To>
 constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>& transfers,
                                                     const layout_switch<From, To>& change, index_t stages) {
-  struct addressed {
+  struct ordered {
     staged_piece piece;
     storage_order at;
   };
-  std::vector<addressed> pieces;
+  std::vector<ordered> pieces;
   for (const transfer& t : transfers) {
     const rank_t rank = change.to_rank(t.dst);
     const role r = (t.states & parameter_states).empty() ? role::optimizer : role::parameter;
-    for (index_t member = t.where.dim[0].begin; member < t.where.dim[0].end; ++member)
-      for (index_t expert = t.where.dim[1].begin; expert < t.where.dim[1].end; ++expert)
-        pieces.push_back({{0, t.src, t.dst, t.states, t.family, member, expert, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}}},
-                          change.to().address(t.family, rank, r, member, expert)});
+    each_tensor(t.family, t.where, [&](const tensor_id& tensor, const box<3>& part) {
+      pieces.push_back({{0, t.src, t.dst, t.states, tensor, part}, change.to().order_of(tensor, rank, r)});
+    });
   }
   const auto same_stream = [](const staged_piece& a, const staged_piece& b) {
     return a.src == b.src && a.dst == b.dst && a.states == b.states;
   };
-  std::sort(pieces.begin(), pieces.end(), [&](const addressed& a, const addressed& b) {
+  std::sort(pieces.begin(), pieces.end(), [&](const ordered& a, const ordered& b) {
     if (a.piece.src != b.piece.src) return a.piece.src < b.piece.src;
     if (a.piece.dst != b.piece.dst) return a.piece.dst < b.piece.dst;
     if (a.piece.states != b.piece.states) return a.piece.states.bits < b.piece.states.bits;
-    if (a.at != b.at) return precedes(a.at, b.at);
+    if (a.at != b.at) return a.at < b.at;
     return precedes(a.piece.where, b.piece.where);
   });
   std::vector<staged_piece> result, stream;

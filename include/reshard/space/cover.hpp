@@ -13,6 +13,12 @@ namespace reshard {
 
 namespace detail {
 
+/// One error for what is no layout, instead of a page.
+template <typename L>
+constexpr void require_layout() {
+  static_assert(Layout<L>, "reshard: a layout is a space, a list of shards, or a type that models Holding");
+}
+
 /// a becomes { x : x in a or x in b } where that is a box and a, b are disjoint: they differ along one axis, and abut there.
 constexpr bool join(family_box& a, const family_box& b) {
   int axis = 0;
@@ -54,35 +60,21 @@ struct joined_boxes {
   }
 };
 
-}  // namespace detail
-
-/// For every family f and every wanted role r, over the boxes b that owners(f, r, all of f) names: sum of 1_b == 1_f. That is,
-/// every element is in exactly one distinct box and no box reaches outside. Read from the boxes alone, nothing of how they
-/// came about; ranks are not visited, so replicas cost nothing. That held() names the same boxes is agrees().
 template <Holding H>
-constexpr bool covers(const H& h, state_set wanted = all_states) {
+constexpr bool covers_of(const H& h, state_set wanted) {
   for (const role r : roles) {
     if ((states_of(r) & wanted & h.states()).empty()) continue;
     for (int f = 0; f < h.families(); ++f) {
-      detail::joined_boxes all;
+      joined_boxes all;
       h.owners(f, r, h.family_at(f).whole(), [&all](const family_box& b, const auto&) { all.add(b); });
       if (!all.are(h.family_at(f).whole())) return false;
     }
   }
   return true;
 }
-template <typename L>
-  requires(Layout<L> && !Holding<L>)
-constexpr bool covers(const L& layout, state_set wanted = all_states) {
-  return covers(holding_of(layout, wanted), wanted);
-}
 
-/// For every family f, wanted role r and rank q: held(f, q, r) == { b : owners(f, r, all of f) names b, with q among its holders },
-/// and both give q the same place among as many holders. Given that held() names a box once. Every rank is visited:
-///   each b in held(f, q, r) is all that owners(f, r, b) names, and q is a holder of it;
-///   sum over q and held(f, q, r) of |b| == sum over owners(f, r, all of f) of |b| x holders, so none is missing.
 template <Holding H>
-constexpr bool agrees(const H& h, state_set wanted = all_states) {
+constexpr bool agrees_of(const H& h, state_set wanted) {
   for (const role r : roles) {
     if ((states_of(r) & wanted & h.states()).empty()) continue;
     for (int f = 0; f < h.families(); ++f) {
@@ -91,8 +83,13 @@ constexpr bool agrees(const H& h, state_set wanted = all_states) {
       h.owners(f, r, h.family_at(f).whole(), [&](const family_box& b, const auto& holders) {
         missing = checked_add(missing, checked_multiply(b.volume(), holders.count()));
       });
-      for (rank_t rank = 0; same && rank < h.ranks(); ++rank)
-        h.held(f, rank, r, [&](int, const family_box& b, const auto& holders) {
+      std::vector<family_box> boxes;
+      for (rank_t rank = 0; same && rank < h.ranks(); ++rank) {
+        boxes.clear();
+        h.held(f, rank, r, [&](int, const family_box& b) { boxes.push_back(b); });
+        std::size_t i = 0;
+        h.shared(f, rank, r, [&](int, const family_box& b, const auto& holders) {
+          same = same && i < boxes.size() && boxes[i++] == b;
           const index_t place = holders.index_of(rank);
           int named = 0;
           h.owners(f, r, b, [&](const family_box& whose, const auto& owners) {
@@ -102,52 +99,77 @@ constexpr bool agrees(const H& h, state_set wanted = all_states) {
           same = same && named == 1 && place >= 0;
           missing -= b.volume();
         });
+        same = same && i == boxes.size();
+      }
       if (!same || missing != 0) return false;
     }
   }
   return true;
 }
-template <typename L>
-  requires(Layout<L> && !Holding<L>)
-constexpr bool agrees(const L& layout, state_set wanted = all_states) {
-  return agrees(holding_of(layout, wanted), wanted);
-}
 
-/// sum over what the rank holds, of the wanted states that there are, of elements x width; 0 where there is no rank (-1)
 template <Holding H>
-constexpr bytes_t held_bytes(const H& h, rank_t rank, state_set wanted = all_states) {
+constexpr bytes_t held_bytes_of(const H& h, rank_t rank, state_set wanted) {
   bytes_t bytes = 0;
   if (rank < 0) return bytes;
   for (const role r : roles) {
     const bytes_t per_element = (states_of(r) & wanted & h.states()).bytes_per_element();
     if (per_element == 0) continue;
-    h.held(rank, r, [&](int, const family_box& b) {
+    each_held(h, rank, r, [&](int, const family_box& b) {
       bytes = checked_add(bytes, checked_multiply(b.volume(), per_element));
     });
   }
   return bytes;
 }
-template <typename L>
-  requires(Layout<L> && !Holding<L>)
-constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = all_states) {
-  return held_bytes(holding_of(layout, wanted), rank, wanted);
-}
 
-/// The most that any rank holds.
 template <Holding H>
-constexpr bytes_t bytes_per_rank(const H& h, state_set wanted = all_states) {
+constexpr bytes_t max_bytes_per_rank_of(const H& h, state_set wanted) {
   bytes_t most = 0;
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
-    if constexpr (requires { h.as_much_as_a_lower_rank(rank); })
+    if constexpr (std::same_as<H, computed_holding>)
       if (h.as_much_as_a_lower_rank(rank)) continue;
-    most = greatest(most, held_bytes(h, rank, wanted));
+    most = greatest(most, held_bytes_of(h, rank, wanted));
   }
   return most;
 }
+
+}  // namespace detail
+
+/// For every family f and every wanted role r, over the boxes b that owners(f, r, all of f) names: sum of 1_b == 1_f. That is,
+/// every element is in exactly one distinct box and no box reaches outside. Read from the boxes alone, nothing of how they
+/// came about; ranks are not visited, so replicas cost nothing. That held() names the same boxes is agrees().
 template <typename L>
-  requires(Layout<L> && !Holding<L>)
-constexpr bytes_t bytes_per_rank(const L& layout, state_set wanted = all_states) {
-  return bytes_per_rank(holding_of(layout, wanted), wanted);
+constexpr bool covers(const L& layout, state_set wanted = all_states) {
+  detail::require_layout<L>();
+  if constexpr (Layout<L>) return detail::covers_of(holding_of(layout, wanted), wanted);
+  else return false;
+}
+
+/// For every family f, wanted role r and rank q: shared(f, q, r) == { b : owners(f, r, all of f) names b, with q among its holders },
+/// both give q the same place among as many holders, and held() names the same boxes in the same order. Given that it names a box
+/// once. Every rank is visited:
+///   each b in shared(f, q, r) is all that owners(f, r, b) names, and q is a holder of it;
+///   sum over q and shared(f, q, r) of |b| == sum over owners(f, r, all of f) of |b| x holders, so none is missing.
+template <typename L>
+constexpr bool agrees(const L& layout, state_set wanted = all_states) {
+  detail::require_layout<L>();
+  if constexpr (Layout<L>) return detail::agrees_of(holding_of(layout, wanted), wanted);
+  else return false;
+}
+
+/// sum over what the rank holds, of the wanted states that there are, of elements x width; 0 where there is no rank (-1)
+template <typename L>
+constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = all_states) {
+  detail::require_layout<L>();
+  if constexpr (Layout<L>) return detail::held_bytes_of(holding_of(layout, wanted), rank, wanted);
+  else return 0;
+}
+
+/// The most that any rank holds.
+template <typename L>
+constexpr bytes_t max_bytes_per_rank(const L& layout, state_set wanted = all_states) {
+  detail::require_layout<L>();
+  if constexpr (Layout<L>) return detail::max_bytes_per_rank_of(holding_of(layout, wanted), wanted);
+  else return 0;
 }
 
 }  // namespace reshard

@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what: the boxes of a rank, and the owners of a box, both by arithmetic. This is the one question that the
-// planner asks, so any type that answers it can be planned from and to: a computed layout here, a list in listed_holding.hpp.
-// Builds on: space/optimizer_buffers.hpp.
+// Who holds what: the one question that the planner asks. Any type that answers it can be planned from and to: a computed layout
+// (computed_holding.hpp), a list (listed_holding.hpp), or one of a user's own.
+// Builds on: model/model.hpp.
 #pragma once
 
-#include <algorithm>
+#include <compare>
 #include <concepts>
 
-#include <reshard/algebra/flat.hpp>
-#include <reshard/space/optimizer_buffers.hpp>
+#include <reshard/model/model.hpp>
 
 namespace reshard {
 
-namespace detail {
-struct held_sink {
-  template <typename Holders>
-  constexpr void operator()(int, const family_box&, const Holders&) const {}
-};
-struct owning_sink {
-  template <typename Holders>
-  constexpr void operator()(const family_box&, const Holders&) const {}
-};
-}  // namespace detail
-
-/// Where a tensor comes in a rank's memory, among the rank's tensors of one role: compared, never dereferenced.
+/// Where a tensor comes in a rank's memory, among the rank's tensors of one role.
 struct storage_order {
   index_t section = 0;  // before, in or after the layers
   index_t layer = 0;
@@ -32,280 +20,64 @@ struct storage_order {
 
   /// The order of a buffer that packs parameters in reverse.
   constexpr storage_order reversed() const { return {-section, -layer, -family, -expert}; }
-  friend constexpr bool operator==(const storage_order&, const storage_order&) = default;
-  friend constexpr bool precedes(const storage_order& a, const storage_order& b) {
-    if (a.section != b.section) return a.section < b.section;
-    if (a.layer != b.layer) return a.layer < b.layer;
-    if (a.family != b.family) return a.family < b.family;
-    return a.expert < b.expert;
-  }
+  friend constexpr auto operator<=>(const storage_order&, const storage_order&) = default;
 };
+
+/// All ranks that have one box, ascending: r.count() of them, r[i] the i-th.
+///   r.index_of(rank)      its i, or -1 where it has no such box;
+///   r.count_below(rank)   how many are lower;
+///   r.contains(rank)      index_of(rank) >= 0.
+template <typename R>
+concept Holders = requires(const R& r, rank_t rank, index_t i) {
+  { r.count() } -> std::same_as<index_t>;
+  { r[i] } -> std::same_as<rank_t>;
+  { r.index_of(rank) } -> std::same_as<index_t>;
+  { r.count_below(rank) } -> std::same_as<index_t>;
+  { r.contains(rank) } -> std::same_as<bool>;
+};
+
+namespace detail {
+// What stands for the sinks of algorithms when a holding is asked whether it is one.
+struct any_held {
+  constexpr void operator()(int, const family_box&) const {}
+};
+struct any_shared {
+  constexpr void operator()(int, const family_box&, const Holders auto&) const {}
+};
+struct any_owned {
+  constexpr void operator()(const family_box&, const Holders auto&) const {}
+};
+}  // namespace detail
 
 /// A holding h of `h.families()` families by ranks 0 .. h.ranks() - 1:
 ///   h.states()                        the states that it answers for;
-///   h.held(rank, role, sink)          sink(f, box, holders) for every box of the rank, `holders` all ranks with that box;
-///   h.held(f, rank, role, sink)       the same for one family; a sink may take (f, box) alone, which is cheaper;
+///   h.held(f, rank, role, sink)       sink(f, box) for every box of the family that the rank has;
+///   h.shared(f, rank, role, sink)     sink(f, box, holders) for the same boxes, with the Holders of each;
 ///   h.owners(f, role, within, sink)   sink(box, holders) once for every distinct box that meets `within`;
-///   h.address(f, rank, role, member, expert)   where the rank's copy of a tensor comes in its memory, as an order.
-/// Holders count(), index with [i] in rank order, and invert with index_of(rank), -1 for none.
-/// Law: any two boxes of a family and role are equal or disjoint.
+///   h.order_of(tensor, rank, role)    where the rank's copy of a tensor comes in its memory.
+/// Laws: two boxes of a family and role are equal or disjoint; owners(f, role, b) of a box b that a rank has is b with what shared()
+/// says of it.
 template <typename H>
 concept Holding = requires(const H& h, rank_t rank, int f, const family_box& within) {
   { h.ranks() } -> std::same_as<rank_t>;
   { h.states() } -> std::same_as<state_set>;
   { h.families() } -> std::same_as<int>;
   { h.family_at(f) } -> std::convertible_to<const family&>;
-  h.held(rank, role::parameter, detail::held_sink{});
-  h.held(f, rank, role::parameter, detail::held_sink{});
-  h.owners(f, role::parameter, within, detail::owning_sink{});
-  { h.address(f, rank, role::parameter, index_t{}, index_t{}) } -> std::same_as<storage_order>;
+  h.held(f, rank, role::parameter, detail::any_held{});
+  h.shared(f, rank, role::parameter, detail::any_shared{});
+  h.owners(f, role::parameter, within, detail::any_owned{});
+  { h.order_of(tensor_id{}, rank, role::parameter) } -> std::same_as<storage_order>;
 };
 
-/// The holding of a space, which it keeps. Optimizer buffers are tabulated only where `wanted` needs them.
-class computed_holding {
- public:
-  constexpr explicit computed_holding(const space& s, state_set wanted = all_states)
-      : space_(s),
-        states_(wanted),
-        sharded_(s.which_degrees().zero >= 1 && !(wanted & optimizer_states).empty()) {
-    if (sharded_) buffers_ = optimizer_buffers(s);
-  }
-
-  constexpr const space& where() const { return space_; }
-  constexpr state_set states() const { return states_; }
-  constexpr const optimizer_buffers& buffers() const { return buffers_; }
-  constexpr rank_t ranks() const { return space_.ranks(); }
-  constexpr int families() const { return space_.families(); }
-  constexpr const family& family_at(int f) const { return space_.family_at(f); }
-
-  template <typename Sink>
-  constexpr void held(rank_t rank, role r, Sink&& sink) const {
-    for (int f = 0; f < families(); ++f) held(f, rank, r, sink);
-  }
-
-  template <typename Sink>
-  constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
-    const family& which = family_at(f);
-    const pipeline_placement& pipeline = space_.pipeline();
-    for (index_t k = rank / space_.stage_ranks(); k < pipeline.chunks(); k += pipeline.parts()) {
-      const interval members = space_.chunk_members(f, k);
-      if (members.empty()) continue;
-      const mesh& m = space_.mesh_for(which.mesh);
-      const index_t t = rank % m.extent[mesh_axis::tensor];
-      const index_t e = which.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
-      const family_box shard = space_.shard_box(f, members, e, t);
-      if (!sharded(r)) {
-        if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, shard);
-        else sink(f, shard, replicas(f, k, e, t));
-        continue;
-      }
-      const mesh_kind kind = space_.buffer_kind(f);
-      const index_t i = shard_index(kind, rank);
-      const auto give = [&] {
-        if constexpr (std::invocable<Sink, int, const family_box&>) return [&](const family_box& b) { sink(f, b); };
-        else return [&, holders = shard_holders(f, kind, k, e, t, i)](const family_box& b) { sink(f, b, holders); };
-      }();
-      for (const buffer_entry& entry : buffers_.entries(k, kind, f)) boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
-    }
-  }
-
-  template <typename Sink>
-  constexpr void owners(int f, role r, const family_box& within, Sink&& sink) const {
-    if (within.empty()) return;
-    const family& which = family_at(f);
-    const block experts(which.extent[axis_of::expert], space_.expert_parts(f));
-    const int cut = which.tensor_axis == axis_of::none ? axis_of::column : which.tensor_axis;
-    const block tensor(which.extent[cut], space_.tensor_parts(f));
-    const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
-    const bool by_slices = sharded(r);
-    family_box shard = which.whole();
-    const bool every_part = within.dim[axis_of::expert].contains(shard.dim[axis_of::expert]) && within.dim[cut].contains(shard.dim[cut]);
-    for (index_t k = chunks.begin; k < chunks.end; ++k) {
-      shard.dim[axis_of::layer] = space_.chunk_members(f, k);
-      if (!intersects(shard.dim[axis_of::layer], within.dim[axis_of::layer])) continue;
-      const rank_product holders = replicas(f, k, 0, 0);
-      std::vector<owned_box> first;  // of part (0, 0): slices cut every part alike
-      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval expert_part) {
-        shard.dim[axis_of::expert] = expert_part;
-        tensor.owners(within.dim[cut], [&](index_t t, interval tensor_part) {
-          shard.dim[cut] = tensor_part;
-          if (!by_slices) return sink(static_cast<const family_box&>(shard), of_part(holders, e, t));
-          if (!every_part) return shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
-          if (e == 0 && t == 0)
-            shard_owners(f, k, e, t, shard, intersect(within, shard),
-                         [&first](const family_box& b, const rank_product& sharing) { first.push_back({b, sharing}); });
-          for (std::size_t i = 0; i < first.size(); ++i) {
-            family_box b = first[i].where;
-            b.dim[axis_of::expert] = translate(b.dim[axis_of::expert], expert_part.begin);
-            b.dim[cut] = translate(b.dim[cut], tensor_part.begin);
-            sink(static_cast<const family_box&>(b), of_part(first[i].holders, e, t));
-          }
-        });
-      });
-    }
-  }
-
-  /// Parameters lie in the model's order; optimizer buffers in reverse of it.
-  constexpr storage_order address(int f, rank_t rank, role r, index_t member, index_t expert) const {
-    const family& which = family_at(f);
-    storage_order order{0, 0, f, expert};
-    if (which.place == home::layers) order.section = 1, order.layer = space_.which_model().layers_of(f).layer_of(member);
-    else if (which.place == home::last_stage) order.section = 2;
-    else if (space_.holds_tied_copy(f, rank)) order.section = 3;
-    return sharded(r) ? order.reversed() : order;
-  }
-
-  /// Slice i of a bucket, whose padding makes n equal parts of it: [begin + i length / n, begin + (i + 1) length / n).
-  constexpr interval slice(index_t k, mesh_kind kind, index_t bucket, index_t i) const {
-    const interval all = buffers_.bucket(k, kind, bucket);
-    return translate(equal_part(all.end - all.begin, i, space_.sharding_group(kind)), all.begin);
-  }
-
-  /// The index of a rank in its sharding group: cp + CP dp, or edp.
-  constexpr index_t shard_index(mesh_kind kind, rank_t rank) const {
-    const mesh& m = space_.mesh_for(kind);
-    const index_t within = kind == mesh_kind::dense ? 1 : m.extent[mesh_axis::middle];  // experts: the ranks of all ep between two edp
-    return rank / (m.extent[mesh_axis::tensor] * within) % space_.sharding_group(kind);
-  }
-
-  /// Whether optimizer buffers say where a role lies. Refuses a role that needs them where they were not tabulated.
-  constexpr bool sharded(role r) const {
-    if (r != role::optimizer || space_.which_degrees().zero == 0) return false;
-    if (!sharded_) refuse("this holding was made without optimizer states, and is asked for them; name them where it is made");
-    return true;
-  }
-
-  /// Whether a lower rank holds as many bytes: what a rank holds depends on its stage and its indices into the sharding groups.
-  constexpr bool as_much_as_a_lower_rank(rank_t rank) const {
-    const index_t inside = rank % space_.stage_ranks();
-    if (!sharded_) return inside != 0;
-    const degrees& d = space_.which_degrees();
-    return inside % d.tp != 0 && inside % (d.expert_tp() * d.ep) != 0;
-  }
-
-  /// Calls sink(box) with the family's boxes that a stretch of a buffer holds of one entry, in buffer order, in the
-  /// coordinates of `shard`, the box whose local arrays the buffer packs.
-  template <typename Sink>
-  static constexpr void boxes_in(const buffer_entry& entry, const family_box& shard, interval stretch, Sink&& sink) {
-    const index_t local[3] = {shard.dim[2].size(), shard.dim[3].size(), shard.dim[4].size()};
-    const auto emit = [&](interval members, interval experts, const box<3>& part) {
-      const index_t last = entry.expert_last + shard.dim[1].begin;
-      sink(family_box{{{entry.member_last - members.end + 1, entry.member_last - members.begin + 1},
-                       {last - experts.end + 1, last - experts.begin + 1},
-                       translate(part.dim[0], shard.dim[2].begin),
-                       translate(part.dim[1], shard.dim[3].begin),
-                       translate(part.dim[2], shard.dim[4].begin)}});
-    };
-    const interval all_experts{0, entry.experts};
-    entry.outer.meet(
-        stretch, [&](interval members) { emit(members, all_experts, whole_box(local)); },
-        [&](index_t member, interval of_member) {
-          const auto cut = [&](index_t expert, interval of_parameter) {
-            invert_flat(local, of_parameter, [&](const box<3>& part) {
-              emit({member, member + 1}, {expert, expert + 1}, part);
-            });
-          };
-          if (entry.experts == 1) return cut(0, of_member);
-          item_row{0, entry.experts, entry.inner_pitch, entry.elements}.meet(
-              of_member, [&](interval experts) { emit({member, member + 1}, experts, whole_box(local)); }, cut);
-        });
-  }
-
- private:
-  struct owned_box {
-    family_box where;
-    rank_product holders;
-  };
-
-  /// The holders of part (e, t), from those of part (0, 0); an axis that does not cut the family has the part 0 alone.
-  static constexpr rank_product of_part(rank_product holders, index_t e, index_t t) {
-    holders.along[mesh_axis::middle].first += e;
-    holders.along[mesh_axis::tensor].first += t;
-    return holders;
-  }
-
-  /// All ranks with the same whole shard: every coordinate that does not cut the family.
-  constexpr rank_product replicas(int f, index_t k, index_t e, index_t t) const {
-    const mesh& m = space_.mesh_for(f);
-    const bool by_expert = family_at(f).mesh == mesh_kind::expert;
-    const bool by_tensor = family_at(f).tensor_axis != axis_of::none;
-    return {m,
-            {by_tensor ? progression{t} : progression{0, m.extent[mesh_axis::tensor]},
-             by_expert ? progression{e} : progression{0, m.extent[mesh_axis::middle]},
-             {0, m.extent[mesh_axis::data]},
-             space_.stages_holding(f, k)}};
-  }
-
-  /// The ranks with slice i of the buffer: tensor-parallel ranks too where the family is not cut by them.
-  constexpr rank_product shard_holders(int f, mesh_kind kind, index_t k, index_t e, index_t t, index_t i) const {
-    const mesh& m = space_.mesh_for(kind);
-    const bool by_tensor = family_at(f).tensor_axis != axis_of::none;
-    const index_t middle = m.extent[mesh_axis::middle];
-    return {m,
-            {by_tensor ? progression{t} : progression{0, m.extent[mesh_axis::tensor]},
-             kind == mesh_kind::expert ? progression{e} : progression{i % middle},
-             {kind == mesh_kind::expert ? i : i / middle},
-             space_.stages_holding(f, k)}};
-  }
-
-  /// Walks the slices that meet `within` and calls sink(box, holders) with each one's boxes that do. It jumps from slice to
-  /// slice, so the cost is that of the slices met, not of the layers and experts between them.
-  template <typename Sink>
-  constexpr void shard_owners(int f, index_t k, index_t e, index_t t, const family_box& shard, const family_box& within,
-                              Sink&& sink) const {
-    if (within.empty()) return;
-    const mesh_kind kind = space_.buffer_kind(f);
-    const index_t local[3] = {shard.dim[2].size(), shard.dim[3].size(), shard.dim[4].size()};
-    box<3> part;
-    for (int i = 0; i < 3; ++i) part.dim[i] = translate(within.dim[2 + i], -shard.dim[2 + i].begin);
-    const interval hull = flat_hull(local, part);
-    // entries descend by member, then by expert: skip those above `within`, stop below it
-    const interval in_members = within.dim[0], in_experts = translate(within.dim[1], -shard.dim[1].begin);
-    const auto all = buffers_.entries(k, kind, f);
-    const buffer_entry* first = std::partition_point(all.begin(), all.end(), [&](const buffer_entry& above) {
-      const index_t lowest = above.member_last - above.outer.count + 1;
-      if (lowest != in_members.end - 1 || above.outer.count > 1) return lowest >= in_members.end;
-      return above.expert_last - above.experts + 1 >= in_experts.end;
-    });
-    for (const buffer_entry* at_entry = first; at_entry != all.end(); ++at_entry) {
-      const buffer_entry& entry = *at_entry;
-      if (entry.member_last < in_members.begin) break;
-      if (entry.outer.count == 1 && entry.member_last == in_members.begin && entry.expert_last < in_experts.begin) break;
-      // items of the entry that lie in `within`, counted from the entry's first (descending members and experts)
-      const interval members = intersect(interval{entry.member_last - within.dim[0].end + 1, entry.member_last - within.dim[0].begin + 1},
-                                         interval{0, entry.outer.count});
-      const index_t last = entry.expert_last + shard.dim[1].begin;
-      const interval experts = intersect(interval{last - within.dim[1].end + 1, last - within.dim[1].begin + 1},
-                                         interval{0, entry.experts});
-      if (members.empty() || experts.empty()) continue;
-      const item_row inner{entry.outer.item(members.begin).begin + experts.begin * entry.inner_pitch + hull.begin,
-                           experts.size(), entry.inner_pitch, hull.size()};
-      const item_row outer{inner.begin, members.size(), entry.outer.pitch, inner.item(inner.count - 1).end - inner.begin};
-      const interval bucket = buffers_.bucket(k, kind, entry.bucket);
-      const index_t length = bucket.size() / space_.sharding_group(kind);
-      for (index_t at = outer.begin;;) {
-        const index_t member = outer.first_ending_after(at);
-        if (member == outer.count) break;
-        item_row row = inner;
-        row.begin = outer.item(member).begin;
-        const index_t begin = greatest(at, row.item(row.first_ending_after(at)).begin);
-        const index_t i = (begin - bucket.begin) / length;
-        const interval stretch{bucket.begin + i * length, bucket.begin + (i + 1) * length};
-        const rank_product holders = shard_holders(f, kind, k, e, t, i);
-        boxes_in(entry, shard, stretch, [&](const family_box& b) {
-          if (intersects(b, within)) sink(b, holders);
-        });
-        at = stretch.end;
-      }
-    }
-  }
-
-  space space_;
-  state_set states_;
-  bool sharded_;
-  optimizer_buffers buffers_;
-};
-
-static_assert(Holding<computed_holding>);
+/// held() of every family.
+template <Holding H, typename Sink>
+constexpr void each_held(const H& h, rank_t rank, role r, Sink&& sink) {
+  for (int f = 0; f < h.families(); ++f) h.held(f, rank, r, sink);
+}
+/// shared() of every family.
+template <Holding H, typename Sink>
+constexpr void each_shared(const H& h, rank_t rank, role r, Sink&& sink) {
+  for (int f = 0; f < h.families(); ++f) h.shared(f, rank, r, sink);
+}
 
 }  // namespace reshard

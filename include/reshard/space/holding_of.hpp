@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a person has at hand for one side of a switch: a space, a list of shards, or any Holding; and the holding that it is.
-// Builds on: space/listed_holding.hpp.
+// Builds on: space/computed_holding.hpp, space/listed_holding.hpp.
 #pragma once
 
 #include <concepts>
@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/space/computed_holding.hpp>
 #include <reshard/space/listed_holding.hpp>
 
 namespace reshard {

@@ -31,6 +31,8 @@ struct listed_ranks {
   bool contains(rank_t rank) const { return index_of(rank) >= 0; }
 };
 
+static_assert(Holders<listed_ranks>);
+
 /// A list of shards as a Holding. Refuses what no tensor table admits: an unknown name, a shape that is not the tensor's, a
 /// shard that reaches outside, shards of two ranks that overlap without being equal, states of one role that lie differently.
 class listed_holding {
@@ -55,33 +57,32 @@ class listed_holding {
   state_set states() const { return listed_; }
 
   template <typename Sink>
-  void held(rank_t rank, role r, Sink&& sink) const {
-    for (int f = 0; f < families(); ++f) held(f, rank, r, sink);
+  void held(int f, rank_t rank, role r, Sink&& sink) const {
+    shared(f, rank, r, [&](int, const family_box& b, const listed_ranks&) { sink(f, b); });
   }
   template <typename Sink>
-  void held(int f, rank_t rank, role r, Sink&& sink) const {
-    const per_role& of = boxes_[static_cast<std::size_t>(r)];
-    const std::vector<held_box>& mine = of.by_rank;
+  void shared(int f, rank_t rank, role r, Sink&& sink) const {
+    const per_role& boxes = boxes_[static_cast<std::size_t>(r)];
+    const std::vector<held_box>& by_rank = boxes.by_rank;
     const held_box key{rank, f, 0};
-    for (auto at = std::lower_bound(mine.begin(), mine.end(), key); at != mine.end() && at->rank == rank && at->family == f; ++at) {
-      const listed_box& b = of.distinct[at->box];
-      if constexpr (std::invocable<Sink, int, const family_box&>) sink(f, b.where);
-      else sink(f, b.where, listed_ranks{&b.ranks});
+    for (auto at = std::lower_bound(by_rank.begin(), by_rank.end(), key); at != by_rank.end() && at->rank == rank && at->family == f; ++at) {
+      const listed_box& b = boxes.distinct[at->box];
+      sink(f, b.where, listed_ranks{&b.ranks});
     }
   }
   template <typename Sink>
   void owners(int f, role r, const family_box& within, Sink&& sink) const {
-    const per_role& of = boxes_[static_cast<std::size_t>(r)];
-    const auto first = of.distinct.begin() + of.first[static_cast<std::size_t>(f)];
-    const auto last = of.distinct.begin() + of.first[static_cast<std::size_t>(f) + 1];
-    const index_t reach = of.longest[static_cast<std::size_t>(f)];  // no box of the family is longer along its first axis
+    const per_role& boxes = boxes_[static_cast<std::size_t>(r)];
+    const auto first = boxes.distinct.begin() + boxes.first[static_cast<std::size_t>(f)];
+    const auto last = boxes.distinct.begin() + boxes.first[static_cast<std::size_t>(f) + 1];
+    const index_t reach = boxes.longest[static_cast<std::size_t>(f)];  // no box of the family is longer along its first axis
     auto at = std::partition_point(first, last, [&](const listed_box& b) { return b.where.dim[0].begin <= within.dim[0].begin - reach; });
     for (; at != last && at->where.dim[0].begin < within.dim[0].end; ++at)
       if (intersects(at->where, within)) sink(at->where, listed_ranks{&at->ranks});
   }
 
   /// Lists say nothing of memory: tensors in the table's order.
-  storage_order address(int f, rank_t, role, index_t member, index_t expert) const { return {0, member, f, expert}; }
+  storage_order order_of(const tensor_id& t, rank_t, role) const { return {0, t.member, t.family, t.expert}; }
 
  private:
   struct entry {
@@ -112,7 +113,7 @@ class listed_holding {
     if (s.rank < 0 || s.rank >= ranks_) refuse("shard of '", s.tensor, "': rank ", s.rank, " of a world of ", ranks_, " ranks");
     const shard_place at = locate(table_, s);
     listed_ = listed_ | only(at.state);
-    shard_boxes(table_, s, at, [&](const family_box& where, index_t) { entries.push_back({at.tensor.family, where, at.state, s.rank}); });
+    shard_boxes(table_, s, at, [&](const family_box& b, index_t) { entries.push_back({at.tensor.family, b, at.state, s.rank}); });
   }
 
   void collect(std::vector<entry>& entries, role r, per_role& out) {
@@ -154,16 +155,16 @@ class listed_holding {
   }
 
   /// Any two distinct boxes of a family are disjoint.
-  void require_disjoint(const per_role& of) const {
+  void require_disjoint(const per_role& listed) const {
     for (int f = 0; f < families(); ++f) {
       std::vector<family_box> boxes;
-      const auto first = static_cast<std::size_t>(of.first[static_cast<std::size_t>(f)]);
-      const auto past = static_cast<std::size_t>(of.first[static_cast<std::size_t>(f) + 1]);
-      for (std::size_t i = first; i < past; ++i) boxes.push_back(of.distinct[i].where);
+      const auto first = static_cast<std::size_t>(listed.first[static_cast<std::size_t>(f)]);
+      const auto past = static_cast<std::size_t>(listed.first[static_cast<std::size_t>(f) + 1]);
+      for (std::size_t i = first; i < past; ++i) boxes.push_back(listed.distinct[i].where);
       const box_pair found = find_overlap(boxes);
       if (found.first == found.second) continue;
-      refuse("shards of '", family_at(f).name, "' on ranks ", of.distinct[first + found.first].ranks[0], " and ",
-             of.distinct[first + found.second].ranks[0], " overlap without being equal; cut them so that any two are equal or disjoint");
+      refuse("shards of '", family_at(f).name, "' on ranks ", listed.distinct[first + found.first].ranks[0], " and ",
+             listed.distinct[first + found.second].ranks[0], " overlap without being equal; cut them so that any two are equal or disjoint");
     }
   }
 

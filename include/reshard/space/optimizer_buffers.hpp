@@ -67,14 +67,14 @@ class optimizer_buffers {
   static constexpr void reversed_layer(const space& s, mesh_kind kind, index_t layer, Sink&& sink) {
     for (int f = s.families() - 1; f >= 0; --f) {
       if (s.family_at(f).place != home::layers || s.buffer_kind(f) != kind) continue;
-      const layer_set& layers = s.which_model().layers_of(f);
+      const layer_set& layers = s.model().layers_of(f);
       if (layers.contains(layer)) sink(f, layers.members_below(layer));
     }
   }
 
   /// The layers below `past`, down to `first`, that have the families of layer past - 1.
   static constexpr index_t alike_below(const space& s, index_t first, index_t past) {
-    for (const layer_set& layers : s.which_model().sets)
+    for (const layer_set& layers : s.model().sets)
       for (index_t members = layers.members_within({first, past}).size(); members != 0 && members != past - first;
            members = layers.members_within({first, past}).size())
         ++first;
@@ -82,10 +82,10 @@ class optimizer_buffers {
   }
 
   constexpr void write(const space& s, index_t k, mesh_kind kind, std::vector<buffer_entry>& written) {
-    if (kind == mesh_kind::expert && !(s.which_degrees().expert_buffers() && s.which_model().shape.experts > 0)) return;
+    if (kind == mesh_kind::expert && !(s.degrees().expert_buffers() && s.model().shape.experts > 0)) return;
     const bool first = k == 0, last = k == s.pipeline().chunks() - 1;
-    buffer_writer out(s.sharding_group(kind), first ? s.which_degrees().bucket : 0, written, buckets_);
-    const bool shared = s.which_degrees().pp > 1;
+    buffer_writer out(s.sharding_group(kind), first ? s.degrees().bucket : 0, written, buckets_);
+    const bool shared = s.degrees().pp > 1;
     const auto pinned = [&](home place) {
       for (int f = s.families() - 1; f >= 0; --f)
         if (s.family_at(f).place == place && s.buffer_kind(f) == kind) {

@@ -14,7 +14,7 @@ namespace reshard {
 /// A shard's state, an index into adam_states, and its tensor.
 struct shard_place {
   int state = 0;
-  tensor_table::tensor tensor;
+  tensor_id tensor;
 };
 
 /// Whether a family is stored as a matrix whose rows are those of several parts, one part after the other: [parts x rows, columns].
@@ -29,8 +29,8 @@ inline shard_place locate(const tensor_table& table, const shard& s, std::string
     refuse(who, "shard of '", s.tensor, "': no state is called '", s.state, "'; states are param, master, exp_avg and exp_avg_sq");
   const auto found = table.find(s.tensor);
   if (!found) refuse(who, "no tensor is called '", s.tensor, "'");
-  const family& which = table.family_at(found->family);
-  if (s.whole.ndim != which.shape_ndim) refuse(who, "shard of '", s.tensor, "': ", s.whole.ndim, " dimensions; the tensor has ", which.shape_ndim);
+  const family& tensors = table.family_at(found->family);
+  if (s.whole.ndim != tensors.shape_ndim) refuse(who, "shard of '", s.tensor, "': ", s.whole.ndim, " dimensions; the tensor has ", tensors.shape_ndim);
   if (s.offset.ndim != s.whole.ndim || s.shape.ndim != s.whole.ndim)
     refuse(who, "shard of '", s.tensor, "': an offset of ", s.offset.ndim, " and a shape of ", s.shape.ndim, " dimensions in a tensor of ",
            s.whole.ndim);
@@ -39,8 +39,8 @@ inline shard_place locate(const tensor_table& table, const shard& s, std::string
       refuse(who, "shard of '", s.tensor, "' on rank ", s.rank, ": [", s.offset.at[i], ", ", s.offset.at[i], " + ", s.shape.at[i],
              ") reaches outside the extent ", s.whole.at[i], " of dimension ", i);
   for (int i = 0; i < s.whole.ndim; ++i) {
-    const int axis = family_ndim - which.shape_ndim + i;
-    const index_t extent = which.extent[axis] * (folds_parts(which) && i == 0 ? which.extent[axis_of::part] : 1);
+    const int axis = family_ndim - tensors.shape_ndim + i;
+    const index_t extent = tensors.extent[axis] * (folds_parts(tensors) && i == 0 ? tensors.extent[axis_of::part] : 1);
     if (s.whole.at[i] != extent)
       refuse(who, "shard of '", s.tensor, "': dimension ", i, " is said to have extent ", s.whole.at[i], "; the tensor's is ", extent);
   }
@@ -51,21 +51,21 @@ inline shard_place locate(const tensor_table& table, const shard& s, std::string
 /// into rows. `rows` is how far into the shard, along its first stored dimension, the box begins.
 template <typename Sink>
 void shard_boxes(const tensor_table& table, const shard& s, const shard_place& at, Sink&& sink) {
-  const family& which = table.family_at(at.tensor.family);
-  family_box where = which.whole();
-  where.dim[axis_of::layer] = {at.tensor.member, at.tensor.member + 1};
-  where.dim[axis_of::expert] = {at.tensor.expert, at.tensor.expert + 1};
+  const family& tensors = table.family_at(at.tensor.family);
+  family_box held = tensors.whole();
+  held.dim[axis_of::layer] = {at.tensor.member, at.tensor.member + 1};
+  held.dim[axis_of::expert] = {at.tensor.expert, at.tensor.expert + 1};
   const auto along = [&](int dim) { return interval{s.offset.at[dim], s.offset.at[dim] + s.shape.at[dim]}; };
-  for (int i = folds_parts(which) ? 1 : 0; i < which.shape_ndim; ++i) where.dim[family_ndim - which.shape_ndim + i] = along(i);
-  if (!folds_parts(which)) {
-    if (!where.empty()) sink(where, index_t{0});
+  for (int i = folds_parts(tensors) ? 1 : 0; i < tensors.shape_ndim; ++i) held.dim[family_ndim - tensors.shape_ndim + i] = along(i);
+  if (!folds_parts(tensors)) {
+    if (!held.empty()) sink(held, index_t{0});
     return;
   }
-  const index_t rows[2] = {which.extent[axis_of::part], which.extent[axis_of::row]};
+  const index_t rows[2] = {tensors.extent[axis_of::part], tensors.extent[axis_of::row]};
   invert_flat(rows, along(0), [&](const box<2>& part) {
-    where.dim[axis_of::part] = part.dim[0];
-    where.dim[axis_of::row] = part.dim[1];
-    if (!where.empty()) sink(where, flat_hull(rows, part).begin - along(0).begin);
+    held.dim[axis_of::part] = part.dim[0];
+    held.dim[axis_of::row] = part.dim[1];
+    if (!held.empty()) sink(held, flat_hull(rows, part).begin - along(0).begin);
   });
 }
 

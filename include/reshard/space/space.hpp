@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Virtual Parameter Space of one configuration: a model, its degrees, and the arithmetic that says where a family's
-// array is cut. A value; constexpr throughout. What each rank holds is read from it by space/holding.hpp.
+// array is cut. A value; constexpr throughout. What each rank holds is read from it by space/computed_holding.hpp.
 // Builds on: parallelism/legal.hpp, mesh.hpp, pipeline.hpp.
 #pragma once
 
@@ -13,13 +13,13 @@ namespace reshard {
 /// space(model, config<tp<4>, pp<8>>{}): refuses what the model does not admit, at compile time and at run time.
 class space {
  public:
-  constexpr space(const model& m, const degrees& d)
+  constexpr space(const reshard::model& m, const reshard::degrees& d)
       : model_(m), degrees_(require_legal(m, d)), dense_(mesh_of(d, mesh_kind::dense)),
         expert_(mesh_of(d, m.shape.experts > 0 ? mesh_kind::expert : mesh_kind::dense)), pipeline_(m.shape.layers, d),
         stage_ranks_(d.stage_ranks()) {}
 
-  constexpr const model& which_model() const { return model_; }
-  constexpr const degrees& which_degrees() const { return degrees_; }
+  constexpr const reshard::model& model() const { return model_; }
+  constexpr const reshard::degrees& degrees() const { return degrees_; }
   constexpr rank_t ranks() const { return stage_ranks_ * degrees_.pp; }
   constexpr index_t stage_ranks() const { return stage_ranks_; }  // ranks of one pipeline stage
   constexpr int families() const { return model_.families; }
@@ -44,18 +44,18 @@ class space {
 
   /// Members of a family that chunk k holds: its global layers pulled back; pinned families have the one member 0.
   constexpr interval chunk_members(int f, index_t k) const {
-    const family& which = family_at(f);
-    if (which.place == home::layers) return model_.layers_of(f).members_within(pipeline_.chunk(k));
+    const family& tensors = family_at(f);
+    if (tensors.place == home::layers) return model_.layers_of(f).members_within(pipeline_.chunk(k));
     const bool first = k == 0, last = k == pipeline_.chunks() - 1;
-    const bool held = (first && which.place != home::last_stage) || (last && which.place != home::first_stage);
+    const bool held = (first && tensors.place != home::last_stage) || (last && tensors.place != home::first_stage);
     return held ? interval{0, 1} : interval{};
   }
 
   /// The chunks that may hold members of `range`, as an interval of chunk numbers (some of them may hold none).
   constexpr interval chunks_of_members(int f, interval range) const {
-    const family& which = family_at(f);
+    const family& tensors = family_at(f);
     const index_t last = pipeline_.chunks() - 1;
-    switch (which.place) {
+    switch (tensors.place) {
       case home::first_stage: return {0, 1};
       case home::last_stage: return {last, last + 1};
       case home::both_ends: return {0, 1};  // the last stage's copy is a second holder of the same boxes
@@ -79,17 +79,17 @@ class space {
   /// The names, a pattern, by which a rank knows a family.
   constexpr std::string_view names_on(int f, rank_t rank) const { return holds_tied_copy(f, rank) ? family_at(f).tied_name : family_at(f).name; }
   /// The name by which a rank knows one tensor.
-  std::string tensor_on(int f, index_t member, index_t expert, rank_t rank) const {
-    return holds_tied_copy(f, rank) ? std::string(family_at(f).tied_name) : model_.tensor(f, member, expert);
+  std::string tensor_on(const tensor_id& t, rank_t rank) const {
+    return holds_tied_copy(t.family, rank) ? std::string(family_at(t.family).tied_name) : model_.tensor(t);
   }
 
   /// The family's global box of (members of chunk k, expert part e, tensor part t).
   constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const { return shard_box(f, chunk_members(f, k), e, t); }
   constexpr family_box shard_box(int f, interval members, index_t e, index_t t) const {
-    const family& which = family_at(f);
-    family_box b{{members, expert_part(f, e), {0, which.extent[2]}, {0, which.extent[3]}, {0, which.extent[4]}}};
-    if (const int cut = which.tensor_axis; cut != axis_of::none)
-      b.dim[cut] = equal_part(which.extent[cut], t, mesh_for(which.mesh).extent[mesh_axis::tensor]);
+    const family& tensors = family_at(f);
+    family_box b{{members, expert_part(f, e), {0, tensors.extent[2]}, {0, tensors.extent[3]}, {0, tensors.extent[4]}}};
+    if (const int cut = tensors.tensor_axis; cut != axis_of::none)
+      b.dim[cut] = equal_part(tensors.extent[cut], t, mesh_for(tensors.mesh).extent[mesh_axis::tensor]);
     return b;
   }
 
@@ -107,8 +107,8 @@ class space {
   }
 
  private:
-  model model_;
-  degrees degrees_;
+  reshard::model model_;
+  reshard::degrees degrees_;
   mesh dense_;
   mesh expert_;
   pipeline_placement pipeline_;

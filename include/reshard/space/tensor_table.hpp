@@ -54,26 +54,21 @@ class tensor_table {
   int families() const { return static_cast<int>(content_->families.size()); }
   const family& family_at(int f) const { return content_->families[static_cast<std::size_t>(f)]; }
 
-  struct tensor {
-    int family;
-    index_t member;
-    index_t expert;
-  };
   /// The tensor of a name, tied names included.
-  std::optional<tensor> find(std::string_view name) const {
+  std::optional<tensor_id> find(std::string_view name) const {
     if (const std::vector<std::string>& names = content_->names; !content_->of_model) {  // names as they are, sorted
       const auto at = std::lower_bound(names.begin(), names.end(), name);
       if (at == names.end() || *at != name) return std::nullopt;
-      return tensor{static_cast<int>(at - names.begin()), 0, 0};
+      return tensor_id{static_cast<int>(at - names.begin()), 0, 0};
     }
     for (int f = 0; f < families(); ++f) {
-      const family& which = family_at(f);
-      if (!name.empty() && name == which.tied_name) return tensor{f, 0, 0};
+      const family& tensors = family_at(f);
+      if (!name.empty() && name == tensors.tied_name) return tensor_id{f, 0, 0};
       index_t layer = 0, expert = 0;
-      if (!match(which.name, name, layer, expert)) continue;
+      if (!match(tensors.name, name, layer, expert)) continue;
       const layer_set& layers = content_->layers[static_cast<std::size_t>(f)];
-      if (which.place != home::layers) return tensor{f, 0, 0};
-      if (expert < which.extent[axis_of::expert] && layers.contains(layer)) return tensor{f, layers.members_below(layer), expert};
+      if (tensors.place != home::layers) return tensor_id{f, 0, 0};
+      if (expert < tensors.extent[axis_of::expert] && layers.contains(layer)) return tensor_id{f, layers.members_below(layer), expert};
     }
     return std::nullopt;
   }

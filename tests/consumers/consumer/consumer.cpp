@@ -12,5 +12,5 @@ bytes_t moved();
 
 int main() {
   std::printf("reshard %s: rank %d holds %lld bytes, %lld move\n", RESHARD_VERSION, rank,
-              static_cast<long long>(bytes_per_rank(on_128)), static_cast<long long>(moved()));
+              static_cast<long long>(max_bytes_per_rank(on_128)), static_cast<long long>(moved()));
 }

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""names.py SOURCE: writes docs/reference/names.md, every public name with what its comment says first.
+
+A name is public where a header of include/ declares it at the left edge, outside namespaces called detail. Headers are read as
+clang-format leaves them."""
+import pathlib
+import re
+import sys
+
+
+def blanked(text):
+    """The text with comments and literals emptied, lines and columns kept."""
+    pattern = re.compile(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
+    return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+
+
+DECLARATIONS = (r"(?:class|struct|enum class|enum|concept|using) (\w+)\b(?!;)",
+                r"(?:inline )?constexpr [\w:<>, ]+?[ &*]+(\w+)(?:\[\w*\])*(?: =|\{)",
+                r"(?:\[\[\w+\]\] )?(?:inline |constexpr )*[\w:<>,&* ]*?[&* ](?!operator)(\w+)\(")
+NO_NAME = r"(template|requires|static_assert|using namespace|(inline )?namespace|#|extern|friend)\b|[^a-zA-Z\[]|$"
+
+
+def public_names(text):
+    """(line, name) of the declarations."""
+    depth, hidden = 0, None  # of braces; of the namespace that hides
+    for n, line in enumerate(blanked(text).split("\n")):
+        if hidden is None and re.match(r"namespace (\w+::)*detail\b", line):
+            hidden = depth
+        depth += line.count("{") - line.count("}")
+        if hidden is not None:
+            hidden = None if depth <= hidden else hidden
+            continue
+        found = None if re.match(NO_NAME, line) else next(filter(None, (re.match(d, line) for d in DECLARATIONS)), None)
+        if found:
+            yield n, found[1]
+
+
+def first_sentence(lines, n):
+    """Of the comment above a declaration, or behind it."""
+    above = n - 1
+    while above >= 0 and re.match(r"\s*(template|requires)\b|^    ", lines[above]):
+        above -= 1
+    told = []
+    while above >= 0 and (comment := re.match(r"/// ?(.*)", lines[above])):
+        told.insert(0, comment[1])
+        above -= 1
+    if not told and (behind := re.search(r" // (.*)", lines[n])):
+        told = [behind[1]]
+    text = " ".join(told)
+    text = re.split(r"(?<=[\w\)\"\]\}]\.) (?=[A-Z])|:  |;  ", text + " ")[0].strip().removesuffix(":").removesuffix(".")
+    return re.sub(r"([|<>\[\]*_\\])", r"\\\1", text) if "`" not in text else text.replace("|", "\\|")
+
+
+def names_of(header):
+    """{name: sentence}, in the header's order; of overloads, the first that has one."""
+    text = header.read_text()
+    lines, found = text.split("\n"), {}
+    for n, name in public_names(text):
+        found[name] = found.get(name) or first_sentence(lines, n)
+    return found
+
+
+def page(source):
+    out = ["<!-- SPDX-License-Identifier: Apache-2.0 -->", "# Every public name", "",
+           "By header, with what the name's comment says first. `docs/names.py` writes this page from the headers; what a person types",
+           "most is told in [What you type](api.md), what each header is for in [Headers](headers.md).", ""]
+    listed = re.findall(r"^  '(reshard/\S+)',$", (source / "include" / "meson.build").read_text(), re.M)
+    for header in listed:
+        names = names_of(source / "include" / header)
+        if names:
+            out += [f"## {header.removeprefix('reshard/')}", "", "| name | |", "|---|---|"]
+            out += [f"| `{name}` | {sentence} |" for name, sentence in names.items()] + [""]
+    return "\n".join(out)
+
+
+if __name__ == "__main__":
+    root = pathlib.Path(sys.argv[1])
+    (root / "docs/reference/names.md").write_text(page(root))

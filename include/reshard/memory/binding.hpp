@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of a plan
+// are looked up in it by binary search. It also says which of the memory may be given back page by page, and by whom.
+// Builds on: algebra/flat.hpp, model/state.hpp, memory/page_block.hpp, memory/tensor_names.hpp.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reshard/algebra/flat.hpp>
+#include <reshard/memory/page_block.hpp>
+#include <reshard/memory/tensor_names.hpp>
+#include <reshard/model/state.hpp>
+
+namespace reshard {
+
+/// A box [part, row, column] of one tensor of one state, in global coordinates.
+struct tensor_box {
+  int state = 0;  // index into adam_states
+  tensor_id tensor = {};
+  box<3> where = {};
+
+  /// Whether both are of one tensor and state.
+  constexpr bool same_tensor(const tensor_box& other) const { return state == other.state && tensor == other.tensor; }
+  constexpr bytes_t element_bytes() const { return width(adam_states[state].type); }
+  constexpr bytes_t bytes() const { return where.volume() * element_bytes(); }
+
+  friend constexpr bool precedes(const tensor_box& a, const tensor_box& b) {
+    if (a.state != b.state) return a.state < b.state;
+    if (a.tensor != b.tensor) return a.tensor < b.tensor;
+    return precedes(a.where, b.where);
+  }
+};
+
+/// A box in memory: element x lies at data + width (sum over i of (x[i] - where.dim[i].begin) stride[i]).
+struct bound_box : tensor_box {
+  std::byte* data = nullptr;
+  index_t stride[3] = {};  // elements
+
+  /// From its first element to past its last: width (1 + sum over i of (size(where.dim[i]) - 1) stride[i]); not empty.
+  constexpr bytes_t bytes_spanned() const {
+    index_t last = 0;
+    for (int i = 0; i < 3; ++i)
+      last = checked_add(last, checked_multiply(where.dim[i].size() - 1, stride[i]));
+    return checked_multiply(checked_add(last, 1), element_bytes());
+  }
+
+  /// The part of it that lies in `within`.
+  bound_box narrowed(const box<3>& within) const {
+    bound_box result = *this;
+    result.where = intersect(where, within);
+    for (int i = 0; i < 3; ++i) result.data += (result.where.dim[i].begin - where.dim[i].begin) * stride[i] * element_bytes();
+    return result;
+  }
+};
+
+namespace detail {
+
+/// Refuses memory that does not hold from `fewest` to `most` elements of a type; array() begins the sentence.
+template <typename Array>
+void require_memory(memory at, dtype type, index_t fewest, index_t most, Array&& array) {
+  const bytes_t of_one = width(type), bytes = at.data == nullptr ? 0 : at.bytes;
+  if (at.element_bytes != 0 && at.element_bytes != of_one)
+    refuse(array(), " is ", name(type), ", ", of_one, " bytes an element, and its memory has elements of ",
+           at.element_bytes, "; bind memory of the state's type, or leave the state out of what moves");
+  if (bytes < checked_multiply(fewest, of_one))
+    refuse(array(), " has ", bytes, " bytes of memory, and needs ", fewest * of_one);
+  if (bytes > checked_multiply(most, of_one))
+    refuse(array(), " has ", bytes, " bytes of memory, and its array takes ", most * of_one,
+           "; where elements lie apart, strides say so");
+}
+
+}  // namespace detail
+
+class binding {
+ public:
+  /// `who` is what sentences call its owner: "rank 3 of FROM".
+  explicit binding(std::string who = "a binding", tensor_names names = {}) : who_(std::move(who)), names_(std::move(names)) {}
+
+  /// A box whose elements lie in row-major order, none between them.
+  void add(const tensor_box& what, memory at) {
+    const index_t columns = what.where.dim[2].size();
+    add(what, at, {columns * what.where.dim[1].size(), columns, 1});
+  }
+  /// A box at strides of its own, in elements. Refused where the memory is not the array's: smaller than from its first element to
+  /// past its last, or larger than its rows with what the strides leave between them; or of elements of another width.
+  void add(const tensor_box& what, memory at, const index_t (&stride)[3]) {
+    if (what.state < 0 || what.state >= state_count) refuse(who_, ": there is no state ", what.state, "; states are 0 to ", state_count - 1);
+    if (what.where.empty()) return;
+    index_t last = 0, pitch = 0;
+    for (int i = 0; i < 3; ++i) {
+      if (stride[i] < 0)
+        refuse(who_, ": ", name(what), " has a stride of ", stride[i], " elements; strides count forwards");
+      last = checked_add(last, checked_multiply(what.where.dim[i].size() - 1, stride[i]));
+      pitch = greatest(pitch, checked_multiply(what.where.dim[i].size(), stride[i]));
+    }
+    detail::require_memory(at, adam_states[what.state].type, last + 1, greatest(last + 1, pitch),
+                           [&] { return who_ + ": " + name(what); });
+    boxes_.push_back({what, at.data, {stride[0], stride[1], stride[2]}});
+    sealed_ = false;
+  }
+
+  /// A box as it is bound elsewhere.
+  void add(const bound_box& b) { add(b, {b.data, b.bytes_spanned()}, b.stride); }
+
+  /// The flat range of a local row-major tensor, such as an optimizer buffer holds: `local` is the local tensor's box, `at` the
+  /// memory of the range's elements, one after the other. At most 5 boxes.
+  void add_flat(const tensor_box& local, interval range, memory at) {
+    if (range.empty()) return;
+    const index_t extent[] = {local.where.dim[0].size(), local.where.dim[1].size(), local.where.dim[2].size()};
+    const index_t corner[] = {local.where.dim[0].begin, local.where.dim[1].begin, local.where.dim[2].begin};
+    if (range.begin < 0 || range.end > local.where.volume())
+      refuse(who_, ": [", range.begin, ", ", range.end, ") is no range of the ", local.where.volume(), " elements of ", name(local));
+    detail::require_memory(at, adam_states[local.state].type, range.size(), range.size(),
+                           [&] { return who_ + ": " + name(local); });
+    invert_flat(extent, range, [&](const box<3>& part) {
+      bound_box bound{local, at.data, {extent[1] * extent[2], extent[2], 1}};
+      bound.data += (flat_hull(extent, part).begin - range.begin) * local.element_bytes();
+      bound.where = translate(part, corner);
+      boxes_.push_back(bound);
+    });
+    sealed_ = false;
+  }
+
+  /// The pages of a range may be given back and are committed as they fill. The range must outlive the binding.
+  void own(page_range& range, pages_are at_first = pages_are::reserved) {
+    blocks_.push_back({range.data(), range.bytes() / page_bytes, at_first, &range, {}});
+    sealed_ = false;
+  }
+  /// The same for memory of the caller's: give_back(begin, bytes) is called with whole pages that nobody reads any more. Pages that
+  /// reach outside the memory are left alone.
+  void own(memory of, pages_are at_first, std::function<void(std::byte*, bytes_t)> give_back) {
+    const auto address = reinterpret_cast<std::uintptr_t>(of.data);
+    const auto lead = static_cast<bytes_t>((page_bytes - address % page_bytes) % page_bytes);
+    if (of.bytes < lead + page_bytes) return;
+    blocks_.push_back({of.data + lead, (of.bytes - lead) / page_bytes, at_first, nullptr, std::move(give_back)});
+    sealed_ = false;
+  }
+
+  /// Sorts what was added; refuses two boxes that share an element, and two blocks that share a page.
+  void seal() {
+    if (sealed_) return;
+    std::sort(boxes_.begin(), boxes_.end(), [](const bound_box& a, const bound_box& b) { return precedes(a, b); });
+    for (std::size_t i = 0; i < boxes_.size(); ++i)
+      for (std::size_t j = i + 1; j < boxes_.size() && boxes_[j].same_tensor(boxes_[i]); ++j) {
+        if (boxes_[j].where.dim[0].begin >= boxes_[i].where.dim[0].end) break;
+        if (intersects(boxes_[i].where, boxes_[j].where))
+          refuse(who_, ": ", name(boxes_[i]), " is bound twice, ", intersect(boxes_[i].where, boxes_[j].where).volume(), " elements of it");
+      }
+    std::sort(blocks_.begin(), blocks_.end(), [](const page_block& a, const page_block& b) { return std::less<>()(a.begin, b.begin); });
+    for (std::size_t i = 1; i < blocks_.size(); ++i)
+      if (std::less<>()(static_cast<const std::byte*>(blocks_[i].begin), blocks_[i - 1].end()))
+        refuse(who_, ": two blocks of pages overlap, of ", blocks_[i - 1].pages, " and ", blocks_[i].pages, " pages");
+    sealed_ = true;
+  }
+
+  const std::string& who() const { return who_; }
+  const std::vector<bound_box>& boxes() const { return boxes_; }
+  const std::vector<page_block>& blocks() const { return blocks_; }
+
+  /// "exp_avg of decoder.layers.3.mlp.linear_fc2.weight"
+  std::string name(const tensor_box& what) const {
+    std::string text = std::string(adam_states[what.state].name) + " of ";
+    const tensor_id& t = what.tensor;
+    if (names_) return text + names_(t);
+    return text + "family " + std::to_string(t.family) + ", member " + std::to_string(t.member) + ", expert " + std::to_string(t.expert);
+  }
+
+  /// Calls sink(bound_box) with the part of every bound box that lies in `wanted`, in order of the boxes. Sealed before.
+  template <typename Sink>
+  void meet(const tensor_box& wanted, Sink&& sink) const {
+    tensor_box first = wanted;
+    for (interval& i : first.where.dim) i = {-1, -1};  // precedes every box
+    auto at = std::lower_bound(boxes_.begin(), boxes_.end(), first, [](const tensor_box& a, const tensor_box& b) { return precedes(a, b); });
+    for (; at != boxes_.end() && at->same_tensor(wanted); ++at)
+      if (intersects(at->where, wanted.where)) sink(at->narrowed(wanted.where));
+  }
+
+  /// The block that holds an address, or -1. Sealed before.
+  std::ptrdiff_t block_of(const std::byte* address) const {
+    const auto after = std::upper_bound(blocks_.begin(), blocks_.end(), address,
+                                        [](const std::byte* a, const page_block& b) { return std::less<>()(a, static_cast<const std::byte*>(b.begin)); });
+    if (after == blocks_.begin() || !std::less<>()(address, (after - 1)->end())) return -1;
+    return after - blocks_.begin() - 1;
+  }
+  /// Whether a byte of [begin, end) lies in a block. Sealed before.
+  bool meets_block(const std::byte* begin, const std::byte* end) const {
+    const auto at = std::partition_point(blocks_.begin(), blocks_.end(), [&](const page_block& b) { return !std::less<>()(begin, b.end()); });
+    return at != blocks_.end() && std::less<>()(static_cast<const std::byte*>(at->begin), end);
+  }
+
+ private:
+  std::string who_;
+  tensor_names names_;
+  std::vector<bound_box> boxes_;
+  std::vector<page_block> blocks_;
+  bool sealed_ = true;
+};
+
+}  // namespace reshard

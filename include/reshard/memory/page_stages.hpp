@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Per page of a binding, the one stage that matters: the first that writes it, or the last that reads it. From that alone
+// follow the pages committed at any time, their peak, and which go when.
+// Builds on: memory/binding.hpp.
+#pragma once
+
+#include <vector>
+
+#include <reshard/memory/binding.hpp>
+
+namespace reshard {
+
+/// Pages of a block.
+struct block_span {
+  std::size_t block = 0;
+  page_span pages;
+};
+
+namespace detail {
+
+/// Calls sink(begin, bytes) with stretches of memory in which every page holds a byte of the box, and which hold all of them.
+template <typename Sink>
+void each_stretch(const bound_box& b, Sink&& sink) {
+  struct loop {
+    index_t count;
+    bytes_t stride;
+  } loops[3];
+  for (int i = 0; i < 3; ++i) loops[i] = {b.where.dim[i].size(), b.stride[i] * b.element_bytes()};
+  std::sort(loops, loops + 3, [](const loop& x, const loop& y) { return x.stride > y.stride; });
+  bytes_t hull = b.element_bytes();
+  int outer = 3;
+  for (; outer > 0; --outer) {
+    const loop& l = loops[outer - 1];
+    if (l.count > 1 && l.stride - hull >= page_bytes) break;
+    hull += (l.count - 1) * l.stride;
+  }
+  index_t x[3] = {};
+  while (true) {
+    const std::byte* at = b.data;
+    for (int i = 0; i < outer; ++i) at += x[i] * loops[i].stride;
+    sink(at, hull);
+    int i = outer - 1;
+    for (; i >= 0; --i) {
+      if (++x[i] < loops[i].count) break;
+      x[i] = 0;
+    }
+    if (i < 0) return;
+  }
+}
+
+}  // namespace detail
+
+enum class binding_side { source, target };
+
+class page_stages {
+ public:
+  /// No stage yet. The binding is sealed, and outlives this. Pages that hold other states than those that move stay, and pages of a
+  /// target that are committed beforehand are there already: both count as memory outside.
+  page_stages(const binding& of, binding_side which, state_set moving = all_states) : of_(&of) {
+    for (const page_block& block : of.blocks()) {
+      first_.push_back(mark_.size());
+      mark_.resize(mark_.size() + static_cast<std::size_t>(block.pages), unbound);
+    }
+    first_.push_back(mark_.size());
+    for (const bound_box& b : of.boxes())
+      if (moving.contains(b.state)) outside_ += each_page(b, [](mark& page) { page = untouched; });
+    const auto stays = [this](mark& page) {
+      if (page != unbound) page = unbound, outside_ += page_bytes;
+    };
+    for (const bound_box& b : of.boxes())
+      if (!moving.contains(b.state)) each_page(b, stays);
+    for (std::size_t block = 0; which == binding_side::target && block < of.blocks().size(); ++block)
+      for (std::size_t p = first_[block]; of.blocks()[block].at_first == pages_are::committed && p < first_[block + 1]; ++p) stays(mark_[p]);
+  }
+
+  /// A box is written in a stage: its pages keep the first.
+  void written(const bound_box& b, index_t stage) {
+    each_page(b, [m = mark_of(stage)](mark& page) {
+      if (page == untouched || m < page) page = m;
+    });
+  }
+  /// A box is read in a stage: its pages keep the last.
+  void read(const bound_box& b, index_t stage) {
+    each_page(b, [m = mark_of(stage)](mark& page) { page = page == unbound ? page : greatest_mark(page, m); });
+  }
+
+  /// Pages by their stage; [0] counts those that no piece touches, [k + 1] those of stage k.
+  std::vector<std::int64_t> pages_by_stage(index_t stages) const {
+    std::vector<std::int64_t> count(static_cast<std::size_t>(stages) + 1, 0);
+    for (const mark page : mark_)
+      if (const mark m = page & ~claimed; m != unbound) ++count[m - untouched];
+    return count;
+  }
+  /// Bytes bound outside every block: they stay where they are.
+  bytes_t outside_bytes() const { return outside_; }
+
+  /// The pages by stage, each list in the fewest spans; [0] are those that no piece touches.
+  std::vector<std::vector<block_span>> spans_by_stage(index_t stages) const {
+    std::vector<std::vector<block_span>> spans(static_cast<std::size_t>(stages) + 1);
+    for (std::size_t block = 0; block + 1 < first_.size(); ++block)
+      for (std::size_t p = first_[block], past = p; p < first_[block + 1]; p = past) {
+        while (past < first_[block + 1] && mark_[past] == mark_[p]) ++past;
+        if (mark_[p] != unbound) spans[mark_[p] - untouched].push_back({block, span_of(block, p, past)});
+      }
+    return spans;
+  }
+
+  /// Appends the pages of a box that no claim had before, in spans: what to commit ahead of the copy that writes it.
+  void claim(const bound_box& b, std::vector<block_span>& spans) {
+    const std::size_t before = spans.size();
+    each_page(b, [&](mark& page) {
+      if (page == unbound || (page & claimed) != 0) return;
+      page |= claimed;
+      const auto p = static_cast<std::size_t>(&page - mark_.data());
+      const std::size_t block = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), p) - first_.begin()) - 1;
+      const page_span one = span_of(block, p, p + 1);
+      if (spans.size() > before && spans.back().block == block && spans.back().pages.last == one.first) ++spans.back().pages.last;
+      else spans.push_back({block, one});
+    });
+  }
+
+ private:
+  using mark = std::uint32_t;
+  static constexpr mark unbound = 0, untouched = 1;  // then stage k as k + 2
+  static constexpr mark claimed = mark{1} << 31;
+  static constexpr mark greatest_mark(mark a, mark b) { return a < b ? b : a; }
+  static mark mark_of(index_t stage) {
+    if (stage < 0 || stage >= claimed - 2) refuse("a switch in more than ", stage, " stages");
+    return static_cast<mark>(stage) + 2;
+  }
+  page_span span_of(std::size_t block, std::size_t first, std::size_t last) const {
+    return {static_cast<std::int64_t>(first - first_[block]), static_cast<std::int64_t>(last - first_[block])};
+  }
+
+  /// Calls visit(mark) for every page of a block that holds a byte of the box; returns the bytes that lie in no block.
+  template <typename Visit>
+  bytes_t each_page(const bound_box& b, Visit&& visit) {
+    bytes_t outside = 0;
+    const std::vector<page_block>& blocks = of_->blocks();
+    std::ptrdiff_t block = of_->block_of(b.data);
+    detail::each_stretch(b, [&](const std::byte* at, bytes_t bytes) {
+      if (blocks.empty()) {
+        outside += bytes;
+        return;
+      }
+      while (bytes > 0) {
+        if (block < 0 || at < blocks[static_cast<std::size_t>(block)].begin || at >= blocks[static_cast<std::size_t>(block)].end())
+          block = of_->block_of(at);
+        bytes_t here = bytes;
+        if (block < 0) {  // up to the next block
+          const auto next = std::upper_bound(blocks.begin(), blocks.end(), at, [](const std::byte* a, const page_block& p) { return a < p.begin; });
+          if (next != blocks.end()) here = least(bytes, next->begin - at);
+          outside += here;
+        } else {
+          const page_block& in = blocks[static_cast<std::size_t>(block)];
+          here = least(bytes, in.end() - at);
+          const page_span span = pages_touching(at - in.begin, at - in.begin + here);
+          mark* page = mark_.data() + first_[static_cast<std::size_t>(block)];
+          for (std::int64_t p = span.first; p < span.last; ++p) visit(page[p]);
+        }
+        at += here;
+        bytes -= here;
+      }
+    });
+    return outside;
+  }
+
+  const binding* of_;
+  std::vector<std::size_t> first_;  // per block: the index of its first page
+  std::vector<mark> mark_;
+  bytes_t outside_ = 0;
+};
+
+}  // namespace reshard

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arrays that a rank keeps in memory under a holding, in order, and the binding that they make: one array per tensor and
+// state, or, where a state lies in optimizer buffers, one per buffer of what the rank keeps of it.
+// Builds on: space/buffer_slices.hpp, space/holding_of.hpp, memory/binding.hpp.
+#pragma once
+
+#include <reshard/memory/binding.hpp>
+#include <reshard/space/buffer_slices.hpp>
+#include <reshard/space/holding_of.hpp>
+
+namespace reshard {
+
+/// One array: `box` of a tensor, or, where `sharded`, a rank's slices of an optimizer buffer; of `box` only the state counts then.
+struct rank_array {
+  tensor_box box = {};
+  bool sharded = false;
+  buffer_slices buffer = {};
+  index_t elements = 0;
+
+  bytes_t bytes() const { return elements * box.element_bytes(); }
+};
+
+/// "exp_avg of decoder.layers.3.mlp.linear_fc2.weight", or "exp_avg buffer of chunk 0, experts": another one for every array of
+/// a rank.
+template <Holding H>
+std::string array_name(const H& h, const rank_array& a) {
+  const std::string name(adam_states[a.box.state].name);
+  if (!a.sharded) return name + " of " + tensor_name(h, a.box.tensor);
+  return name + " buffer of chunk " + std::to_string(a.buffer.chunk) + (a.buffer.mesh == mesh_kind::expert ? ", experts" : "");
+}
+
+/// Calls sink(rank_array) with every array of a rank, of the wanted states that the holding has, state by state.
+template <Holding H, typename Sink>
+void each_array(const H& h, rank_t rank, state_set wanted, Sink&& sink) {
+  if (rank < 0) return;
+  wanted = wanted & h.states();
+  for (int state = 0; state < state_count; ++state) {
+    if (!wanted.contains(state)) continue;
+    const role r = adam_states[state].placed_as;
+    if constexpr (BufferedHolding<H>) {
+      if (h.sharded(r)) {
+        each_buffer(h, rank, [&](const buffer_slices& b) {
+          sink(rank_array{{state, {}, {}}, true, b, b.elements});
+        });
+        continue;
+      }
+    }
+    each_held(h, rank, r, [&](int f, const family_box& b) {
+      each_tensor(f, b, [&](const tensor_id& t, const reshard::box<3>& part) {
+        sink(rank_array{{state, t, part}, false, {}, part.volume()});
+      });
+    });
+  }
+}
+
+/// Binds one array of a rank to its memory; refused where that is not exactly the array's.
+template <Holding H>
+void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, memory at) {
+  if (!array.sharded) return out.add(array.box, at);
+  if constexpr (BufferedHolding<H>) {
+    const state& kept = adam_states[array.box.state];
+    detail::require_memory(at, kept.type, array.elements, array.elements, [&] {
+      return out.who() + ": " + std::string(kept.name) + " of the optimizer buffer of pipeline chunk " +
+             std::to_string(array.buffer.chunk) + (array.buffer.mesh == mesh_kind::expert ? ", experts," : "");
+    });
+    const bytes_t bytes = width(kept.type);
+    each_slice_part(h, rank, array.buffer, [&](const slice_part& p) {
+      out.add_flat({array.box.state, p.tensor, p.local}, p.range, {at.data + p.begin * bytes, p.range.size() * bytes});
+    });
+  }
+}
+
+/// The binding of a rank whose arrays lie where `memory_of(rank_array)` says: what a trainer writes. Rank -1, none, has nothing.
+template <Layout L, typename MemoryOf>
+binding bind_rank(const L& layout, rank_t rank, std::string who, MemoryOf&& memory_of, state_set wanted = all_states) {
+  const auto& h = holding_of(layout, wanted);
+  binding result(std::move(who), names_of(h));
+  each_array(h, rank, wanted, [&](const rank_array& a) { bind_array(result, h, rank, a, memory_of(a)); });
+  result.seal();
+  return result;
+}
+
+}  // namespace reshard

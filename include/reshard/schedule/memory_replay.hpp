@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory replay: live bytes of one device over the stages of a switch. What arrives in a stage is live from its start; what
+// the target does not keep goes at the end of the stage of its last reader, and before the first stage where nobody reads it;
+// retained bytes count once.
+// Builds on: schedule/stages.hpp, algebra/region.hpp.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include <reshard/algebra/region.hpp>
+#include <reshard/schedule/stages.hpp>
+
+namespace reshard {
+
+/// Whether a switch gives memory back as it drains, or leaves the sources whole until the caller drops them.
+enum class sources { release, keep };
+
+/// before + arrived - released, stage by stage.
+struct memory_replay {
+  bytes_t before = 0;
+  bytes_t after = 0;
+  bytes_t peak = 0;  // the largest of before, after and every stage
+
+  /// What the switch costs beyond what either side needs.
+  constexpr bytes_t excess() const { return peak - greatest(before, after); }
+};
+
+namespace detail {
+
+/// For pieces that one device sends, in bytes per stage: how much of what it holds is read for the last time there.
+/// An element read in several stages counts in the last one only. Pieces for one destination are disjoint, so a piece is
+/// compared with those of the tensor that go elsewhere, and not sooner.
+constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, index_t stages) {
+  std::vector<bytes_t> bytes(static_cast<std::size_t>(stages), 0);
+  std::sort(sent.begin(), sent.end(), [](const staged_piece& a, const staged_piece& b) {
+    if (a.states != b.states) return a.states.bits < b.states.bits;
+    if (a.tensor != b.tensor) return a.tensor < b.tensor;
+    if (a.stage != b.stage) return a.stage > b.stage;  // latest first
+    if (a.dst != b.dst) return a.dst < b.dst;
+    return precedes(a.where, b.where);
+  });
+  const auto same_tensor = [](const staged_piece& a, const staged_piece& b) {
+    return a.states == b.states && a.tensor == b.tensor;
+  };
+  std::vector<box<3>> rest, left;
+  for (std::size_t first = 0, past = 0; first < sent.size(); first = past) {
+    for (past = first; past < sent.size() && same_tensor(sent[first], sent[past]); ++past) {
+      const staged_piece& p = sent[past];
+      rest.assign(1, p.where);
+      for (std::size_t i = first; i < past && !rest.empty(); ++i) {
+        if (sent[i].dst == p.dst || !intersects(sent[i].where, p.where)) continue;
+        left.clear();
+        for (const box<3>& part : rest) subtract(part, sent[i].where, [&left](const box<3>& b) { left.push_back(b); });
+        rest.swap(left);
+      }
+      for (const box<3>& part : rest) bytes[static_cast<std::size_t>(p.stage)] += part.volume() * p.states.bytes_per_element();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace detail
+
+/// The replay of a device that holds `before` bytes, then `after` bytes, and whose staged plan these are. `released` bytes of
+/// what it holds leave with their last reader; the rest of what it does not retain has no reader and goes first.
+constexpr memory_replay replay_memory(bytes_t before, bytes_t after, const std::vector<staged_piece>& received,
+                                      const std::vector<staged_piece>& sent, const std::vector<transfer>& retained, index_t stages) {
+  std::vector<bytes_t> arrives(static_cast<std::size_t>(stages), 0);
+  for (const staged_piece& p : received) arrives[static_cast<std::size_t>(p.stage)] += p.bytes();
+  const bytes_t kept = total_bytes(retained);
+  // what is both sent and retained stays; count last reads of the rest only
+  std::vector<staged_piece> leaving;
+  for (const staged_piece& p : sent) {
+    region<3> rest(p.where);
+    for (const transfer& t : retained) {
+      if (t.family != p.tensor.family || (t.states & p.states).empty()) continue;
+      if (!t.where.dim[0].contains(p.tensor.member) || !t.where.dim[1].contains(p.tensor.expert)) continue;
+      rest.remove({{t.where.dim[2], t.where.dim[3], t.where.dim[4]}});
+    }
+    for (const box<3>& part : rest.boxes()) {
+      leaving.push_back(p);
+      leaving.back().where = part;
+    }
+  }
+  const std::vector<bytes_t> goes = detail::last_read_bytes(static_cast<std::vector<staged_piece>&&>(leaving), stages);
+  bytes_t unread = before - kept;
+  for (const bytes_t bytes : goes) unread -= bytes;
+  memory_replay result{before, after, greatest(before, after)};
+  bytes_t live = before - unread;
+  for (std::size_t k = 0; k < arrives.size(); ++k) {
+    live += arrives[k];
+    result.peak = greatest(result.peak, live);
+    live -= goes[k];
+  }
+  return result;
+}
+
+}  // namespace reshard

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// Switches over threads: random layouts of tiny models, in one stage and in many, every element compared and every page counted;
+// refusals before anything is touched; failures that reach the caller.
+#include <doctest/doctest.h>
+
+#include <reshard/exec/thread_group.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/refused.hpp"
+#include "../support/switches.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+using testing::filled_by, testing::refused, testing::switch_in_memory;
+
+namespace {
+constexpr patience soon = std::chrono::seconds(60);
+
+}  // namespace
+
+TEST_CASE("random switches in one stage") {
+  oracle::generator cases(testing::seed());
+  for (int i = 0; i < testing::tries(120); ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    INFO(c.describe());
+    switch_in_memory s(c);
+    thread_group world(s.change.devices(), soon);
+    s.run(world);
+  }
+}
+
+TEST_CASE("random switches in many stages") {
+  oracle::generator cases(testing::seed() + 1);
+  index_t stages = 0;
+  for (int i = 0; i < testing::tries(60); ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    INFO(c.describe());
+    switch_in_memory s(c);
+    stages += s.run_in_stages<thread_group>(16_KiB);
+  }
+  CHECK(stages > testing::tries(60) * 10);
+}
+
+namespace {
+model tiny() {
+  return make_transformer({.name = "tiny", .layers = 4, .hidden = 64, .heads = 4, .groups = 4, .head_dim = 16, .ffn = 128, .vocabulary = 256});
+}
+
+/// The sentence that a switch is refused with, all devices calling with `options_of(device)`; nothing is touched.
+template <typename OptionsOf>
+std::string refused_switch(switch_in_memory& s, OptionsOf&& options_of) {
+  thread_group world(s.change.devices(), soon);
+  const std::string sentence = refused([&] {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here, options_of(here.device()));
+    });
+  });
+  CHECK(s.untouched());
+  return sentence;
+}
+
+/// A copy of a binding without the boxes that `drop` names.
+template <typename Drop>
+binding without(const binding& of, Drop&& drop) {
+  binding result(of.who());
+  for (const bound_box& b : of.boxes())
+    if (!drop(b)) result.add(b);
+  return result;
+}
+}  // namespace
+
+TEST_CASE("sources that are kept stay as they were, and the peak is before + after") {
+  switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  thread_group world(4, soon);
+  s.run(world, {.after_use = sources::keep});
+  for (std::size_t d = 0; d < 4; ++d) {
+    CHECK(s.reports[d].memory.peak == s.reports[d].memory.before + s.reports[d].memory.after);
+    CHECK(s.found_before(d).wrong == 0);
+  }
+  switch_in_memory again(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  const std::string sentence = refused_switch(again, [](rank_t) { return switch_options{.budget = 256_KiB, .after_use = sources::keep}; });
+  CHECK(sentence.find("bytes beyond max(before, after), the sources being kept; the least budget that does is ") != sentence.npos);
+}
+
+TEST_CASE("targets that are committed beforehand count from the first") {
+  const std::string from = "tp=2,pp=2,zero=1", to = "dp=4,zero=1";
+  switch_in_memory s(tiny(), from, to, device_map(4), device_map(4), pages_are::committed);
+  thread_group world(4, soon);
+  s.run(world);
+  for (const switch_report& r : s.reports) CHECK(r.memory.peak == r.memory.before + r.memory.after);
+}
+
+TEST_CASE("memory of the caller's: given back by the caller's function, or not at all") {
+  const model m = tiny();
+  switch_in_memory s(m, "tp=2,zero=1", "dp=2,zero=1");
+  // the same state in plain arrays
+  std::vector<std::vector<std::byte>> arrays;
+  std::vector<binding> plain;
+  for (rank_t r = 0; r < 2; ++r) {
+    plain.push_back(bind_rank(s.change.from(), r, "rank " + std::to_string(r), [&](const rank_array& a) {
+      arrays.emplace_back(static_cast<std::size_t>(a.bytes()));
+      return memory{arrays.back().data(), a.bytes()};
+    }));
+    testing::fill(s.by, plain.back(), s.change.from());
+  }
+  const auto run = [&](const switch_options& options) {
+    thread_group world(2, soon);
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      s.reports[d] = switch_state(s.change, plain[d], s.after[d].tensors(), here, options);
+    });
+  };
+  const std::string sentence = refused([&] { run({.budget = 100_KiB}); });
+  INFO(sentence);
+  CHECK(sentence.find("memory of the sources that nobody may give back included; the least budget that does is ") != sentence.npos);
+
+  std::mutex mutex;
+  bytes_t given = 0;
+  bool inside = true;
+  std::size_t array = 0;
+  for (binding& b : plain)
+    for (const std::size_t end = array + arrays.size() / 2; array < end; ++array) {
+      const memory whole{arrays[array].data(), static_cast<bytes_t>(arrays[array].size())};
+      b.own(whole, pages_are::committed, [&, whole](std::byte* at, bytes_t bytes) {
+        const std::lock_guard lock(mutex);
+        given += bytes;
+        inside = inside && at >= whole.data && at + bytes <= whole.data + whole.bytes;
+      });
+    }
+  run({});
+  CHECK(inside);
+  bytes_t pages = 0;
+  for (const binding& b : plain)
+    for (const page_block& block : b.blocks()) pages += block.pages * page_bytes;
+  CHECK(given <= pages);
+  CHECK(given > pages / 2);  // all but pages of padding
+  for (std::size_t d = 0; d < 2; ++d) CHECK(s.found_after(d).wrong == 0);
+}
+
+TEST_CASE("refusals come before anything is touched, and say who lacks what") {
+  const model m = tiny();
+  {
+    switch_in_memory s(m, "tp=2,pp=2,zero=1", "dp=4,zero=1");
+    CHECK(refused_switch(s, [](rank_t d) { return switch_options{.budget = d == 2 ? 300_KiB : 600_KiB}; })
+              .find("a switch has one budget") != std::string::npos);
+    CHECK(refused_switch(s, [](rank_t) { return switch_options{.budget = 0}; }) == "reshard: a budget of 0 bytes; it must be at least 1");
+    const std::string sentence = refused_switch(s, [](rank_t) { return switch_options{.budget = 4_KiB}; });
+    CHECK(sentence.starts_with("reshard: a budget of 4096 bytes cannot work: in "));
+  }
+  switch_in_memory s(m, "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  const auto refused_with = [&](bool of_sources, rank_t device, auto&& drop, rank_t devices = 4) {
+    thread_group world(devices, soon);
+    const std::string sentence = refused([&] {
+      world.run([&](auto& here) {
+        const auto d = static_cast<std::size_t>(here.device());
+        if (here.device() != device) {
+          switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+          return;
+        }
+        binding lacking = without(of_sources ? s.before[d].tensors() : s.after[d].tensors(), drop);
+        switch_state(s.change, of_sources ? lacking : s.before[d].tensors(), of_sources ? s.after[d].tensors() : lacking, here);
+      });
+    });
+    CHECK(s.untouched());
+    return sentence;
+  };
+  const auto norm = [](const bound_box& b) { return b.state == 0 && b.where.dim[1].size() == 1 && b.tensor.member == 3 && b.where.dim[2].size() == 64; };
+  CHECK(refused_with(true, 3, norm) ==
+        "reshard: device 3, rank 3 of FROM: 32 of 32 elements that the plan needs of param of "
+        "decoder.layers.3.self_attention.linear_qkv.layer_norm_weight are not bound, on the side of FROM");
+  CHECK(refused_with(false, 1, [](const bound_box& b) { return b.state == 2; })
+            .starts_with("reshard: device 1, rank 1 of TO: "));
+  CHECK(refused_with(false, 9, norm, 3) == "reshard: the switch names 4 devices, and the transport has 3");
+}
+
+TEST_CASE("devices that were given different layouts: who expects what another does not hold says so") {
+  switch_in_memory stages(tiny(), "pp=2", "pp=2"), tensors(tiny(), "tp=2", "dp=2");
+  thread_group world(2, soon);
+  const std::string sentence = refused([&] {
+    world.run([&](auto& here) {
+      switch_in_memory& s = here.device() == 0 ? stages : tensors;
+      const auto d = static_cast<std::size_t>(here.device());
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+    });
+  });
+  CHECK(sentence == "reshard: device 1: device 0 lacks 2048 of 2048 elements that it shall send of param of "
+                    "decoder.layers.2.self_attention.linear_proj.weight");
+  CHECK(stages.untouched());
+  CHECK(tensors.untouched());
+}
+
+TEST_CASE("a refusal leaves the world usable") {
+  switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  thread_group world(4, soon);
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    binding &from = s.before[d].tensors(), &to = s.after[d].tensors();
+    CHECK(refused([&] { switch_state(s.change, from, to, here, {.budget = 4_KiB}); }).find("cannot work") != std::string::npos);
+    switch_state(s.change, from, to, here, {.budget = 4_MiB});
+  });
+  for (std::size_t d = 0; d < 4; ++d) CHECK(s.found_after(d).wrong == 0);
+}
+
+TEST_CASE("what one device throws reaches the caller, whenever it does") {
+  struct fault : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  enum class when { before_the_switch, in_prepare, in_a_stage };
+  for (const when at : {when::before_the_switch, when::in_prepare, when::in_a_stage}) {
+    switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+    struct faulty : testing::forwarding<thread_group::endpoint> {
+      when at;
+      moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+        if (device() == 2 && at == when::in_prepare) throw fault("prepare");
+        return inner.prepare(plan, into, pages);
+      }
+      void move(moves& prepared, index_t k) {
+        if (device() == 2 && at == when::in_a_stage && k == 3) throw fault("stage 3");
+        inner.move(prepared, k);
+      }
+    };
+    thread_group world(4, soon);
+    CHECK_THROWS_AS(world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      faulty endpoint{{here}, at};
+      if (here.device() == 2 && at == when::before_the_switch) throw fault("before");
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), endpoint, {.budget = 1_MiB});
+    }),
+                    fault);
+    if (at != when::in_a_stage) CHECK(s.untouched());
+  }
+}
+
+TEST_CASE("nobody writes a device's memory of a stage before the device is in it") {
+  switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  struct late : testing::forwarding<thread_group::endpoint> {
+    rank_storage& after;
+    bytes_t largest_growth = 0;  // while it was on its way to a stage
+    void move(moves& prepared, index_t k) {
+      if (device() == 1 && k < 2) {  // the others have all the time to take from it
+        const bytes_t there = k == 0 ? 0 : after.resident_bytes();
+        for (int i = 0; i < 50 && largest_growth == 0; ++i) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          largest_growth = std::max(largest_growth, after.resident_bytes() - there);
+        }
+      }
+      inner.move(prepared, k);
+    }
+  };
+  thread_group world(4, soon);
+  bytes_t growth = -1;
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    late endpoint{{here}, s.after[d]};
+    s.reports[d] = switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), endpoint, {.budget = 1_MiB});
+    if (d == 1) growth = endpoint.largest_growth;
+  });
+  CHECK(s.reports[1].stages > 3);
+  CHECK(growth == 0);
+  for (std::size_t d = 0; d < 4; ++d) CHECK(s.found_after(d).wrong == 0);
+}
+
+TEST_CASE("a device that never comes is named") {
+  switch_in_memory s(tiny(), "dp=3,zero=1", "dp=2,zero=1");
+  thread_group world(3, std::chrono::milliseconds(1000));
+  std::string sentence;
+  try {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      if (d == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+    });
+  } catch (const peer_missing& e) {
+    sentence = e.what();
+  }
+  CHECK(sentence.find(" waited 1000 ms in vain for these devices: 1") != sentence.npos);
+  CHECK(s.untouched());
+
+  thread_group another(3, soon);  // and one that leaves is not waited for
+  CHECK_THROWS_AS(another.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    if (d != 1) switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+  }),
+                  peer_failed);
+}
+
+TEST_CASE("a switch of some states leaves the others where they are") {
+  const model m = tiny();
+  const space from(m, parse_degrees("tp=2,pp=2")), to(m, parse_degrees("dp=4"));
+  for (const auto& [states, by] :
+       {std::pair(parameter_states, filled_by::library), std::pair(parameter_states, filled_by::judge),
+        std::pair(only(2), filled_by::judge), std::pair(only(1) | only(3), filled_by::judge)}) {
+    const layout_switch change(from, to, {.states = states});
+    std::vector<rank_storage> before, after;
+    for (rank_t r = 0; r < 4; ++r) {
+      testing::fill(by, before.emplace_back(from, r, "before").tensors(), from);
+      after.emplace_back(to, r, "after", pages_are::reserved, states);
+    }
+    thread_group world(4, soon);
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      switch_state(change, before[d].tensors(), after[d].tensors(), here, {.budget = 1_MiB});
+    });
+    for (rank_t r = 0; r < 4; ++r) {
+      const auto d = static_cast<std::size_t>(r);
+      CHECK(testing::compare(by, after[d].tensors(), to).wrong == 0);
+      binding others("others");
+      for (const bound_box& box : before[d].tensors().boxes())
+        if (!states.contains(box.state)) others.add(box);
+      others.seal();
+      CHECK(testing::compare(by, others, from).elements > 0);
+      CHECK(testing::compare(by, others, from).wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("a target in the memory of a source is refused") {
+  switch_in_memory s(tiny(), "tp=2", "dp=2");
+  thread_group world(2, soon);
+  CHECK(refused([&] {
+          world.run([&](auto& here) {
+            const auto d = static_cast<std::size_t>(here.device());
+            switch_state(s.change, s.before[d].tensors(), here.device() == 1 ? s.before[d].tensors() : s.after[d].tensors(), here);
+          });
+        }).find("are not bound, on the side of TO") != std::string::npos);
+  switch_in_memory same(tiny(), "tp=2", "tp=2");
+  thread_group another(2, soon);
+  CHECK(refused([&] {
+          another.run([&](auto& here) {
+            const auto d = static_cast<std::size_t>(here.device());
+            switch_state(same.change, same.before[d].tensors(), same.before[d].tensors(), here);
+          });
+        }).find("; a switch wants memory of its own for what it makes") != std::string::npos);
+  CHECK(same.untouched());
+}
+
+TEST_CASE("who has left, or never came to be, is waited for by nobody") {
+  constexpr patience long_enough = std::chrono::seconds(60);
+  thread_group world(2, long_enough);
+  auto here = world.at(0);
+  { auto gone = world.at(1); }
+  CHECK_THROWS_WITH_AS(here.all_reduce_max(1), "reshard: device 1 has left; a world serves one run", peer_failed);
+  thread_group other(2, long_enough);
+  auto alone = other.at(0);
+  other.leave(1, "reshard: there is no thread for device 1");
+  CHECK_THROWS_WITH_AS(alone.all_reduce_max(1), "reshard: there is no thread for device 1", peer_failed);
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shards of a framework's own list, bound by name: a switch from them to a computed layout and back to another list.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <reshard/memory/bind_shard.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/exec/thread_group.hpp>
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse.hpp>
+#include <reshard/space/listed_holding.hpp>
+
+#include "../support/judged.hpp"
+#include "../support/refused.hpp"
+
+using namespace reshard;
+using testing::filled_by, testing::refused;
+
+namespace {
+
+model tiny() {
+  return make_transformer({.name = "tiny", .layers = 2, .hidden = 12, .heads = 2, .groups = 2, .head_dim = 6, .ffn = 10, .vocabulary = 16});
+}
+
+/// A tensor's stored shape, as the framework has it.
+extents stored(const family& f) {
+  if (f.vector()) return {f.extent[4]};
+  return {f.extent[2] * f.extent[3], f.extent[4]};
+}
+
+/// All tensors of the model, rows (of vectors: elements) in `ranks` uneven parts, every state.
+std::vector<shard> by_rows(const model& m, rank_t ranks) {
+  std::vector<shard> list;
+  for (int f = 0; f < m.families; ++f)
+    for (index_t member = 0; member < m[f].extent[0]; ++member)
+      for (const state& s : adam_states)
+        for (rank_t rank = 0; rank < ranks; ++rank) {
+          const extents whole = stored(m[f]);
+          const interval rows = even_part({0, whole.at[0]}, rank, ranks);
+          shard one{rank, m.tensor({f, member, 0}), s.type, whole, whole, whole, std::string(s.name)};
+          for (int i = 0; i < whole.ndim; ++i) one.offset.at[i] = 0;
+          one.offset.at[0] = rows.begin;
+          one.shape.at[0] = rows.size();
+          list.push_back(one);
+        }
+  return list;
+}
+
+/// Memory for one rank's shards, a row of each `pad` elements longer than it need be.
+struct shard_memory {
+  std::vector<std::vector<std::byte>> arrays;
+  binding bound;
+  shard_memory(const tensor_table& table, const std::vector<shard>& list, rank_t rank, index_t pad)
+      : bound("rank " + std::to_string(rank) + " of a list", names_of(table)) {
+    for (const shard& s : list) {
+      if (s.rank != rank) continue;
+      extents stride = s.shape;
+      stride.at[s.shape.ndim - 1] = 1;
+      if (s.shape.ndim == 2) stride.at[0] = s.shape.at[1] + pad;
+      const index_t elements = s.shape.ndim == 2 ? s.shape.at[0] * stride.at[0] : s.shape.at[0];
+      arrays.emplace_back(static_cast<std::size_t>(elements * width(s.type)));
+      bind_shard(bound, table, s, {arrays.back().data(), static_cast<bytes_t>(arrays.back().size())}, stride);
+    }
+    bound.seal();
+  }
+};
+
+}  // namespace
+
+namespace {
+void there_and_back(filled_by by) {
+  const model m = tiny();
+  const tensor_table table(m);
+  const std::vector<shard> three = by_rows(m, 3), five = by_rows(m, 5);
+  const listed_holding first(table, three, 3), last(table, five, 5);
+  const space s(m, parse_degrees("tp=2,pp=2,zero=1"));
+  const computed_holding middle(s);
+  std::vector<shard_memory> before, after;
+  std::vector<rank_storage> between;
+  for (rank_t r = 0; r < 3; ++r) testing::fill(by, before.emplace_back(table, three, r, 3).bound, table);
+  for (rank_t r = 0; r < 5; ++r) after.emplace_back(table, five, r, 0);
+  for (rank_t r = 0; r < 4; ++r) between.emplace_back(middle, r, "rank " + std::to_string(r));
+  between.emplace_back();
+  binding none("no rank");
+
+  const layout_switch there(first, middle);
+  thread_group four(4);
+  four.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    switch_state(there, d < 3 ? before[d].bound : none, between[d].tensors(), here);
+  });
+  for (rank_t r = 0; r < 4; ++r)
+    CHECK(testing::compare(by, between[static_cast<std::size_t>(r)].tensors(), middle).wrong == 0);
+
+  const layout_switch back(middle, last);
+  thread_group world(5);
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    const switch_report report = switch_state(back, between[d].tensors(), after[d].bound, here);
+    CHECK(report.memory.after == held_bytes(last, here.device()));  // memory outside pages counts by the byte
+  });
+  index_t elements = 0;
+  for (const shard_memory& mine : after) {
+    const comparison found = testing::compare(by, mine.bound, table);
+    CHECK(found.wrong == 0);
+    elements += found.elements;
+  }
+  CHECK(elements == 4 * m.parameters());
+}
+}  // namespace
+
+TEST_CASE("from a list to a computed layout, and on to another list, by name") {
+  there_and_back(filled_by::library);
+  there_and_back(filled_by::judge);
+}
+
+TEST_CASE("what is no shard of ours is refused with its name") {
+  const model m = tiny();
+  const tensor_table table(m);
+  std::vector<std::byte> bytes(24);
+  const memory at{bytes.data(), 24};
+  binding b("rank 7", names_of(m));
+  const shard norm{7, "decoder.final_layernorm.weight", bf16, {12}, {0}, {12}};
+  const auto changed = [&](auto&& change) {
+    shard s = norm;
+    change(s);
+    return refused([&] { bind_shard(b, table, s, at); });
+  };
+  CHECK(changed([](shard&) {}) == "accepted");
+  CHECK(changed([](shard& s) { s.tensor = "bias"; }) == "reshard: rank 7: no tensor is called 'bias'");
+  CHECK(changed([](shard& s) { s.state = "momentum"; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': no state is called 'momentum'; states are param, master, exp_avg and exp_avg_sq");
+  CHECK(changed([](shard& s) { s.type = fp32; }) ==
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' is fp32, and this library keeps it as bf16");
+  CHECK(changed([](shard& s) { s.offset = {0, 0}; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': an offset of 2 and a shape of 1 dimensions in a tensor of 1");
+  CHECK(changed([](shard& s) { s.offset = {1}; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight' on rank 7: [1, 1 + 12) reaches outside the extent 12 of dimension 0");
+  CHECK(changed([](shard& s) { s.whole = {13}; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': dimension 0 is said to have extent 13; the tensor's is 12");
+  std::vector<float> floats(12);
+  std::vector<std::byte> longer(26);
+  CHECK(refused([&] { bind_shard(b, table, norm, floats); }) ==
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' is bf16, 2 bytes an element, and its memory has elements of 4; "
+        "bind memory of the state's type, or leave the state out of what moves");
+  CHECK(refused([&] { bind_shard(b, table, norm, longer); }) ==
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' has 26 bytes of memory, and its array takes 24; where elements lie "
+        "apart, strides say so");
+  CHECK(refused([&] { bind_shard(b, table, norm, at, {-1}); }) ==
+        "reshard: rank 7: 'decoder.final_layernorm.weight' has a stride of -1 elements; strides count forwards");
+  CHECK(changed([](shard& s) { s.whole.ndim = s.offset.ndim = s.shape.ndim = 6; }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': 6 dimensions; the tensor has 1");
+  CHECK(refused([&] { bind_shard(b, table, norm, at, {12, 1}); }) ==
+        "reshard: rank 7: 'decoder.final_layernorm.weight' has 1 dimensions, and strides for 2 were given");
+  CHECK(changed([](shard& s) { s.tensor = "decoder.layers.1.mlp.linear_fc1.weight", s.whole = {20, 12}, s.offset = {5, 0}, s.shape = {12, 12}; }) ==
+        "reshard: rank 7: param of 'decoder.layers.1.mlp.linear_fc1.weight' has 24 bytes of memory, and needs 288");
+}
+
+TEST_CASE("a tensor of five dimensions is bound element by element where its strides say") {
+  const shard whole{0, "w", bf16, {2, 3, 2, 2, 4}, {0, 1, 0, 1, 2}, {2, 2, 2, 1, 2}};
+  const std::vector<shard> list{whole};
+  const tensor_table table{&list};
+  std::vector<std::byte> bytes(2 * (60 + 20 + 9 + 1 + 1));
+  const index_t stride[] = {60, 20, 9, 4, 1};
+  binding b("rank 0", names_of(table));
+  bind_shard(b, table, whole, bytes, {60, 20, 9, 4, 1});
+  b.seal();
+  int met = 0;
+  for (index_t i = 0; i < 2; ++i)
+    for (index_t j = 0; j < 2; ++j)
+      for (index_t k = 0; k < 2; ++k)
+        for (index_t m = 0; m < 2; ++m)
+          b.meet({0, {0, i, 1 + j}, {{{k, k + 1}, {1, 2}, {2 + m, 3 + m}}}}, [&](const bound_box& one) {
+            CHECK(one.data == bytes.data() + 2 * (i * stride[0] + j * stride[1] + k * stride[2] + m * stride[4]));
+            ++met;
+          });
+  CHECK(met == 16);
+  CHECK(refused([&] { bind_shard(b, table, whole, bytes, {-60, 20, 9, 4, 1}); }) ==
+        "reshard: rank 0: 'w' has a stride of -60 elements; strides count forwards");
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory replay against a device whose every element is followed: when it arrives, who reads it last, when it goes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+#include <reshard/schedule/memory_replay.hpp>
+
+#include "../support/points.hpp"
+
+using namespace reshard;
+using testing::dice;
+
+namespace {
+constexpr index_t extent[family_ndim] = {2, 2, 2, 3, 4};
+using element = std::array<index_t, 7>;  // state, family, and where
+
+template <typename Sink>
+void each_element(state_set states, int family, const family_box& where, Sink&& sink) {
+  for (int s = 0; s < state_count; ++s)
+    if (states.contains(s))
+      testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
+        sink(element{s, family, x[0], x[1], x[2], x[3], x[4]});
+      });
+}
+family_box whole_of(const staged_piece& p) {
+  return {{{p.tensor.member, p.tensor.member + 1}, {p.tensor.expert, p.tensor.expert + 1}, p.where.dim[0], p.where.dim[1], p.where.dim[2]}};
+}
+bytes_t width_of(const element& e) { return e[0] == 0 ? 2 : 4; }
+
+struct device_story {
+  std::vector<staged_piece> received, sent;
+  std::vector<transfer> retained;
+  index_t stages = 1;
+  bytes_t before = 0, after = 0, peak = 0;  // the last by following every element
+  int read_twice = 0, sent_and_kept = 0, unread = 0;
+};
+
+device_story tell(dice& random) {
+  device_story d;
+  d.stages = random.within(1, 6);
+  const auto random_states = [&] { return random.coin() ? parameter_states : optimizer_states; };
+  const auto random_piece = [&] {
+    const family_box b = testing::random_part(random, extent);
+    return staged_piece{random.below(d.stages),
+                        0,
+                        random.within(1, 3),
+                        random_states(),
+                        static_cast<int>(random.below(2)),
+                        random.below(2),
+                        random.below(2),
+                        {{b.dim[2], b.dim[3], b.dim[4]}}};
+  };
+  std::map<element, index_t> last_reader;  // -1: nobody, `stages`: kept for good
+  for (int f = 0; f < 2; ++f)
+    for (const state_set states : {parameter_states, optimizer_states})
+      if (random.below(4) != 0)
+        each_element(states, f, whole_box(extent), [&](const element& e) { last_reader[e] = -1; });
+  const auto holds = [&](state_set states, int f) {
+    bool all = true;
+    each_element(states, f, whole_box(extent), [&](const element& e) { all = all && last_reader.contains(e); });
+    return all;
+  };
+  for (const auto& [e, reader] : last_reader) d.before += width_of(e);
+
+  std::map<std::pair<rank_t, element>, int> sent_to;
+  std::vector<staged_piece> wanted;
+  for (index_t left = random.below(10); left > 0; --left) wanted.push_back(random_piece());
+  if (random.coin())  // one destination takes all there is
+    for (index_t tensor = 0; tensor < 16; ++tensor)
+      wanted.push_back({random.below(d.stages),
+                        0,
+                        4,
+                        tensor % 2 == 0 ? parameter_states : optimizer_states,
+                        static_cast<int>(tensor / 2 % 2),
+                        tensor / 4 % 2,
+                        tensor / 8,
+                        {{{0, extent[2]}, {0, extent[3]}, {0, extent[4]}}}});
+  for (const staged_piece& p : wanted) {
+    bool fresh = holds(p.states, p.tensor.family);
+    each_element(p.states, p.tensor.family, whole_of(p), [&](const element& e) {
+      fresh = fresh && !sent_to.contains({p.dst, e});
+    });
+    if (!fresh) continue;  // what one destination gets is disjoint
+    d.sent.push_back(p);
+    each_element(p.states, p.tensor.family, whole_of(p), [&](const element& e) {
+      ++sent_to[{p.dst, e}];
+      d.read_twice += last_reader.at(e) >= 0 ? 1 : 0;
+      last_reader[e] = std::max(last_reader.at(e), p.stage);
+    });
+  }
+  bytes_t kept = 0;
+  for (index_t left = random.below(4); left > 0; --left) {
+    const transfer t{0, 0, random_states(), static_cast<int>(random.below(2)), testing::random_part(random, extent)};
+    bool fresh = holds(t.states, t.family);
+    each_element(t.states, t.family, t.where, [&](const element& e) { fresh = fresh && last_reader.at(e) < d.stages; });
+    if (!fresh) continue;  // retained boxes are disjoint
+    d.retained.push_back(t);
+    each_element(t.states, t.family, t.where, [&](const element& e) {
+      d.sent_and_kept += last_reader.at(e) >= 0 ? 1 : 0;
+      last_reader[e] = d.stages;
+      kept += width_of(e);
+    });
+  }
+  for (index_t left = random.below(40); left > 0; --left) d.received.push_back(random_piece());
+
+  std::vector<bytes_t> live(static_cast<std::size_t>(d.stages), 0);
+  d.after = kept;
+  for (const staged_piece& p : d.received)
+    each_element(p.states, p.tensor.family, whole_of(p), [&](const element& e) {
+      d.after += width_of(e);
+      for (index_t k = p.stage; k < d.stages; ++k) live[static_cast<std::size_t>(k)] += width_of(e);
+    });
+  for (const auto& [e, reader] : last_reader) {
+    d.unread += reader < 0 ? 1 : 0;
+    for (index_t k = 0; k < d.stages && k <= reader; ++k) live[static_cast<std::size_t>(k)] += width_of(e);
+  }
+  d.peak = std::max({d.before, d.after, *std::max_element(live.begin(), live.end())});
+  return d;
+}
+}  // namespace
+
+TEST_CASE(
+    "the peak is that of following every element: arrivals at the start of a stage, departures at the end of the last "
+    "reader's") {
+  dice random(5);
+  int read_twice = 0, sent_and_kept = 0, unread = 0, above_both_sides = 0;
+  for (int n = 0; n < 400; ++n) {
+    const device_story d = tell(random);
+    const memory_replay replay = replay_memory(d.before, d.after, d.received, d.sent, d.retained, d.stages);
+    CAPTURE(n);
+    CHECK(replay.before == d.before);
+    CHECK(replay.after == d.after);
+    CHECK(replay.peak == d.peak);
+    CHECK(replay.excess() == d.peak - std::max(d.before, d.after));
+    read_twice += d.read_twice > 0 ? 1 : 0;
+    sent_and_kept += d.sent_and_kept > 0 ? 1 : 0;
+    unread += d.unread > 0 ? 1 : 0;
+    above_both_sides += replay.excess() > 0 ? 1 : 0;
+  }
+  std::printf("of 400: %d with elements read twice, %d sent and kept, %d unread; %d peaks above both sides\n",
+              read_twice, sent_and_kept, unread, above_both_sides);
+  for (const int met : {read_twice, sent_and_kept, unread, above_both_sides}) CHECK(met > 20);
+}
+
+TEST_CASE("one device by hand: 16 elements, 8 of them sent, 4 kept, 4 that nobody wants") {
+  // rows 0, 1: sent in stages 0 and 1; row 2: kept; row 3: nobody's. 32 bytes before.
+  const auto row = [](index_t r) { return box<3>{{{0, 1}, {r, r + 1}, {0, 4}}}; };
+  const staged_piece first{.stage = 0, .dst = 1, .states = parameter_states, .where = row(0)};
+  const staged_piece second{.stage = 1, .dst = 1, .states = parameter_states, .where = row(1)};
+  const std::vector<transfer> kept = {{0, 0, parameter_states, 0, {{{0, 1}, {0, 1}, {0, 1}, {2, 3}, {0, 4}}}}};
+  staged_piece fresh{
+      .stage = 0, .src = 1, .states = parameter_states, .tensor = {.family = 1}, .where = {{{0, 1}, {0, 3}, {0, 4}}}};
+  // row 3 goes first: 24 left; 24 arrive: 48; row 0 goes: 40; row 1 goes: 32
+  const memory_replay early = replay_memory(32, 32, {fresh}, {first, second}, kept, 2);
+  CHECK(early.peak == 48);
+  CHECK(early.excess() == 16);
+  fresh.stage = 1;  // row 0 went before it came
+  CHECK(replay_memory(32, 32, {fresh}, {first, second}, kept, 2).peak == 40);
+  CHECK(replay_memory(32, 8, {}, {first, second}, kept, 2).peak == 32);   // before is the most
+  CHECK(replay_memory(32, 100, {}, {first, second}, kept, 2).peak == 100);  // or after
+  CHECK(replay_memory(32, 100, {}, {first, second}, kept, 2).excess() == 0);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank keeps of optimizer buffers: array by array its parts lie in order, apart, inside the array, and are just what the
+// holding says that the rank has; the oracle says how long each array is.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include <reshard/parallelism/parse.hpp>
+#include <reshard/space/buffer_slices.hpp>
+
+#include "../oracle/random_layouts.hpp"
+#include "../support/dice.hpp"
+#include "../support/expand.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+
+namespace {
+/// Elements of one tensor that the rank's boxes hold, or its slices.
+using count_by_tensor = std::map<tensor_id, index_t>;
+}  // namespace
+
+TEST_CASE("slices hold, tensor by tensor, what the holding says that the rank has") {
+  oracle::generator cases(testing::seed() + 61);
+  int sharded = 0, in_two_buckets = 0, experts_apart = 0, parts_of_parameters = 0;
+  for (int n = 0; n < testing::tries(300); ++n) {
+    const oracle::layout_case c = cases.next_layout();
+    if (c.parsed.zero == 0) continue;
+    INFO(c.describe());
+    const space s(testing::to_model(c.m), parse_degrees(c.text));
+    const computed_holding h(s);
+    const rank_t rank = static_cast<rank_t>(n) % h.ranks();
+    const oracle::coordinates at = oracle::coordinates_of(c.parsed, rank);
+    count_by_tensor held, sliced;
+    each_held(h, rank, role::optimizer, [&](int f, const family_box& b) {
+      each_tensor(f, b, [&](const tensor_id& t, const box<3>& part) { held[t] += part.volume(); });
+    });
+    each_buffer(h, rank, [&](const buffer_slices& kept) {
+      const bool of_experts = kept.mesh == mesh_kind::expert;
+      REQUIRE(kept.chunk % c.parsed.pp == at.pp);
+      const long chunk = static_cast<long>(kept.chunk) / c.parsed.pp;
+      const oracle::optimizer_buffer buffer = of_experts ? oracle::expert_buffer(c.m, c.parsed, at.pp, chunk, at.ep)
+                                                         : oracle::dense_buffer(c.m, c.parsed, at.pp, chunk);
+      const long group = of_experts ? c.parsed.edp : c.parsed.dp * c.parsed.cp;
+      index_t elements = 0;
+      for (const auto& [begin, end] : buffer.buckets) elements += (end - begin) / group;
+      CHECK(kept.elements == elements);
+      in_two_buckets += buffer.buckets.size() > 1 ? 1 : 0;
+      experts_apart += of_experts ? 1 : 0;
+      std::vector<interval> taken;
+      each_slice_part(h, rank, kept, [&](const slice_part& p) {
+        CHECK_FALSE(p.range.empty());
+        CHECK(interval{0, p.local.volume()}.contains(p.range));
+        parts_of_parameters += p.range.size() < p.local.volume() ? 1 : 0;
+        sliced[p.tensor] += p.range.size();
+        taken.push_back({p.begin, p.begin + p.range.size()});
+        CHECK(interval{0, kept.elements}.contains(taken.back()));
+      });
+      std::sort(taken.begin(), taken.end(), [](interval a, interval b) { return a.begin < b.begin; });
+      for (std::size_t i = 1; i < taken.size(); ++i) CHECK(taken[i - 1].end <= taken[i].begin);
+    });
+    CHECK(sliced == held);
+    ++sharded;
+  }
+  MESSAGE("layouts with buffers ", sharded, ", arrays over several buckets ", in_two_buckets, ", arrays of experts ", experts_apart,
+          ", parts of parameters ", parts_of_parameters);
+  CHECK(sharded > testing::tries(300) / 8);
+  CHECK(in_two_buckets > 0);
+  CHECK(experts_apart > 0);
+  CHECK(parts_of_parameters > 0);
+}
