@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer with arrays of its own, a vector per parameter and flat buffers for the optimizer as Megatron-LM has them, goes
-// from four ranks (tp=2, dp=2, ZeRO-1) to three pipeline stages, in memory, each device within a budget.
+// A trainer with arrays of its own, a vector per parameter and flat buffers for the optimizer as Megatron-LM has them,
+// goes from four ranks (tp=2, dp=2, ZeRO-1) to three pipeline stages, in memory, each device within a budget.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -10,18 +10,18 @@
 #include <string>
 #include <vector>
 
-#include <reshard/memory/fill.hpp>
-#include <reshard/memory/rank_arrays.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/io/plan_text.hpp>
+#include <reshard/memory/fill.hpp>
+#include <reshard/memory/rank_arrays.hpp>
 #include <reshard/reshard.hpp>
 
 using namespace reshard;
 
-
 namespace {
-/// A vector's elements are not zeroed when it is made, so that a page of it takes memory once it is written, not before.
+/// A vector's elements are not zeroed when it is made, so that a page of it takes memory once it is written, not
+/// before.
 template <typename T>
 struct unwritten : std::allocator<T> {
   using value_type = T;
@@ -48,8 +48,14 @@ binding bind(const computed_holding& layout, rank_t rank, trainer& mine, pages_a
 }  // namespace
 
 int main() {
-  const model m = make_transformer({.name = "small", .layers = 6, .hidden = 512, .heads = 8, .groups = 4, .head_dim = 64,
-                                    .ffn = 1536, .vocabulary = 8192});
+  const model m = make_transformer({.name = "small",
+                                    .layers = 6,
+                                    .hidden = 512,
+                                    .heads = 8,
+                                    .groups = 4,
+                                    .head_dim = 64,
+                                    .ffn = 1536,
+                                    .vocabulary = 8192});
   const layout_switch change(space(m, config{tp{2}, dp{2}, zero<1>{}}), space(m, config{pp{3}, zero<1>{}}));
   std::atomic<bool> good = true;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A framework that already knows its shards, as PyTorch's DTensor does, hands them over as a list: rank, name, extents of the
-// whole tensor, offset and shape. The list is planned against a layout that reshard computes, then against another list.
+// A framework that already knows its shards, as PyTorch's DTensor does, hands them over as a list: rank, name, extents
+// of the whole tensor, offset and shape. The list is planned against a layout that reshard computes, then against
+// another list.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -9,7 +10,6 @@
 #include <reshard/reshard.hpp>
 
 using namespace reshard;
-
 
 namespace {
 /// Shard(0) over `ranks` ranks as torch.chunk cuts: ceil(rows / ranks) rows each, the last one fewer, or none.
@@ -24,12 +24,14 @@ void shard_rows(std::vector<shard>& list, const std::string& name, const extents
   }
 }
 
-/// What fully sharded data parallelism keeps of a model: every tensor cut along its first dimension, by its stored name.
+/// What fully sharded data parallelism keeps of a model: every tensor cut along its first dimension, by its stored
+/// name.
 std::vector<shard> fully_sharded(const model& m, rank_t ranks) {
   std::vector<shard> list;
   for (int f = 0; f < m.families; ++f)
     for (index_t member = 0; member < m[f].extent[axis_of::layer]; ++member) {
-      const index_t rows = m[f].extent[axis_of::part] * m[f].extent[axis_of::row], columns = m[f].extent[axis_of::column];
+      const index_t rows = m[f].extent[axis_of::part] * m[f].extent[axis_of::row],
+                    columns = m[f].extent[axis_of::column];
       shard_rows(list, m.tensor({f, member, 0}), m[f].vector() ? extents{columns} : extents{rows, columns}, ranks);
     }
   return list;
@@ -38,8 +40,14 @@ std::vector<shard> fully_sharded(const model& m, rank_t ranks) {
 
 int main() {
   // A list against a computed layout: from full sharding over 4 ranks to tensor parallelism over 2 and a pipeline of 2.
-  const model m = make_transformer({.name = "small", .layers = 2, .hidden = 64, .heads = 4, .groups = 2, .head_dim = 16,
-                                    .ffn = 96, .vocabulary = 250});
+  const model m = make_transformer({.name = "small",
+                                    .layers = 2,
+                                    .hidden = 64,
+                                    .heads = 4,
+                                    .groups = 2,
+                                    .head_dim = 16,
+                                    .ffn = 96,
+                                    .vocabulary = 250});
   const layout_switch change(fully_sharded(m, 4), space(m, config<tp<2>, pp<2>>{}));
   bool good = true;
   for (rank_t rank = 0; rank < 4; ++rank) {
@@ -51,10 +59,12 @@ int main() {
   // A list against a list needs no model: rows of "wte" on 3 ranks become columns on 2 of them.
   std::vector<shard> rows;
   shard_rows(rows, "wte", {10, 8}, 3);
-  const std::vector<shard> columns = {{0, "wte", bf16, {10, 8}, {0, 0}, {10, 4}}, {2, "wte", bf16, {10, 8}, {0, 4}, {10, 4}}};
+  const std::vector<shard> columns = {{0, "wte", bf16, {10, 8}, {0, 0}, {10, 4}},
+                                      {2, "wte", bf16, {10, 8}, {0, 4}, {10, 4}}};
   const layout_switch turned(rows, columns);
   const plan p = make_plan(turned, 2);
   std::puts(to_text(p, turned).c_str());
-  good = good && covers(rows) && covers(columns) && total_bytes(p.receives) == 8 * 4 * 2 && total_bytes(p.retains) == 2 * 4 * 2;
+  good = good && covers(rows) && covers(columns) && total_bytes(p.receives) == 8 * 4 * 2 &&
+         total_bytes(p.retains) == 2 * 4 * 2;
   return good ? 0 : 1;
 }

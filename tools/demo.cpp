@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The demo: three switches of a whole mixed-precision Adam state between parallel layouts, 8 ranks in one process, every element
-// verified; how much moves, how much memory that takes, and how fast it is beside a plain memcpy. Started by the script tools/demo.
-// Every measurement is a child process of its own (demo_measure.cpp); this one starts them, and prints what they found.
+// The demo: three switches of a whole mixed-precision Adam state between parallel layouts, 8 ranks in one process,
+// every element verified; how much moves, how much memory that takes, and how fast it is beside a plain memcpy. Started
+// by the script tools/demo. Every measurement is a child process of its own (demo_measure.cpp); this one starts them,
+// and prints what they found.
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -28,7 +29,8 @@
 namespace {
 
 using namespace demo;
-using reshard::io::bytes_text, reshard::io::count_text, reshard::refuse, reshard::io::seconds_text, reshard::io::text_of;
+using reshard::io::bytes_text, reshard::io::count_text, reshard::refuse, reshard::io::seconds_text,
+    reshard::io::text_of;
 
 constexpr const char* usage =
     "tools/demo [--json] [--rounds N] [MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST]]";
@@ -43,7 +45,12 @@ struct request_list {
 std::vector<switch_request> usual_switches(const std::string& models) {
   const std::string llama = models + "/llama-160m.config.json", from = "tp=2,pp=2,dp=2,zero=1";
   return {{"llama", llama, from, "tp=4,pp=1,dp=2,zero=1", {}, {}},
-          {"qwen3-moe", models + "/qwen3-moe-small.config.json", "tp=2,pp=2,dp=2,ep=4,zero=1", "tp=1,pp=2,dp=4,ep=2,zero=1", {}, {}},
+          {"qwen3-moe",
+           models + "/qwen3-moe-small.config.json",
+           "tp=2,pp=2,dp=2,ep=4,zero=1",
+           "tp=1,pp=2,dp=4,ep=2,zero=1",
+           {},
+           {}},
           {"llama-8-to-6", llama, from, "tp=2,pp=1,dp=3,bucket=1000000,zero=1", {}, "0-2,4-6"}};
 }
 
@@ -132,8 +139,15 @@ numbers run_child(const switch_request& r, measurement kind, OnStage&& on_stage)
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_addclose(&actions, ends[0]);
   posix_spawn_file_actions_addclose(&actions, ends[1]);
-  std::vector<std::string> words = {"demo", "--measure", measurement_names[static_cast<int>(kind)], r.model, r.from, r.to, std::to_string(r.budget),
-                                    r.from_devices, r.to_devices};
+  std::vector<std::string> words = {"demo",
+                                    "--measure",
+                                    measurement_names[static_cast<int>(kind)],
+                                    r.model,
+                                    r.from,
+                                    r.to,
+                                    std::to_string(r.budget),
+                                    r.from_devices,
+                                    r.to_devices};
   std::vector<char*> arguments;
   for (std::string& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
@@ -153,10 +167,12 @@ numbers run_child(const switch_request& r, measurement kind, OnStage&& on_stage)
   }
   std::fclose(lines);
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
   if (WIFSIGNALED(status))
-    throw std::runtime_error(text_of("reshard: ", r.name, ": the process that measured '", measurement_names[static_cast<int>(kind)],
-                                     "' was ended by signal ", WTERMSIG(status), WTERMSIG(status) == 9 ? ", as for want of memory" : ""));
+    throw std::runtime_error(text_of("reshard: ", r.name, ": the process that measured '",
+                                     measurement_names[static_cast<int>(kind)], "' was ended by signal ",
+                                     WTERMSIG(status), WTERMSIG(status) == 9 ? ", as for want of memory" : ""));
   if (WEXITSTATUS(status) != 0) throw child_failed("refused");
   return told;
 }
@@ -199,17 +215,20 @@ struct outcome {
   double gigabytes() const { return (at("moved_bytes") + at("retained_bytes")) / 1e9; }
 };
 
-/// Rounds of the staged switch and its memcpy, of each of which the fastest counts, as other programs only ever slow one down; and the
-/// warm pair. Without a number of rounds there are up to 5, as long as they begin within 12 seconds.
+/// Rounds of the staged switch and its memcpy, of each of which the fastest counts, as other programs only ever slow
+/// one down; and the warm pair. Without a number of rounds there are up to 5, as long as they begin within 12 seconds.
 outcome measure_all(const switch_request& r, index_t asked_rounds, const progress& bar) {
   const auto begin = std::chrono::steady_clock::now();
   const index_t rounds = asked_rounds > 0 ? asked_rounds : 5;
   outcome result;
   result.of = r;
   result.plan = run_child(r, measurement::plan, [](double) {});
-  const auto needed = static_cast<bytes_t>(std::max(result.plan.at("staged_memory_bytes"), result.plan.at("warm_memory_bytes"))) + (bytes_t{256} << 20);
+  const auto needed =
+      static_cast<bytes_t>(std::max(result.plan.at("staged_memory_bytes"), result.plan.at("warm_memory_bytes"))) +
+      (bytes_t{256} << 20);
   if (const bytes_t available = available_memory(); available < needed)
-    refuse(r.name, ": needs ", bytes_text(needed), " of memory, and ", bytes_text(std::max<bytes_t>(available, 0)), " are available");
+    refuse(r.name, ": needs ", bytes_text(needed), " of memory, and ", bytes_text(std::max<bytes_t>(available, 0)),
+           " are available");
 
   struct round {
     numbers staged;
@@ -221,7 +240,8 @@ outcome measure_all(const switch_request& r, index_t asked_rounds, const progres
   double step = 0;
   const auto run = [&](measurement kind, const std::string& what) {
     bar.show(text_of(r.name, ": ", what), step / steps);
-    const numbers told = run_child(r, kind, [&](double part) { bar.show(text_of(r.name, ": ", what), (step + part) / steps); });
+    const numbers told =
+        run_child(r, kind, [&](double part) { bar.show(text_of(r.name, ": ", what), (step + part) / steps); });
     ++step;
     return told;
   };
@@ -233,7 +253,8 @@ outcome measure_all(const switch_request& r, index_t asked_rounds, const progres
     all.push_back({staged, run(measurement::staged_copy, "memcpy with the same pages" + of).at("seconds")});
   }
   const auto least = [&](auto&& seconds_of) {
-    return *std::min_element(all.begin(), all.end(), [&](const round& a, const round& b) { return seconds_of(a) < seconds_of(b); });
+    return *std::min_element(all.begin(), all.end(),
+                             [&](const round& a, const round& b) { return seconds_of(a) < seconds_of(b); });
   };
   result.staged = least([](const round& one) { return one.staged.at("seconds"); }).staged;
   result.copy_seconds = least([](const round& one) { return one.copy_seconds; }).copy_seconds;
@@ -252,15 +273,17 @@ std::string quoted(std::string_view text) {
   for (const char c : text) {
     char code[8];
     if (c == '"' || c == '\\') result += {'\\', c};
-    else if (static_cast<unsigned char>(c) < 32) result.append(code, static_cast<std::size_t>(std::snprintf(code, sizeof code, "\\u%04x", c)));
+    else if (static_cast<unsigned char>(c) < 32)
+      result.append(code, static_cast<std::size_t>(std::snprintf(code, sizeof code, "\\u%04x", c)));
     else result += c;
   }
   return result + "\"";
 }
 
 void print_json(const outcome& o) {
-  std::string line = text_of("{\"switch\":", quoted(o.of.name), ",\"from\":", quoted(o.of.from), ",\"to\":", quoted(o.of.to),
-                             ",\"ranks\":", static_cast<bytes_t>(o.plan.at("ranks")), ",\"transport\":\"threads\"");
+  std::string line =
+      text_of("{\"switch\":", quoted(o.of.name), ",\"from\":", quoted(o.of.from), ",\"to\":", quoted(o.of.to),
+              ",\"ranks\":", static_cast<bytes_t>(o.plan.at("ranks")), ",\"transport\":\"threads\"");
   for (const char* key : {"elements", "wrong", "moved_bytes"}) line += text_of(",\"", key, "\":", o.count(key));
   line += text_of(",\"least_bytes\":", static_cast<bytes_t>(o.plan.at("least_bytes")));
   for (const char* key : {"retained_bytes", "stages"}) line += text_of(",\"", key, "\":", o.count(key));
@@ -303,17 +326,20 @@ void print_table(const std::vector<outcome>& all) {
   row("  its bound", [](const outcome& o) { return bytes_text(o.count("vmhwm_bound_bytes")); });
   row("time within the budget", [](const outcome& o) { return seconds_text(o.seconds()); });
   row("  rate", [&](const outcome& o) { return decimal(o.gigabytes() / o.seconds(), " GB/s"); });
-  row("  rate of a memcpy, same pages", [&](const outcome& o) { return decimal(o.gigabytes() / o.copy_seconds, " GB/s"); });
+  row("  rate of a memcpy, same pages",
+      [&](const outcome& o) { return decimal(o.gigabytes() / o.copy_seconds, " GB/s"); });
   row("  of that", [&](const outcome& o) { return decimal(100 * o.ratio(), " %"); });
   row("time without, memory all there", [](const outcome& o) { return seconds_text(o.warm.at("seconds")); });
   row("  rate", [&](const outcome& o) { return decimal(o.gigabytes() / o.warm.at("seconds"), " GB/s"); });
-  row("  rate of a memcpy, memory all there", [&](const outcome& o) { return decimal(o.gigabytes() / o.warm_copy_seconds, " GB/s"); });
+  row("  rate of a memcpy, memory all there",
+      [&](const outcome& o) { return decimal(o.gigabytes() / o.warm_copy_seconds, " GB/s"); });
   row("  of that", [&](const outcome& o) { return decimal(100 * o.warm_ratio(), " %"); });
   row("elements compared", [](const outcome& o) { return count_text(o.count("elements")); });
   row("  wrong", [](const outcome& o) { return count_text(o.count("wrong")); });
   for (const outcome& o : all)
     std::printf("%s: %s -> %s, %lld ranks in one process%s%s\n", o.of.name.c_str(), o.of.from.c_str(), o.of.to.c_str(),
-                static_cast<long long>(o.plan.at("ranks")), o.of.to_devices.empty() ? "" : ", to devices ", o.of.to_devices.c_str());
+                static_cast<long long>(o.plan.at("ranks")), o.of.to_devices.empty() ? "" : ", to devices ",
+                o.of.to_devices.c_str());
   std::printf("\n%s", t.text().c_str());
 }
 
@@ -321,7 +347,13 @@ int run(const std::vector<std::string>& arguments) {
   if (arguments.size() == 8 && arguments[0] == "--measure") {
     const auto* const kind = std::find(std::begin(measurement_names), std::end(measurement_names), arguments[1]);
     if (kind == std::end(measurement_names)) refuse("no measurement is called ", arguments[1]);
-    measure({{}, arguments[2], arguments[3], arguments[4], arguments[6], arguments[7], reshard::io::parse_bytes("--budget", arguments[5])},
+    measure({{},
+             arguments[2],
+             arguments[3],
+             arguments[4],
+             arguments[6],
+             arguments[7],
+             reshard::io::parse_bytes("--budget", arguments[5])},
             static_cast<measurement>(kind - std::begin(measurement_names)));
     return 0;
   }

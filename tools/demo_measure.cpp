@@ -8,12 +8,12 @@
 #include <cstring>
 #include <mutex>
 
-#include <reshard/memory/fill.hpp>
-#include <reshard/memory/rank_storage.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
+#include <reshard/memory/fill.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse.hpp>
 #include <reshard/plan/volume.hpp>
 
@@ -39,7 +39,10 @@ class stopwatch {
  public:
   void begin() { note(begins_); }
   void end() { note(ends_); }
-  double elapsed() const { return seconds(*std::max_element(ends_.begin(), ends_.end()) - *std::min_element(begins_.begin(), begins_.end())).count(); }
+  double elapsed() const {
+    return seconds(*std::max_element(ends_.begin(), ends_.end()) - *std::min_element(begins_.begin(), begins_.end()))
+        .count();
+  }
 
  private:
   void note(std::vector<instant>& list) {
@@ -71,8 +74,9 @@ device_map devices_of(const char* what, const std::string& list, rank_t ranks) {
 computed_switch switch_of(const switch_request& r) {
   const model m = load_model(r.model);
   const space from(m, parse_degrees(r.from)), to(m, parse_degrees(r.to));
-  return layout_switch(from, to, {devices_of("--from-devices", r.from_devices, from.ranks()),
-                                  devices_of("--to-devices", r.to_devices, to.ranks())});
+  return layout_switch(from, to,
+                       {devices_of("--from-devices", r.from_devices, from.ranks()),
+                        devices_of("--to-devices", r.to_devices, to.ranks())});
 }
 
 bytes_t bytes_before(const computed_switch& change, rank_t device) {
@@ -100,7 +104,8 @@ struct telling : testing::forwarding<thread_group::endpoint> {
 
 /// Storage of every device for its rank on one side, of the states that move; none where it has no rank.
 template <typename RankOf>
-std::vector<rank_storage> storage_of(const computed_holding& h, rank_t devices, RankOf&& rank_of, const std::string& side, pages_are at_first) {
+std::vector<rank_storage> storage_of(const computed_holding& h, rank_t devices, RankOf&& rank_of,
+                                     const std::string& side, pages_are at_first) {
   std::vector<rank_storage> all;
   for (rank_t d = 0; d < devices; ++d) {
     if (const rank_t rank = rank_of(d); rank < 0) all.emplace_back();
@@ -114,10 +119,13 @@ void measure_switch(const switch_request& request, measurement kind) {
   const computed_switch change = switch_of(request);
   const bool warm = kind == measurement::warm;
   const rank_t devices = change.devices();
-  auto before = storage_of(change.from(), devices, [&](rank_t d) { return change.from_rank(d); }, "FROM", pages_are::reserved);
-  auto after = storage_of(change.to(), devices, [&](rank_t d) { return change.to_rank(d); }, "TO",
-                          warm ? pages_are::committed : pages_are::reserved);
-  thread_group(devices).run([&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), change.from()); });
+  auto before = storage_of(
+      change.from(), devices, [&](rank_t d) { return change.from_rank(d); }, "FROM", pages_are::reserved);
+  auto after = storage_of(
+      change.to(), devices, [&](rank_t d) { return change.to_rank(d); }, "TO",
+      warm ? pages_are::committed : pages_are::reserved);
+  thread_group(devices).run(
+      [&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), change.from()); });
 
   const switch_options options{warm ? no_budget : request.budget, warm ? sources::keep : sources::release};
   std::vector<switch_report> reports(before.size());
@@ -167,8 +175,8 @@ void measure_switch(const switch_request& request, measurement kind) {
   tell("vmhwm_bound_bytes", bound);
 }
 
-/// memcpy of what the switch moves and keeps, a thread per device: in as many stages, pages committed before they are written and
-/// released after they are read, or (warm) at once between memory that is all there.
+/// memcpy of what the switch moves and keeps, a thread per device: in as many stages, pages committed before they are
+/// written and released after they are read, or (warm) at once between memory that is all there.
 void measure_copy(const switch_request& request, measurement kind) {
   const computed_switch change = switch_of(request);
   const bool warm = kind == measurement::warm_copy;
@@ -182,7 +190,8 @@ void measure_copy(const switch_request& request, measurement kind) {
   }
   thread_group(devices).run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
-    if (const bytes_t bytes = bytes_before(change, here.device()); bytes > 0) std::memset(source[d].data(), 1, static_cast<std::size_t>(bytes));
+    if (const bytes_t bytes = bytes_before(change, here.device()); bytes > 0)
+      std::memset(source[d].data(), 1, static_cast<std::size_t>(bytes));
     if (warm) target[d].commit(0, target[d].bytes());
   });
   const index_t stages = warm ? 1 : stage_count(largest_holding(change), request.budget);
@@ -191,7 +200,8 @@ void measure_copy(const switch_request& request, measurement kind) {
     stopwatch watch;
     thread_group(devices).run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
-      const rank_t reads = bytes_before(change, here.device()) > 0 ? here.device() : first_with_source[d % first_with_source.size()];
+      const rank_t reads =
+          bytes_before(change, here.device()) > 0 ? here.device() : first_with_source[d % first_with_source.size()];
       page_range &into = target[d], &from = source[static_cast<std::size_t>(reads)];
       const bytes_t own = bytes_before(change, here.device());
       const interval all{0, bytes_after(change, here.device())}, readable{0, bytes_before(change, reads)};
@@ -229,7 +239,8 @@ void measure_plan(const switch_request& request) {
   for (rank_t d = 0; d < change.devices(); ++d) {
     before += bytes_before(change, d);
     after += bytes_after(change, d);
-    staged += std::max(bytes_before(change, d), bytes_after(change, d)) + std::min(request.budget, bytes_after(change, d));
+    staged +=
+        std::max(bytes_before(change, d), bytes_after(change, d)) + std::min(request.budget, bytes_after(change, d));
   }
   tell("ranks", change.devices());
   tell("least_bytes", volume.moved);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child process of the demo measures: a switch that it fills, moves and verifies, or a memcpy loop to compare it with.
+// What a child process of the demo measures: a switch that it fills, moves and verifies, or a memcpy loop to compare it
+// with.
 #pragma once
 
 #include <string>

@@ -12,5 +12,6 @@ constexpr space after{models::llama2_70b, config<tp<8>, pp<16>, dp<1>>{}};
 #ifdef ASSERTIONS
 static_assert(covers(before, parameter_states));
 static_assert(covers(after, parameter_states));
-static_assert(volume_of(layout_switch(before, after, {.states = parameter_states})) == switch_volume{135'700'283'392, 2'271'477'760});
+static_assert(volume_of(layout_switch(before, after, {.states = parameter_states})) ==
+              switch_volume{135'700'283'392, 2'271'477'760});
 #endif

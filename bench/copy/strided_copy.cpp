@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "reshard/memory/pages.hpp"
 #include "reshard/copy/strided_copy.hpp"
+#include "reshard/memory/pages.hpp"
 
 namespace {
 
@@ -71,10 +71,8 @@ void strided_copy(benchmark::State& state) {
     std::byte* to = dst.data() + thread * shape.extent[0] * shape.dst_stride[0];
     const std::byte* from = src.data() + thread * shape.extent[0] * shape.src_stride[0];
     for (std::int64_t i = 0; i < repeats; ++i) {
-      if (which == flat)
-        std::memcpy(to, from, static_cast<std::size_t>(payload / threads));
-      else
-        reshard::copy(to, from, shape, which == ours ? copy_path::automatic : copy_path::reference);
+      if (which == flat) std::memcpy(to, from, static_cast<std::size_t>(payload / threads));
+      else reshard::copy(to, from, shape, which == ours ? copy_path::automatic : copy_path::reference);
       benchmark::ClobberMemory();
     }
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second and later runs of a prepared switch, 4 devices as threads: weights of two pipeline stages to two replicas of tp=2.
-// `ratio` is the time of a run over that of its copies alone: the same strided copies, by as many threads, that meet before and after.
-// argument: hidden size. `MiB` is what a run writes.
+// The second and later runs of a prepared switch, 4 devices as threads: weights of two pipeline stages to two replicas
+// of tp=2. `ratio` is the time of a run over that of its copies alone: the same strided copies, by as many threads,
+// that meet before and after. argument: hidden size. `MiB` is what a run writes.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <reshard/exec/prepared_switch.hpp>
-#include <reshard/memory/rank_storage.hpp>
 #include <reshard/exec/thread_group.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/config.hpp>
 
@@ -28,7 +28,8 @@ double median_of_runs(Endpoint& here, Body&& body) {
     here.all_reduce_max(0);
     const auto begun = std::chrono::steady_clock::now();
     body();
-    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun).count();
+    const auto took =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begun).count();
     times.push_back(static_cast<double>(here.all_reduce_max(took)) * 1e-9);
   }
   std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
@@ -36,7 +37,8 @@ double median_of_runs(Endpoint& here, Body&& body) {
 }
 
 /// The copies that a device receives and retains, as one list.
-job_list copies_of(const computed_switch& change, rank_t device, const std::vector<rank_storage>& from, const binding& into) {
+job_list copies_of(const computed_switch& change, rank_t device, const std::vector<rank_storage>& from,
+                   const binding& into) {
   const plan p = make_plan(change, device);
   const staged_plan all = stage_plan(p, change, 1);
   job_list jobs(1);
@@ -51,9 +53,16 @@ job_list copies_of(const computed_switch& change, rank_t device, const std::vect
 }
 
 void later_runs(benchmark::State& state) {
-  const model m = make_transformer({.name = "small", .layers = 8, .hidden = state.range(0), .heads = 16, .groups = 16,
-                                    .head_dim = state.range(0) / 16, .ffn = 3 * state.range(0), .vocabulary = 32000});
-  const layout_switch change(space(m, config{pp{2}, dp{2}}), space(m, config{tp{2}, dp{2}}), {.states = parameter_states});
+  const model m = make_transformer({.name = "small",
+                                    .layers = 8,
+                                    .hidden = state.range(0),
+                                    .heads = 16,
+                                    .groups = 16,
+                                    .head_dim = state.range(0) / 16,
+                                    .ffn = 3 * state.range(0),
+                                    .vocabulary = 32000});
+  const layout_switch change(space(m, config{pp{2}, dp{2}}), space(m, config{tp{2}, dp{2}}),
+                             {.states = parameter_states});
   std::vector<rank_storage> before, after;
   for (rank_t device = 0; device < change.devices(); ++device) {
     before.emplace_back(change.from(), device, "before", pages_are::committed);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planning one rank of Qwen3-235B; every ratio is of two times in the same run.
-// one_rank: parameters, dp scaled with the world. `ratio` is the time of the scan over all ranks, which arithmetic owners replace,
-// over the plan's.
-// in_buckets: all states under ZeRO-1 with Megatron's buckets, argument: elements of a bucket. `ratio` is the plan's time over that
-// of the same switch without buckets; as transfers multiply, `us_per_transfer` shows whether each still costs the same.
-// over_sorting: one plan of a switch that is made already, over writing the same transfers from a shuffled copy and sorting them, the
-// least that any planner does. `ratio` is of the best of many times each; `us` is the plan's.
+// one_rank: parameters, dp scaled with the world. `ratio` is the time of the scan over all ranks, which arithmetic
+// owners replace, over the plan's. in_buckets: all states under ZeRO-1 with Megatron's buckets, argument: elements of a
+// bucket. `ratio` is the plan's time over that of the same switch without buckets; as transfers multiply,
+// `us_per_transfer` shows whether each still costs the same. over_sorting: one plan of a switch that is made already,
+// over writing the same transfers from a shuffled copy and sorting them, the least that any planner does. `ratio` is of
+// the best of many times each; `us` is the plan's.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -22,8 +22,12 @@ using namespace reshard;
 
 namespace {
 
-degrees from_of(index_t world) { return parse_degrees("tp=4,pp=8,ep=16,split=account,dp=" + std::to_string(world / 32)); }
-degrees to_of(index_t world) { return parse_degrees("tp=8,pp=16,ep=8,split=account,dp=" + std::to_string(world / 128)); }
+degrees from_of(index_t world) {
+  return parse_degrees("tp=4,pp=8,ep=16,split=account,dp=" + std::to_string(world / 32));
+}
+degrees to_of(index_t world) {
+  return parse_degrees("tp=8,pp=16,ep=8,split=account,dp=" + std::to_string(world / 128));
+}
 
 double seconds_of_scan(index_t world, rank_t device) {
   const space a(models::qwen3_235b_a22b, from_of(world)), b(models::qwen3_235b_a22b, to_of(world));
@@ -32,7 +36,8 @@ double seconds_of_scan(index_t world, rank_t device) {
   index_t met = 0;
   each_held(after, device, role::parameter, [&](int f, const family_box& target) {
     for (rank_t r = 0; r < a.ranks(); ++r)
-      before.held(f, r, role::parameter, [&](int, const family_box& source) { met += intersects(source, target) ? 1 : 0; });
+      before.held(f, r, role::parameter,
+                  [&](int, const family_box& source) { met += intersects(source, target) ? 1 : 0; });
   });
   benchmark::DoNotOptimize(met);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -46,7 +51,8 @@ void one_rank(benchmark::State& state) {
     const space a(models::qwen3_235b_a22b, from), b(models::qwen3_235b_a22b, to);
     benchmark::DoNotOptimize(make_plan(layout_switch(a, b, {.states = parameter_states}), 77));
   }
-  const double plan = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(state.iterations());
+  const double plan = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
+                      static_cast<double>(state.iterations());
   state.counters["ratio"] = seconds_of_scan(world, 77) / plan;
 }
 BENCHMARK(one_rank)->Arg(128)->Arg(1024)->Arg(16384)->Unit(benchmark::kMicrosecond);
@@ -61,7 +67,8 @@ timed_plan plan_in_buckets(const std::string& bucket) {
   const auto start = std::chrono::steady_clock::now();
   const space a(models::qwen3_235b_a22b, from), b(models::qwen3_235b_a22b, to);
   const plan p = make_plan(layout_switch(a, b), 5);
-  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), p.sends.size() + p.receives.size() + p.retains.size()};
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+          p.sends.size() + p.receives.size() + p.retains.size()};
 }
 
 void in_buckets(benchmark::State& state) {
@@ -84,7 +91,13 @@ void in_buckets(benchmark::State& state) {
   state.counters["transfers"] = static_cast<double>(transfers);
   state.counters["us_per_transfer"] = median(with) * 1e6 / static_cast<double>(transfers);
 }
-BENCHMARK(in_buckets)->Arg(1'000'000'000'000)->Arg(100'000'000)->Arg(10'000'000)->Arg(1'000'000)->Arg(100'000)->Unit(benchmark::kMicrosecond);
+BENCHMARK(in_buckets)
+    ->Arg(1'000'000'000'000)
+    ->Arg(100'000'000)
+    ->Arg(10'000'000)
+    ->Arg(1'000'000)
+    ->Arg(100'000)
+    ->Unit(benchmark::kMicrosecond);
 
 /// The least time of many calls.
 template <typename Call>
@@ -99,8 +112,8 @@ double best_of(int calls, Call&& call) {
 }
 
 void over_sorting(benchmark::State& state, const char* from, const char* to, state_set states, rank_t device) {
-  const layout_switch change(space(models::qwen3_235b_a22b, parse_degrees(from)), space(models::qwen3_235b_a22b, parse_degrees(to)),
-                             {.states = states});
+  const layout_switch change(space(models::qwen3_235b_a22b, parse_degrees(from)),
+                             space(models::qwen3_235b_a22b, parse_degrees(to)), {.states = states});
   const plan p = make_plan(change, device);
   std::vector<transfer> shuffled[] = {p.sends, p.receives, p.retains};
   for (std::vector<transfer>& list : shuffled) std::shuffle(list.begin(), list.end(), std::mt19937(1));
@@ -122,12 +135,18 @@ void over_sorting(benchmark::State& state, const char* from, const char* to, sta
   state.counters["us"] = planning * 1e6;
   state.counters["transfers"] = static_cast<double>(transfers);
 }
-#define RESHARD_OVER_SORTING(name, ...) BENCHMARK_CAPTURE(over_sorting, name, __VA_ARGS__)->Iterations(1)->Unit(benchmark::kMillisecond)
-RESHARD_OVER_SORTING(parameters, "tp=4,pp=8,dp=4,ep=16,split=account", "tp=8,pp=16,dp=1,ep=8,split=account", parameter_states, 77);
-RESHARD_OVER_SORTING(zero1, "tp=4,pp=8,dp=4,ep=16,split=account,zero=1", "tp=8,pp=16,dp=1,ep=8,split=account,zero=1", optimizer_states, 77);
-RESHARD_OVER_SORTING(to_one_stage, "tp=4,pp=8,dp=4,ep=16,split=account", "tp=8,pp=1,dp=16,ep=8,split=account", parameter_states, 77);
-RESHARD_OVER_SORTING(ranks_16384, "tp=4,pp=8,dp=512,ep=16,split=account", "tp=8,pp=16,dp=128,ep=8,split=account", parameter_states, 77);
-RESHARD_OVER_SORTING(buckets, "tp=4,dp=32,zero=1,bucket=1000000", "tp=4,dp=16,zero=1,bucket=1000000", optimizer_states, 5);
+#define RESHARD_OVER_SORTING(name, ...) \
+  BENCHMARK_CAPTURE(over_sorting, name, __VA_ARGS__)->Iterations(1)->Unit(benchmark::kMillisecond)
+RESHARD_OVER_SORTING(parameters, "tp=4,pp=8,dp=4,ep=16,split=account", "tp=8,pp=16,dp=1,ep=8,split=account",
+                     parameter_states, 77);
+RESHARD_OVER_SORTING(zero1, "tp=4,pp=8,dp=4,ep=16,split=account,zero=1", "tp=8,pp=16,dp=1,ep=8,split=account,zero=1",
+                     optimizer_states, 77);
+RESHARD_OVER_SORTING(to_one_stage, "tp=4,pp=8,dp=4,ep=16,split=account", "tp=8,pp=1,dp=16,ep=8,split=account",
+                     parameter_states, 77);
+RESHARD_OVER_SORTING(ranks_16384, "tp=4,pp=8,dp=512,ep=16,split=account", "tp=8,pp=16,dp=128,ep=8,split=account",
+                     parameter_states, 77);
+RESHARD_OVER_SORTING(buckets, "tp=4,dp=32,zero=1,bucket=1000000", "tp=4,dp=16,zero=1,bucket=1000000", optimizer_states,
+                     5);
 
 }  // namespace
 

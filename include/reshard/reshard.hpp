@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The umbrella: everything that needs only C++20, from sets of integers to staged plans. The rooms that name a runtime or a
-// library (memory/, copy/, exec/, io/) are included by themselves.
+// The umbrella: everything that needs only C++20, from sets of integers to staged plans. The rooms that name a runtime
+// or a library (memory/, copy/, exec/, io/) are included by themselves.
 #pragma once
 
 #include <reshard/base/version.hpp>
@@ -11,8 +11,8 @@
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/figures.hpp>
 #include <reshard/schedule/xor_order.hpp>
-#include <reshard/space/cover.hpp>
 #include <reshard/space/computed_holding.hpp>
+#include <reshard/space/cover.hpp>
 #include <reshard/space/listed_holding.hpp>
 #include <reshard/space/static_space.hpp>
 #include <reshard/space/sub_space.hpp>

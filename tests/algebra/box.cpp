@@ -11,7 +11,8 @@
 #include "../support/refused.hpp"
 
 using namespace reshard;
-using testing::dice, testing::each_point, testing::occurrences, testing::random_box, testing::refused, testing::tabulate;
+using testing::dice, testing::each_point, testing::occurrences, testing::random_box, testing::refused,
+    testing::tabulate;
 
 namespace {
 std::vector<interval> small_intervals() {
@@ -115,7 +116,8 @@ TEST_CASE("even_part: part i is [floor(i E / P), floor((i + 1) E / P)), so the p
 TEST_CASE("equal_part is even_part where the parts divide the extent") {
   for (index_t size = 0; size <= 5; ++size)
     for (index_t parts = 1; parts <= 6; ++parts)
-      for (index_t i = 0; i < parts; ++i) CHECK(equal_part(size * parts, i, parts) == even_part({0, size * parts}, i, parts));
+      for (index_t i = 0; i < parts; ++i)
+        CHECK(equal_part(size * parts, i, parts) == even_part({0, size * parts}, i, parts));
 }
 
 TEST_CASE("box: volume, membership, intersection, subtraction and translation in 1 to 4 dimensions") {
@@ -128,7 +130,9 @@ TEST_CASE("box: volume, membership, intersection, subtraction and translation in
 TEST_CASE("whole_box begins at 0, and a volume beyond 64 bits is refused") {
   CHECK(whole_box({3, 1, 4}) == box<3>{{{0, 3}, {0, 1}, {0, 4}}});
   const index_t far = index_t{1} << 40;
-  CHECK(refused([=] { whole_box({far, far}).volume(); }) == "reshard: 1099511627776 x 1099511627776 does not fit 64 bits");
+  CHECK(refused([=] {
+          whole_box({far, far}).volume();
+        }) == "reshard: 1099511627776 x 1099511627776 does not fit 64 bits");
   CHECK(whole_box({60000, 60000}).volume() == 3600000000);
 }
 

@@ -79,9 +79,11 @@ TEST_CASE("what distributions refuse") {
   CHECK(refused([] { block(-1, 2); }) == "reshard: block: an extent of -1 cannot be cut into 2 parts");
   CHECK(refused([] { block(4, 0); }) == "reshard: block: an extent of 4 cannot be cut into 0 parts");
   CHECK(refused([] { replicated(4, 0); }) == "reshard: replicated: an extent of 4 cannot be given to 0 parts");
-  CHECK(refused([] { explicit_cuts<4>({0, 3, 2}); }) ==
-        "reshard: explicit cuts: point 2 is 2, but points ascend from 0 and the one before is 3");
-  CHECK(refused([] { explicit_cuts<4>({1, 3}); }) ==
-        "reshard: explicit cuts: point 0 is 1, but points ascend from 0 and the one before is 0");
+  CHECK(refused([] {
+          explicit_cuts<4>({0, 3, 2});
+        }) == "reshard: explicit cuts: point 2 is 2, but points ascend from 0 and the one before is 3");
+  CHECK(refused([] {
+          explicit_cuts<4>({1, 3});
+        }) == "reshard: explicit cuts: point 0 is 1, but points ascend from 0 and the one before is 0");
   CHECK(refused([] { explicit_cuts<4>({0, 3, 3}), block(0, 1), replicated(0, 1); }) == "accepted");
 }

@@ -12,8 +12,9 @@
 
 namespace testing {
 
-/// Parts own ascending, disjoint, non-empty intervals; any two intervals are equal or disjoint; together they are [0, extent);
-/// and owners(range) is exactly, and once each, the (part, interval) pairs that meet the range, for every range.
+/// Parts own ascending, disjoint, non-empty intervals; any two intervals are equal or disjoint; together they are [0,
+/// extent); and owners(range) is exactly, and once each, the (part, interval) pairs that meet the range, for every
+/// range.
 template <reshard::Distribution D>
 void check_distribution_law(const D& d) {
   using reshard::index_t, reshard::interval;

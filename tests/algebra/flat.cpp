@@ -55,7 +55,8 @@ void check_invert(const index_t (&extent)[N], interval range) {
   const index_t elements = whole_box(extent).volume();
   const std::vector<box<N>> boxes = inverted(extent, range);
   CHECK(boxes.size() <= 2 * N - 1);
-  index_t reached = greatest(range.begin, 0);  // each box is one stretch of offsets, and begins where the one before ends
+  // each box is one stretch of offsets, and begins where the one before ends
+  index_t reached = greatest(range.begin, 0);
   for (const box<N>& b : boxes) {
     CHECK_FALSE(b.empty());
     CHECK(whole_box(extent).contains(b));
@@ -134,7 +135,8 @@ void check_dimension() {
 }
 }  // namespace
 
-TEST_CASE("invert_flat: at most 2N - 1 boxes that follow each other and are exactly the interval; N = 2, every interval") {
+TEST_CASE(
+    "invert_flat: at most 2N - 1 boxes that follow each other and are exactly the interval; N = 2, every interval") {
   const index_t extent[] = {3, 4};
   for (index_t begin = -1; begin <= 13; ++begin)
     for (index_t end = -1; end <= 13; ++end) check_invert(extent, {begin, end});
@@ -167,8 +169,8 @@ TEST_CASE("an inner split of one matrix is one loop, however many runs it makes"
 
 TEST_CASE("invert_flat gives no more boxes than the ends of the interval need") {
   const index_t extent[] = {4, 3, 5};
-  CHECK(inverted(extent, {15, 45}) == std::vector<box<3>>{{{{1, 3}, {0, 3}, {0, 5}}}});   // whole planes: one box
-  CHECK(inverted(extent, {20, 30}) == std::vector<box<3>>{{{{1, 2}, {1, 3}, {0, 5}}}});   // whole rows of one plane
+  CHECK(inverted(extent, {15, 45}) == std::vector<box<3>>{{{{1, 3}, {0, 3}, {0, 5}}}});  // whole planes: one box
+  CHECK(inverted(extent, {20, 30}) == std::vector<box<3>>{{{{1, 2}, {1, 3}, {0, 5}}}});  // whole rows of one plane
   CHECK(inverted(extent, {15, 50}) == std::vector<box<3>>{{{{1, 3}, {0, 3}, {0, 5}}}, {{{3, 4}, {0, 1}, {0, 5}}}});
   CHECK(inverted(extent, {20, 45}) == std::vector<box<3>>{{{{1, 2}, {1, 3}, {0, 5}}}, {{{2, 3}, {0, 3}, {0, 5}}}});
   CHECK(inverted(extent, {22, 52}).size() == 5);  // ragged at both ends, in both dimensions

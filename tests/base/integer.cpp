@@ -24,10 +24,12 @@ constexpr index_t fewest = std::numeric_limits<index_t>::min();
 /// The ends of 64 and 32 bits, their neighbours, small numbers, and random ones of every length.
 std::vector<index_t> telling_numbers() {
   std::vector<index_t> numbers;
-  for (const index_t around : {fewest + 1, index_t{0}, index_t{1} << 31, index_t{1} << 32, -(index_t{1} << 31), most - 1})
+  for (const index_t around :
+       {fewest + 1, index_t{0}, index_t{1} << 31, index_t{1} << 32, -(index_t{1} << 31), most - 1})
     for (index_t d = -1; d <= 1; ++d) numbers.push_back(around + d);
   dice random;
-  for (int i = 0; i < 60; ++i) numbers.push_back(static_cast<index_t>(random.bits() >> random.below(64)) * (random.coin() ? 1 : -1));
+  for (int i = 0; i < 60; ++i)
+    numbers.push_back(static_cast<index_t>(random.bits() >> random.below(64)) * (random.coin() ? 1 : -1));
   return numbers;
 }
 
@@ -75,7 +77,8 @@ TEST_CASE("gcd and lcm") {
       if (a > 0 && b > 0) CHECK(lcm(a, b) == std::lcm(a, b));
     }
   CHECK(lcm(most, most) == most);
-  CHECK(refused([] { lcm(most, most - 1); }) == "reshard: 9223372036854775807 x 9223372036854775806 does not fit 64 bits");
+  CHECK(refused([] { lcm(most, most - 1); }) ==
+        "reshard: 9223372036854775807 x 9223372036854775806 does not fit 64 bits");
 }
 
 TEST_CASE("a refusal is a sentence with its numbers in decimal, and an invalid argument") {

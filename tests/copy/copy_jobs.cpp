@@ -44,12 +44,13 @@ struct one_copy {
     return elements * what.element_bytes();
   }
   one_copy(const tensor_box& box, const index_t (&from_stride)[3], const index_t (&to_stride)[3])
-      : what(box),
-        source(static_cast<std::size_t>(reach(box, from_stride))),
-        target(static_cast<std::size_t>(reach(box, to_stride))),
-        from{box, source.data(), {from_stride[0], from_stride[1], from_stride[2]}},
-        to{box, target.data(), {to_stride[0], to_stride[1], to_stride[2]}},
-        whole{box.where.dim[0].end + 1, box.where.dim[1].end + 1, box.where.dim[2].end + 1} {
+      : what(box), source(static_cast<std::size_t>(reach(box, from_stride))),
+        target(static_cast<std::size_t>(reach(box, to_stride))), from{box,
+                                                                      source.data(),
+                                                                      {from_stride[0], from_stride[1], from_stride[2]}},
+        to{box, target.data(), {to_stride[0], to_stride[1], to_stride[2]}}, whole{box.where.dim[0].end + 1,
+                                                                                  box.where.dim[1].end + 1,
+                                                                                  box.where.dim[2].end + 1} {
     oracle::write_known(plain(from));
   }
   oracle::memory_box plain(const bound_box& b) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches by messages in XOR order: the same random layouts as over threads, every size of world up to 64, and what happens
-// where a device does not come.
+// Switches by messages in XOR order: the same random layouts as over threads, every size of world up to 64, and what
+// happens where a device does not come.
 #include <doctest/doctest.h>
 
 #include <reshard/exec/mailbox_group.hpp>
@@ -20,7 +20,8 @@ namespace {
 constexpr patience soon = std::chrono::seconds(RESHARD_PATIENCE_SECONDS);
 
 model tiny() {
-  return make_transformer({.name = "tiny", .layers = 8, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 16, .vocabulary = 64});
+  return make_transformer(
+      {.name = "tiny", .layers = 8, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 16, .vocabulary = 64});
 }
 }  // namespace
 

@@ -94,9 +94,7 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
   on_threads(4, [&](rank_t d) { world.all_reduce_max(d, 0); });  // that one came before is forgotten
   std::string of_0, of_2;
   const auto begin = watch::now();
-  on_threads(2, [&](rank_t d) {
-    (d == 0 ? of_0 : of_2) = ending([&] { return world.all_reduce_max(2 * d, 0, 3); });
-  });
+  on_threads(2, [&](rank_t d) { (d == 0 ? of_0 : of_2) = ending([&] { return world.all_reduce_max(2 * d, 0, 3); }); });
   CHECK(watch::now() - begin >= enough_to_start);
   CHECK(watch::now() - begin < enough_to_start + at_once);
   const std::string sentence = " waited 500 ms in vain for these devices: 1, 3 at the end of stage 3";
@@ -122,10 +120,8 @@ TEST_CASE("who leaves ends the others' wait at once, with its sentence or one of
     std::string of[2];
     const auto begin = watch::now();
     on_threads(3, [&](rank_t d) {
-      if (d < 2)
-        of[d] = ending([&] { return world.all_reduce_max(d, 5); });
-      else
-        std::this_thread::sleep_for(20ms), world.leave(d, sentence);
+      if (d < 2) of[d] = ending([&] { return world.all_reduce_max(d, 5); });
+      else std::this_thread::sleep_for(20ms), world.leave(d, sentence);
     });
     CHECK(watch::now() - begin < at_once);
     const std::string expected = *sentence != 0 ? sentence : "reshard: device 2 has left; a world serves one run";
@@ -173,10 +169,8 @@ TEST_CASE("what was agreed on before a device left is agreed on") {
     meeting world(2, ample);
     std::string of_0;
     on_threads(2, [&](rank_t d) {
-      if (d == 0)
-        of_0 = ending([&] { return world.all_reduce_max(0, 3); });
-      else
-        world.all_reduce_max(1, 4), world.leave(1);
+      if (d == 0) of_0 = ending([&] { return world.all_reduce_max(0, 3); });
+      else world.all_reduce_max(1, 4), world.leave(1);
     });
     CHECK(of_0 == "4");
   }
@@ -306,7 +300,8 @@ TEST_CASE("run_devices hands on what is no std::exception, and the world hears o
   CHECK(world.told == std::vector<std::string>{"", "reshard: an exception of no standard kind"});
 }
 
-TEST_CASE("where a thread cannot be had, the devices without one are said to have left, and the others are waited for") {
+TEST_CASE(
+    "where a thread cannot be had, the devices without one are said to have left, and the others are waited for") {
   struct short_world : noting_world {
     mutable int asked = 0;
     rank_t devices() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A switch made ready once and run often: every run moves what the sources hold by then, allocates nothing from the second on, and
-// is as right beside other switches of the same world; and what a refusal leaves behind.
+// A switch made ready once and run often: every run moves what the sources hold by then, allocates nothing from the
+// second on, and is as right beside other switches of the same world; and what a refusal leaves behind.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include <reshard/memory/fill.hpp>
 #include <reshard/exec/mailbox_group.hpp>
 #include <reshard/exec/prepared_switch.hpp>
-#include <reshard/memory/rank_storage.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
+#include <reshard/memory/fill.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse.hpp>
 
@@ -60,7 +60,8 @@ struct both_sides {
         after(change.to(), change.to_rank(device), "after", pages_are::reserved, change.states()) {}
 };
 
-/// Elements of TO that are not what they should be after the sources were filled with `seed`; -1 where nothing was compared.
+/// Elements of TO that are not what they should be after the sources were filled with `seed`; -1 where nothing was
+/// compared.
 index_t wrong_after(const both_sides& mine, const computed_switch& change, std::uint64_t seed) {
   const comparison found = compare(mine.after.tensors(), change.to(), known_values{seed});
   return found.elements > 0 || mine.after.tensors().boxes().empty() ? found.wrong : -1;
@@ -68,7 +69,8 @@ index_t wrong_after(const both_sides& mine, const computed_switch& change, std::
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("every run moves what the sources hold by then, and keeps them", World, thread_group, mailbox_group) {
+TEST_CASE_TEMPLATE("every run moves what the sources hold by then, and keeps them", World, thread_group,
+                   mailbox_group) {
   for (const bytes_t budget : {no_budget, 1200_KiB})
     for (const char* to : {"dp=4,zero=1", "pp=2", "tp=4,dp=2,zero=1"}) {
       CAPTURE(to);
@@ -119,7 +121,8 @@ TEST_CASE_TEMPLATE("from the second run on nothing is allocated", World, thread_
   CHECK(after == before);
 }
 
-TEST_CASE_TEMPLATE("several prepared switches and others in between share a world", World, thread_group, mailbox_group) {
+TEST_CASE_TEMPLATE("several prepared switches and others in between share a world", World, thread_group,
+                   mailbox_group) {
   const computed_switch there = change_of("tp=4", "dp=4"), back = change_of("dp=4", "pp=4"),
                         once = change_of("tp=2,dp=2", "pp=2,dp=2,zero=1");
   std::atomic<index_t> wrong = 0;
@@ -143,8 +146,8 @@ TEST_CASE_TEMPLATE("several prepared switches and others in between share a worl
   CHECK(wrong == 0);
 }
 
-TEST_CASE_TEMPLATE("what cannot be is refused where the switch is made, by all, and nothing is touched", World, thread_group,
-                   mailbox_group) {
+TEST_CASE_TEMPLATE("what cannot be is refused where the switch is made, by all, and nothing is touched", World,
+                   thread_group, mailbox_group) {
   const computed_switch change = change_of("tp=2", "dp=2");
   std::string sentences[2], later[2];
   World world(2, soon);
@@ -185,8 +188,9 @@ TEST_CASE("at most 4096 stages are made, and at the least budget the excess may 
     const auto under = [&](bytes_t budget) {
       return switch_state(change, before.tensors(), after.tensors(), here, {.budget = budget});
     };
-    CHECK_REFUSED(under(4095), "a budget of 4095 bytes would take 4098 stages, and at most 4096 are made; the least "
-                               "budget that does is 4096 bytes");
+    CHECK_REFUSED(under(4095),
+                  "a budget of 4095 bytes would take 4098 stages, and at most 4096 are made; the least "
+                  "budget that does is 4096 bytes");
     const switch_report report = under(4096);
     CHECK(report.stages == 4096);
     CHECK(report.memory.excess() == 4096);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is checked of bindings before a switch, against a count of every byte: boxes at random places and strides, interleaved and
-// overlapping ones among them; and pages that are given back.
+// What is checked of bindings before a switch, against a count of every byte: boxes at random places and strides,
+// interleaved and overlapping ones among them; and pages that are given back.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,7 +30,8 @@ bool mark(const bound_box& b, std::vector<int>& bytes) {
     for (index_t j = 0; j < b.where.dim[1].size(); ++j)
       for (index_t k = 0; k < b.where.dim[2].size(); ++k)
         for (bytes_t byte = 0; byte < width; ++byte) {
-          int& count = bytes[static_cast<std::size_t>(b.data - arena + width * (i * b.stride[0] + j * b.stride[1] + k * b.stride[2]) + byte)];
+          int& count = bytes[static_cast<std::size_t>(
+              b.data - arena + width * (i * b.stride[0] + j * b.stride[1] + k * b.stride[2]) + byte)];
           twice = twice || count > 0;
           ++count;
         }
@@ -50,12 +51,15 @@ void add_random(binding& to, int tensor, dice& random) {
     const bytes_t width = reshard::width(adam_states[state].type), room = arena_bytes - (last + 1) * width;
     if (room < 0) continue;
     const bytes_t at = random.below(room / width + 1) * width;
-    to.add(bound_box{{state, {tensor, 0, 0}, {{{0, size[0]}, {0, size[1]}, {0, size[2]}}}}, arena + at, {stride[0], stride[1], stride[2]}});
+    to.add(bound_box{{state, {tensor, 0, 0}, {{{0, size[0]}, {0, size[1]}, {0, size[2]}}}},
+                     arena + at,
+                     {stride[0], stride[1], stride[2]}});
     return;
   }
 }
 
-std::string apart(const binding& from, const binding& into, state_set moving = all_states, sources after_use = sources::keep) {
+std::string apart(const binding& from, const binding& into, state_set moving = all_states,
+                  sources after_use = sources::keep) {
   return refused([&] { require_apart("device 3", from, into, moving, after_use); });
 }
 
@@ -98,8 +102,9 @@ TEST_CASE("refused exactly where a byte of a target is also a byte of something 
     interleaved += crossing && !twice && !shared;
     itself += own;
   }
-  std::printf("accepted %d, interleaved among them %d; refused: targets %d, with a source %d, a target with itself %d\n", accepted, interleaved,
-              between_targets, with_source, itself);
+  std::printf(
+      "accepted %d, interleaved among them %d; refused: targets %d, with a source %d, a target with itself %d\n",
+      accepted, interleaved, between_targets, with_source, itself);
   CHECK(accepted >= 300);
   CHECK(interleaved >= 30);
   CHECK(between_targets >= 300);
@@ -122,19 +127,22 @@ TEST_CASE("the sentence names both, and their owners") {
   CHECK(apart(none, bound("TO", std::pair(first, low), std::pair(second, crossing))) ==
         "reshard: device 3, TO: param of a and param of b lie in the same memory");
   CHECK(apart(bound("FROM", std::pair(first, low)), bound("TO", std::pair(second, crossing))) ==
-        "reshard: device 3, TO: param of b lies in the memory of param of a of FROM; a switch wants memory of its own for what it makes");
+        "reshard: device 3, TO: param of b lies in the memory of param of a of FROM; a switch wants memory of its own "
+        "for what it makes");
   CHECK(apart(bound("FROM", std::pair(first, low)), bound("TO", std::pair(second, crossing)), only(1)) == "accepted");
   binding folded("TO", names);
   folded.add(bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 4}}}}, arena, {0, 2, 1}});
   folded.seal();
-  CHECK(apart(none, folded) == "reshard: device 3, TO: param of a has strides by which its elements lie in the same memory");
+  CHECK(apart(none, folded) ==
+        "reshard: device 3, TO: param of a has strides by which its elements lie in the same memory");
   binding made("TO", names), kept("FROM", names);  // a state that stays is not written over
   made.add(first, low);
   kept.add({1, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, 4}}}}, {arena + 8, 16});
   made.seal();
   kept.seal();
   CHECK(apart(kept, made, only(0)) ==
-        "reshard: device 3, TO: param of a lies in the memory of master of a of FROM; a switch wants memory of its own for what it makes");
+        "reshard: device 3, TO: param of a lies in the memory of master of a of FROM; a switch wants memory of its own "
+        "for what it makes");
 }
 
 TEST_CASE("of a source and two targets in one place, the source is named first") {
@@ -144,7 +152,9 @@ TEST_CASE("of a source and two targets in one place, the source is named first")
   for (const int f : {1, 2}) into.add({0, {f, 0, 0}, {{{0, 1}, {0, 1}, {0, 8}}}}, {arena, 16});
   from.seal();
   into.seal();
-  CHECK(apart(from, into) == "reshard: device 3, TO: param of b lies in the memory of param of a of FROM; a switch wants memory of its own for what it makes");
+  CHECK(apart(from, into) ==
+        "reshard: device 3, TO: param of b lies in the memory of param of a of FROM; a switch wants memory of its own "
+        "for what it makes");
 }
 
 TEST_CASE("what a box reaches, whether its dimensions nest, and its runs, against a count of every byte") {
@@ -171,12 +181,12 @@ TEST_CASE("what a box reaches, whether its dimensions nest, and its runs, agains
     for (int i = 0; i < 3; ++i) {
       index_t below = 0;  // what the dimensions of smaller strides reach
       for (int j = 0; j < 3; ++j)
-        if (b.stride[j] < b.stride[i] || (b.stride[j] == b.stride[i] && j < i)) below += (b.where.dim[j].size() - 1) * b.stride[j];
+        if (b.stride[j] < b.stride[i] || (b.stride[j] == b.stride[i] && j < i))
+          below += (b.where.dim[j].size() - 1) * b.stride[j];
       if (b.where.dim[i].size() > 1 && b.stride[i] <= below) expected = false;
     }
     CHECK(detail::nested(b) == expected);
-    if (expected)
-      CHECK(*std::max_element(bytes.begin(), bytes.end()) == 1);
+    if (expected) CHECK(*std::max_element(bytes.begin(), bytes.end()) == 1);
     nest += expected;
 
     index_t runs = 0;
@@ -207,7 +217,9 @@ TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304
   const auto bound = [&](const char* who, int first, const std::vector<part>& parts) {
     binding b(who, names);
     for (const part& p : parts)
-      b.add(bound_box{{0, {first++, 0, 0}, {{{0, 1}, {0, p.rows}, {0, p.columns}}}}, far + p.at, {p.stride[0], p.stride[1], p.stride[2]}});
+      b.add(bound_box{{0, {first++, 0, 0}, {{{0, 1}, {0, p.rows}, {0, p.columns}}}},
+                      far + p.at,
+                      {p.stride[0], p.stride[1], p.stride[2]}});
     b.seal();
     return b;
   };
@@ -217,8 +229,9 @@ TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304
     return "reshard: device 3, " + which + " crosses other arrays in memory; more than 4194304 runs are not compared";
   };
   const index_t many = most_runs + 1;
-  CHECK(apart(none, into({{0, 1, many, {0, 0, 2}}})) == "accepted");                                    // alone
-  CHECK(apart(none, into({{0, 1, many, {0, 0, 2}}, {4 * many - 2, 1, many, {0, 0, 2}}})) == "accepted");  // side by side
+  CHECK(apart(none, into({{0, 1, many, {0, 0, 2}}})) == "accepted");  // alone
+  // side by side
+  CHECK(apart(none, into({{0, 1, many, {0, 0, 2}}, {4 * many - 2, 1, many, {0, 0, 2}}})) == "accepted");
   CHECK(apart(none, into({{0, 2, many, {0, 1, 2}}, {4 * many, 2, many, {0, many, 1}}})) == "accepted");  // both ways
   CHECK(apart(none, into({{0, 1, many, {0, 0, 2}}, {2, 1, many, {0, 0, 2}}})) == too_many("TO: param of a"));
   CHECK(apart(none, into({{0, 1, 2 * many, {0, 0, 2}}, {2, 1, 1, {0, 0, 1}}})) == too_many("TO: param of a"));
@@ -228,8 +241,10 @@ TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304
   CHECK(apart(source, inside) == too_many("FROM: param of a"));
   CHECK(apart(source, none) == "accepted");
   // sources that cross one another are nobody's matter
-  CHECK(apart(bound("FROM", 0, {{0, 1, many, {0, 0, 2}}, {2, 1, many, {0, 0, 2}}}), inside) == too_many("FROM: param of a"));
-  CHECK(apart(bound("FROM", 0, {{0, 1, many, {0, 0, 2}}, {2, 1, many, {0, 0, 2}}}), bound("TO", 2, {{8 * many, 1, 1, {0, 0, 1}}})) == "accepted");
+  CHECK(apart(bound("FROM", 0, {{0, 1, many, {0, 0, 2}}, {2, 1, many, {0, 0, 2}}}), inside) ==
+        too_many("FROM: param of a"));
+  CHECK(apart(bound("FROM", 0, {{0, 1, many, {0, 0, 2}}, {2, 1, many, {0, 0, 2}}}),
+              bound("TO", 2, {{8 * many, 1, 1, {0, 0, 1}}})) == "accepted");
   // rows are runs where their elements lie side by side
   const index_t wide = 3 * most_runs / 4;
   CHECK(apart(none, into({{0, 2, wide, {0, 2 * wide, 1}}, {2 * wide, 2, wide, {0, 2 * wide, 1}}})) == "accepted");
@@ -242,7 +257,8 @@ TEST_CASE("a plan's elements that are not bound are named, with the state, the t
   };
   const state_set moving = only(0) | only(2);
   const family_box where{{{2, 4}, {5, 7}, {0, 2}, {1, 4}, {3, 8}}};
-  const std::vector<transfer> needed{{0, 1, only(3), 8, {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 2}}}}, {0, 1, moving, 9, where}};
+  const std::vector<transfer> needed{{0, 1, only(3), 8, {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 2}}}},
+                                     {0, 1, moving, 9, where}};
   // everything of both but what `lacks` says
   const auto says = [&](auto&& lacks) {
     std::vector<std::byte> bytes(4096);
@@ -252,7 +268,8 @@ TEST_CASE("a plan's elements that are not bound are named, with the state, the t
       for (index_t member = 2; member < 4; ++member)
         for (index_t expert = 5; expert < 7; ++expert) {
           const interval rows = lacks(state, member, expert) ? interval{2, 9} : interval{0, 9};
-          const tensor_box left{state, {9, member, expert}, {{{0, 4}, rows, {2, 5}}}}, right{state, {9, member, expert}, {{{0, 4}, {0, 9}, {5, 9}}}};
+          const tensor_box left{state, {9, member, expert}, {{{0, 4}, rows, {2, 5}}}},
+              right{state, {9, member, expert}, {{{0, 4}, {0, 9}, {5, 9}}}};
           b.add(left, {bytes.data(), left.bytes()});
           b.add(right, {bytes.data(), right.bytes()});
         }
@@ -264,18 +281,22 @@ TEST_CASE("a plan's elements that are not bound are named, with the state, the t
     for (index_t member = 2; member < 4; ++member)
       for (index_t expert = 5; expert < 7; ++expert)
         CHECK(says([&](int s, index_t m, index_t e) { return s == state && m == member && e == expert; }) ==
-              "reshard: device 7, rank 1 of TO: 4 of 30 elements that the plan needs of " + std::string(state == 0 ? "param" : "exp_avg") +
-                  " of tensor 9." + std::to_string(member) + "." + std::to_string(expert) + " are not bound, on the side of TO");
-  CHECK(says([](int, index_t, index_t) { return true; }).find("param of tensor 9.2.5 ") != std::string::npos);  // the first of several
+              "reshard: device 7, rank 1 of TO: 4 of 30 elements that the plan needs of " +
+                  std::string(state == 0 ? "param" : "exp_avg") + " of tensor 9." + std::to_string(member) + "." +
+                  std::to_string(expert) + " are not bound, on the side of TO");
+  // the first of several
+  CHECK(says([](int, index_t, index_t) { return true; }).find("param of tensor 9.2.5 ") != std::string::npos);
   const binding none("nobody");
   CHECK(refused([&] { require_bound("device 7", needed, none, "FROM", names); }) ==
-        "reshard: device 7, nobody: 2 of 2 elements that the plan needs of exp_avg_sq of tensor 8.0.0 are not bound, on the side of FROM");
+        "reshard: device 7, nobody: 2 of 2 elements that the plan needs of exp_avg_sq of tensor 8.0.0 are not bound, "
+        "on the side of FROM");
   CHECK(refused([&] { require_bound("device 7", {}, none, "FROM", names); }) == "accepted");
 }
 
 TEST_CASE("a target in pages that a source gives back is refused, one beside or around them is not") {
   std::vector<std::byte> bytes(8 * page_bytes);
-  std::byte* const pages = bytes.data() + (page_bytes - reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes) % page_bytes;
+  std::byte* const pages =
+      bytes.data() + (page_bytes - reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes) % page_bytes;
   const auto given_back = [&](bytes_t at, bytes_t size) {
     binding b("FROM");
     b.own(memory{pages + at, size}, pages_are::committed, [](std::byte*, bytes_t) {});
@@ -292,8 +313,10 @@ TEST_CASE("a target in pages that a source gives back is refused, one beside or 
   const auto says = [&](const binding& into) { return apart(two, into, all_states, sources::release); };
   CHECK(says(target(0, page_bytes)) == "accepted");
   CHECK(says(target(4 * page_bytes, 8)) == "accepted");
-  for (const auto& [at, elements] : {std::pair<bytes_t, index_t>{2 * page_bytes - 2, 2}, {4 * page_bytes - 2, 1}, {page_bytes, 2 * page_bytes}})
-    CHECK(says(target(at, elements)) == "reshard: device 3, TO: param of family 0, member 0, expert 0 lies in pages that FROM gives back");
+  for (const auto& [at, elements] :
+       {std::pair<bytes_t, index_t>{2 * page_bytes - 2, 2}, {4 * page_bytes - 2, 1}, {page_bytes, 2 * page_bytes}})
+    CHECK(says(target(at, elements)) ==
+          "reshard: device 3, TO: param of family 0, member 0, expert 0 lies in pages that FROM gives back");
   CHECK(apart(two, target(2 * page_bytes, 4), all_states, sources::keep) == "accepted");
   binding lying = given_back(2 * page_bytes, 2 * page_bytes);  // its own arrays may lie there
   lying.add({0, {1, 0, 0}, {{{0, 1}, {0, 1}, {0, 8}}}}, {pages + 2 * page_bytes, 16});
@@ -301,7 +324,8 @@ TEST_CASE("a target in pages that a source gives back is refused, one beside or 
   CHECK(apart(lying, target(0, page_bytes), all_states, sources::release) == "accepted");
   binding around("TO");  // a row before the pages, a row after them
   const index_t stride[] = {0, 2 * page_bytes, 1};
-  around.add(bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 8}}}}, pages + page_bytes, {stride[0], stride[1], stride[2]}});
+  around.add(
+      bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 8}}}}, pages + page_bytes, {stride[0], stride[1], stride[2]}});
   around.seal();
   CHECK(says(around) == "accepted");
 }

@@ -144,10 +144,8 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
           "no memory for messages",
           "int 17"};
       CAPTURE(ends[i][d]);
-      if (who[i] == 4 || who[i] == d)
-        CHECK(ends[i][d].find(words[i]) != std::string::npos);
-      else
-        CHECK(ends[i][d] == of_another);
+      if (who[i] == 4 || who[i] == d) CHECK(ends[i][d].find(words[i]) != std::string::npos);
+      else CHECK(ends[i][d] == of_another);
     }
   for (std::size_t d = 0; d < 4; ++d) {
     CHECK(came[d] == 0);
@@ -445,9 +443,8 @@ TEST_CASE("what is not bound is sought in order: what is sent before what stays,
       const auto& dim = list[0].where.dim;
       const std::string elements = std::to_string(dim[2].size() * dim[3].size() * dim[4].size());
       return "reshard: device 0, nothing: " + elements + " of " + elements + " elements that the plan needs of " +
-             std::string(adam_states[state].name) + " of " +
-             s.of.tensor({list[0].family, dim[0].begin, dim[1].begin}) + " are not bound, on the side of " +
-             (of_sources ? "FROM" : "TO");
+             std::string(adam_states[state].name) + " of " + s.of.tensor({list[0].family, dim[0].begin, dim[1].begin}) +
+             " are not bound, on the side of " + (of_sources ? "FROM" : "TO");
     };
     std::string of_0;
     thread_group world(2, soon);
@@ -455,9 +452,8 @@ TEST_CASE("what is not bound is sought in order: what is sent before what stays,
       const auto d = static_cast<std::size_t>(here.device());
       binding nothing("nothing");
       binding &from = s.before[d].tensors(), &to = s.after[d].tensors();
-      const std::string end = ending([&] {
-        switch_state(s.change, d == 0 && of_sources ? nothing : from, d == 0 ? nothing : to, here);
-      });
+      const std::string end =
+          ending([&] { switch_state(s.change, d == 0 && of_sources ? nothing : from, d == 0 ? nothing : to, here); });
       if (d == 0) of_0 = end;
     });
     CHECK(s.untouched());
@@ -504,7 +500,8 @@ TEST_CASE("a transport hears of what ends a switch under way, and of no refusal"
 
   switch_in_memory again(tiny(), "zero=1", "dp=1");
   lone_device odd{.before = &again.before[0], .after = &again.after[0], .fails_in = 0, .oddly = true, .plan = {}};
-  CHECK(ending([&] { switch_state(again.change, again.before[0].tensors(), again.after[0].tensors(), odd); }) == "int 17");
+  CHECK(ending([&] { switch_state(again.change, again.before[0].tensors(), again.after[0].tensors(), odd); }) ==
+        "int 17");
   CHECK(odd.asked.back() == "fail: reshard: an exception of no standard kind");
 }
 

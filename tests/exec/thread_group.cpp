@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches over threads: random layouts of tiny models, in one stage and in many, every element compared and every page counted;
-// refusals before anything is touched; failures that reach the caller.
+// Switches over threads: random layouts of tiny models, in one stage and in many, every element compared and every page
+// counted; refusals before anything is touched; failures that reach the caller.
 #include <doctest/doctest.h>
 
 #include <reshard/exec/thread_group.hpp>
@@ -43,7 +43,14 @@ TEST_CASE("random switches in many stages") {
 
 namespace {
 model tiny() {
-  return make_transformer({.name = "tiny", .layers = 4, .hidden = 64, .heads = 4, .groups = 4, .head_dim = 16, .ffn = 128, .vocabulary = 256});
+  return make_transformer({.name = "tiny",
+                           .layers = 4,
+                           .hidden = 64,
+                           .heads = 4,
+                           .groups = 4,
+                           .head_dim = 16,
+                           .ffn = 128,
+                           .vocabulary = 256});
 }
 
 /// The sentence that a switch is refused with, all devices calling with `options_of(device)`; nothing is touched.
@@ -79,8 +86,10 @@ TEST_CASE("sources that are kept stay as they were, and the peak is before + aft
     CHECK(s.found_before(d).wrong == 0);
   }
   switch_in_memory again(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
-  const std::string sentence = refused_switch(again, [](rank_t) { return switch_options{.budget = 256_KiB, .after_use = sources::keep}; });
-  CHECK(sentence.find("bytes beyond max(before, after), the sources being kept; the least budget that does is ") != sentence.npos);
+  const std::string sentence =
+      refused_switch(again, [](rank_t) { return switch_options{.budget = 256_KiB, .after_use = sources::keep}; });
+  CHECK(sentence.find("bytes beyond max(before, after), the sources being kept; the least budget that does is ") !=
+        sentence.npos);
 }
 
 TEST_CASE("targets that are committed beforehand count from the first") {
@@ -113,7 +122,8 @@ TEST_CASE("memory of the caller's: given back by the caller's function, or not a
   };
   const std::string sentence = refused([&] { run({.budget = 100_KiB}); });
   INFO(sentence);
-  CHECK(sentence.find("memory of the sources that nobody may give back included; the least budget that does is ") != sentence.npos);
+  CHECK(sentence.find("memory of the sources that nobody may give back included; the least budget that does is ") !=
+        sentence.npos);
 
   std::mutex mutex;
   bytes_t given = 0;
@@ -142,9 +152,11 @@ TEST_CASE("refusals come before anything is touched, and say who lacks what") {
   const model m = tiny();
   {
     switch_in_memory s(m, "tp=2,pp=2,zero=1", "dp=4,zero=1");
-    CHECK(refused_switch(s, [](rank_t d) { return switch_options{.budget = d == 2 ? 300_KiB : 600_KiB}; })
-              .find("a switch has one budget") != std::string::npos);
-    CHECK(refused_switch(s, [](rank_t) { return switch_options{.budget = 0}; }) == "reshard: a budget of 0 bytes; it must be at least 1");
+    CHECK(refused_switch(s, [](rank_t d) {
+            return switch_options{.budget = d == 2 ? 300_KiB : 600_KiB};
+          }).find("a switch has one budget") != std::string::npos);
+    CHECK(refused_switch(s, [](rank_t) { return switch_options{.budget = 0}; }) ==
+          "reshard: a budget of 0 bytes; it must be at least 1");
     const std::string sentence = refused_switch(s, [](rank_t) { return switch_options{.budget = 4_KiB}; });
     CHECK(sentence.starts_with("reshard: a budget of 4096 bytes cannot work: in "));
   }
@@ -159,18 +171,22 @@ TEST_CASE("refusals come before anything is touched, and say who lacks what") {
           return;
         }
         binding lacking = without(of_sources ? s.before[d].tensors() : s.after[d].tensors(), drop);
-        switch_state(s.change, of_sources ? lacking : s.before[d].tensors(), of_sources ? s.after[d].tensors() : lacking, here);
+        switch_state(s.change, of_sources ? lacking : s.before[d].tensors(),
+                     of_sources ? s.after[d].tensors() : lacking, here);
       });
     });
     CHECK(s.untouched());
     return sentence;
   };
-  const auto norm = [](const bound_box& b) { return b.state == 0 && b.where.dim[1].size() == 1 && b.tensor.member == 3 && b.where.dim[2].size() == 64; };
+  const auto norm = [](const bound_box& b) {
+    return b.state == 0 && b.where.dim[1].size() == 1 && b.tensor.member == 3 && b.where.dim[2].size() == 64;
+  };
   CHECK(refused_with(true, 3, norm) ==
         "reshard: device 3, rank 3 of FROM: 32 of 32 elements that the plan needs of param of "
         "decoder.layers.3.self_attention.linear_qkv.layer_norm_weight are not bound, on the side of FROM");
-  CHECK(refused_with(false, 1, [](const bound_box& b) { return b.state == 2; })
-            .starts_with("reshard: device 1, rank 1 of TO: "));
+  CHECK(refused_with(false, 1, [](const bound_box& b) {
+          return b.state == 2;
+        }).starts_with("reshard: device 1, rank 1 of TO: "));
   CHECK(refused_with(false, 9, norm, 3) == "reshard: the switch names 4 devices, and the transport has 3");
 }
 
@@ -184,8 +200,9 @@ TEST_CASE("devices that were given different layouts: who expects what another d
       switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
     });
   });
-  CHECK(sentence == "reshard: device 1: device 0 lacks 2048 of 2048 elements that it shall send of param of "
-                    "decoder.layers.2.self_attention.linear_proj.weight");
+  CHECK(sentence ==
+        "reshard: device 1: device 0 lacks 2048 of 2048 elements that it shall send of param of "
+        "decoder.layers.2.self_attention.linear_proj.weight");
   CHECK(stages.untouched());
   CHECK(tensors.untouched());
 }
@@ -196,7 +213,8 @@ TEST_CASE("a refusal leaves the world usable") {
   world.run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
     binding &from = s.before[d].tensors(), &to = s.after[d].tensors();
-    CHECK(refused([&] { switch_state(s.change, from, to, here, {.budget = 4_KiB}); }).find("cannot work") != std::string::npos);
+    CHECK(refused([&] { switch_state(s.change, from, to, here, {.budget = 4_KiB}); }).find("cannot work") !=
+          std::string::npos);
     switch_state(s.change, from, to, here, {.budget = 4_MiB});
   });
   for (std::size_t d = 0; d < 4; ++d) CHECK(s.found_after(d).wrong == 0);
@@ -321,7 +339,8 @@ TEST_CASE("a target in the memory of a source is refused") {
   CHECK(refused([&] {
           world.run([&](auto& here) {
             const auto d = static_cast<std::size_t>(here.device());
-            switch_state(s.change, s.before[d].tensors(), here.device() == 1 ? s.before[d].tensors() : s.after[d].tensors(), here);
+            switch_state(s.change, s.before[d].tensors(),
+                         here.device() == 1 ? s.before[d].tensors() : s.after[d].tensors(), here);
           });
         }).find("are not bound, on the side of TO") != std::string::npos);
   switch_in_memory same(tiny(), "tp=2", "tp=2");

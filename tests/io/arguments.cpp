@@ -52,17 +52,19 @@ TEST_CASE("device lists that are refused") {
   CHECK(list_refusal("0-9,5", 11) == "reshard: --to-devices: device 5 is listed twice");
   CHECK(list_refusal("3-1", 3) == "reshard: --to-devices: the range 3-1 runs backwards");
   CHECK(list_refusal("4194304", 1) == "reshard: --to-devices: device 4194304 is too large; devices are 0 to 4194303");
-  CHECK(list_refusal("9223372036854775807", 1).starts_with("reshard: --to-devices: device 9223372036854775807 is too large"));
+  CHECK(list_refusal("9223372036854775807", 1)
+            .starts_with("reshard: --to-devices: device 9223372036854775807 is too large"));
   CHECK(list_refusal("9223372036854775808", 1) == "reshard: --to-devices: 9223372036854775808 does not fit 64 bits");
   for (const char* text : {",", "0,", ",0", "0,,1", "-1", "1-"})
     CHECK(list_refusal(text, 2) == "reshard: --to-devices: a number is missing");
   CHECK(list_refusal("0-1-2", 3) == "reshard: --to-devices: '1-2' is not a number");
-  for (const char* text : {"a", " 0", "0 ", "+1", "0x1", "1.0", "\n"}) CHECK(list_refusal(text, 1).ends_with("is not a number"));
+  for (const char* text : {"a", " 0", "0 ", "+1", "0x1", "1.0", "\n"})
+    CHECK(list_refusal(text, 1).ends_with("is not a number"));
 }
 
 TEST_CASE("a long text is shortened inside every sentence: its first 27 characters and its last 13") {
   const std::string just(43, 'y'), letters = std::string(27, 'y') + std::string(20, 'z') + std::string(13, 'y'),
-                    shortened = std::string(27, 'y') + "..." + std::string(13, 'y');
+                                   shortened = std::string(27, 'y') + "..." + std::string(13, 'y');
   const std::string digits = std::string(27, '9') + std::string(20, '1') + std::string(13, '9'),
                     short_digits = std::string(27, '9') + "..." + std::string(13, '9');
   for (const auto& pair : {std::pair{just, just}, std::pair{just + "y", shortened}, std::pair{letters, shortened}}) {
@@ -77,8 +79,8 @@ TEST_CASE("a long text is shortened inside every sentence: its first 27 characte
   const auto bytes_refusal = [](const std::string& text) { return refusal_of([&] { parse_bytes("--budget", text); }); };
   const std::string spaced = "9000000000000" + std::string(27, ' ');  // 40 characters before the unit
   CHECK(bytes_refusal(spaced + "TiB") == "reshard: --budget: " + spaced + "TiB does not fit 64 bits");
-  CHECK(bytes_refusal(spaced + " TiB") ==
-        "reshard: --budget: 9000000000000" + std::string(14, ' ') + "..." + std::string(10, ' ') + "TiB does not fit 64 bits");
+  CHECK(bytes_refusal(spaced + " TiB") == "reshard: --budget: 9000000000000" + std::string(14, ' ') + "..." +
+                                              std::string(10, ' ') + "TiB does not fit 64 bits");
 }
 
 TEST_CASE("clusters") {
@@ -100,7 +102,8 @@ TEST_CASE("clusters") {
   CHECK(refused("0x8") == "reshard: --cluster: 0 nodes of 8 devices; both are at least 1");
   CHECK(refused("x8") == "reshard: --cluster: a number is missing");
   CHECK(refused("2x8x2") == "reshard: --cluster: '8x2' is not a number");
-  CHECK(refused("9223372036854775807x8") == "reshard: --cluster: 9223372036854775807 nodes of 8 devices are more than 4194304 devices");
+  CHECK(refused("9223372036854775807x8") ==
+        "reshard: --cluster: 9223372036854775807 nodes of 8 devices are more than 4194304 devices");
 }
 
 TEST_CASE("bytes") {
@@ -112,8 +115,9 @@ TEST_CASE("bytes") {
   CHECK(parse_bytes("--budget", "5B") == 5);
   CHECK(parse_bytes("--budget", "2TiB") == bytes_t{1} << 41);
   const std::pair<const char*, bytes_t> units[] = {
-      {"3KiB", 3072}, {"3MiB", 3145728}, {"3GiB", 3221225472}, {"3TiB", 3298534883328}, {"3kB", 3000},
-      {"3KB", 3000}, {"3MB", 3000000}, {"3GB", 3000000000}, {"3TB", 3000000000000}, {"3B", 3}, {"3   kB", 3000}};
+      {"3KiB", 3072},         {"3MiB", 3145728}, {"3GiB", 3221225472}, {"3TiB", 3298534883328},
+      {"3kB", 3000},          {"3KB", 3000},     {"3MB", 3000000},     {"3GB", 3000000000},
+      {"3TB", 3000000000000}, {"3B", 3},         {"3   kB", 3000}};
   for (const auto& unit : units) {
     const std::string text = unit.first;
     CAPTURE(text);
@@ -157,13 +161,15 @@ TEST_CASE("a unit that may be decimal or binary is refused with both in bytes, a
   CHECK(refused(whole) == "reshard: --budget: '" + whole + "' has an unknown unit" + units);
   CHECK(refused("5" + letters) == "reshard: --budget: '" + long_shown + "' has an unknown unit" + units);
   CHECK(refused("5M" + letters)
-            .starts_with("reshard: --budget: '5M" + std::string(25, 'x') + "..." + std::string(13, 'x') + "' may be 5MB"));
+            .starts_with("reshard: --budget: '5M" + std::string(25, 'x') + "..." + std::string(13, 'x') +
+                         "' may be 5MB"));
   CHECK(refused("99999999999999999T").ends_with("does not fit 64 bits"));
   CHECK(refused("9223372036854775808M") == "reshard: --budget: 9223372036854775808 does not fit 64 bits");
 }
 
 TEST_CASE("a file is written whole, in place of what was there, and refused where it cannot be") {
-  const std::string path = (std::filesystem::temp_directory_path() / ("reshard-arguments-" + std::to_string(getpid()))).string();
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("reshard-arguments-" + std::to_string(getpid()))).string();
   for (const std::string& content :
        {std::string("a\nb\0c\r\n", 7), std::string(100'000, 'x'), std::string("short"), std::string()}) {
     CHECK(refusal_of([&] { write_file(path, content); }) == "accepted");
@@ -184,12 +190,14 @@ TEST_CASE("states and ranks") {
   CHECK(parse_states("exp_avg_sq") == only(3));
   CHECK(parse_states("optimizer") == optimizer_states);
   CHECK(parse_states("all") == all_states);
-  CHECK(refusal_of([] { parse_states("grad"); }) == "reshard: --state: 'grad' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
+  CHECK(refusal_of([] { parse_states("grad"); }) ==
+        "reshard: --state: 'grad' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
   CHECK(refusal_of([] { parse_states(""); }).starts_with("reshard: --state: '' is unknown"));
   for (int s = 0; s < state_count; ++s) CHECK(parse_states(adam_states[s].name) == only(s));
   CHECK(parse_rank("7", 8) == 7);
   CHECK(parse_rank("0", 1) == 0);
-  CHECK(refusal_of([] { parse_rank("12", 12, "device"); }) == "reshard: --rank: there is no device 12; devices are 0 to 11");
+  CHECK(refusal_of([] { parse_rank("12", 12, "device"); }) ==
+        "reshard: --rank: there is no device 12; devices are 0 to 11");
   CHECK(refusal_of([] { parse_rank("8", 8); }) == "reshard: --rank: there is no rank 8; ranks are 0 to 7");
   CHECK(refusal_of([] { parse_rank("-1", 8); }) == "reshard: --rank: '-1' is not a number");
 }

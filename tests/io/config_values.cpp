@@ -77,7 +77,8 @@ TEST_CASE("every kind of value is kept as what it is, and described in a sentenc
 
 TEST_CASE("keys count at the top level alone, each goes to its own value, and none may come twice") {
   const config_values file(
-      R"({"a": {"head_dim": 1, "hidden_size": [2]}, "b": [{"head_dim": 3}], "head_dim": 4, "hidden_size": 5, "vocab_size": {"head_dim": 6}})",
+      R"({"a": {"head_dim": 1, "hidden_size": [2]}, "b": [{"head_dim": 3}], "head_dim": 4, "hidden_size": 5,
+      "vocab_size": {"head_dim": 6}})",
       "m.json");
   CHECK(file["head_dim"].integer == 4);
   CHECK(file["hidden_size"].integer == 5);

@@ -35,11 +35,21 @@ entries with(entries base, std::string_view key, const std::string& value) {
   return base;
 }
 
-const entries llama = {{"architectures", R"(["LlamaForCausalLM"])"}, {"num_hidden_layers", "4"}, {"hidden_size", "64"},
-                       {"num_attention_heads", "8"}, {"intermediate_size", "96"}, {"vocab_size", "128"}};
-const entries moe = {{"architectures", R"(["Qwen3MoeForCausalLM"])"}, {"num_hidden_layers", "6"}, {"hidden_size", "64"},
-                     {"num_attention_heads", "8"}, {"num_key_value_heads", "4"}, {"head_dim", "16"}, {"vocab_size", "128"},
-                     {"num_experts", "8"}, {"moe_intermediate_size", "24"}};
+const entries llama = {{"architectures", R"(["LlamaForCausalLM"])"},
+                       {"num_hidden_layers", "4"},
+                       {"hidden_size", "64"},
+                       {"num_attention_heads", "8"},
+                       {"intermediate_size", "96"},
+                       {"vocab_size", "128"}};
+const entries moe = {{"architectures", R"(["Qwen3MoeForCausalLM"])"},
+                     {"num_hidden_layers", "6"},
+                     {"hidden_size", "64"},
+                     {"num_attention_heads", "8"},
+                     {"num_key_value_heads", "4"},
+                     {"head_dim", "16"},
+                     {"vocab_size", "128"},
+                     {"num_experts", "8"},
+                     {"moe_intermediate_size", "24"}};
 
 model read(const entries& from) { return parse_config(json(from), "m.json"); }
 
@@ -76,11 +86,13 @@ TEST_CASE("LLaMA: sizes and defaults") {
   CHECK(m.shape.head_dim == 8);
   CHECK(m.shape.ffn == 96);
   CHECK_FALSE(m.shape.tied);
-  CHECK(names(m) == std::vector<std::string>{"embedding.word_embeddings.weight", "decoder.layers.{layer}.self_attention.linear_proj.weight",
-                                             "decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight",
-                                             "decoder.layers.{layer}.self_attention.linear_qkv.weight",
-                                             "decoder.layers.{layer}.mlp.linear_fc1.layer_norm_weight", "decoder.layers.{layer}.mlp.linear_fc1.weight",
-                                             "decoder.layers.{layer}.mlp.linear_fc2.weight", "decoder.final_layernorm.weight", "output_layer.weight"});
+  CHECK(names(m) == std::vector<std::string>{
+                        "embedding.word_embeddings.weight", "decoder.layers.{layer}.self_attention.linear_proj.weight",
+                        "decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight",
+                        "decoder.layers.{layer}.self_attention.linear_qkv.weight",
+                        "decoder.layers.{layer}.mlp.linear_fc1.layer_norm_weight",
+                        "decoder.layers.{layer}.mlp.linear_fc1.weight", "decoder.layers.{layer}.mlp.linear_fc2.weight",
+                        "decoder.final_layernorm.weight", "output_layer.weight"});
 }
 
 TEST_CASE("absent and null mean the default") {
@@ -161,13 +173,14 @@ TEST_CASE("which layers are MoE") {
   CHECK(moe_layers(read(with(dense_too, "decoder_sparse_step", "3"))) == std::vector<index_t>{2, 5});
   CHECK(moe_layers(read(with(dense_too, "decoder_sparse_step", "7"))).empty());
   CHECK(moe_layers(read(with(dense_too, "mlp_only_layers", "[5, 0, 5]"))) == std::vector<index_t>{1, 2, 3, 4});
-  CHECK(moe_layers(read(with(with(dense_too, "mlp_only_layers", "[1]"), "decoder_sparse_step", "2"))) == std::vector<index_t>{3, 5});
+  CHECK(moe_layers(read(with(with(dense_too, "mlp_only_layers", "[1]"), "decoder_sparse_step", "2"))) ==
+        std::vector<index_t>{3, 5});
   CHECK(read(moe).shape.ffn == 0);
   CHECK(read(dense_too).shape.ffn == 0);  // not in use
   CHECK(read(with(dense_too, "mlp_only_layers", "[3]")).shape.ffn == 32);
   CHECK(read(with(dense_too, "mlp_only_layers", "[0]")).shape.ffn == 32);
   CHECK(read(with(dense_too, "mlp_only_layers", "[5]")).shape.ffn == 32);
-  CHECK(read(with(moe, "mlp_only_layers", "[6]")).shape.ffn == 0);  // there is no such layer
+  CHECK(read(with(moe, "mlp_only_layers", "[6]")).shape.ffn == 0);         // there is no such layer
   CHECK(read(with(moe, "intermediate_size", "null")).shape.experts == 8);  // not looked at
 }
 
@@ -181,7 +194,8 @@ TEST_CASE("other keys are ignored, whatever they hold") {
 
 TEST_CASE("required keys, missing, null, of a wrong type or out of range") {
   const auto sentence = [](std::string_view key, const std::string& value) {
-    return "reshard: m.json: " + std::string(key) + " is " + value + ", but must be a whole number, at least 1 and below 2^63";
+    return "reshard: m.json: " + std::string(key) + " is " + value +
+           ", but must be a whole number, at least 1 and below 2^63";
   };
   for (const entries& base : {llama, moe})
     for (const auto& entry : base) {
@@ -189,11 +203,20 @@ TEST_CASE("required keys, missing, null, of a wrong type or out of range") {
       if (key == "architectures" || key == "num_key_value_heads" || key == "head_dim") continue;
       CAPTURE(key);
       CHECK(refusal_of(with(base, key, "")) == "reshard: m.json: " + key + " is missing");
-      const std::pair<const char*, const char*> wrong[] = {
-          {"null", "null"}, {"true", "true"}, {"\"64\"", "the text '64'"}, {"[64]", "a list"}, {"{\"a\":64}", "an object"},
-          {"0", "0"}, {"-0", "0"}, {"-64", "-64"}, {"64.0", "64.0"}, {"6.4e1", "6.4e1"}, {"0.5", "0.5"},
-          {"9223372036854775808", "9223372036854775808"}, {"18446744073709551616", "18446744073709551616"},
-          {"-9223372036854775809", "-9223372036854775809"}};
+      const std::pair<const char*, const char*> wrong[] = {{"null", "null"},
+                                                           {"true", "true"},
+                                                           {"\"64\"", "the text '64'"},
+                                                           {"[64]", "a list"},
+                                                           {"{\"a\":64}", "an object"},
+                                                           {"0", "0"},
+                                                           {"-0", "0"},
+                                                           {"-64", "-64"},
+                                                           {"64.0", "64.0"},
+                                                           {"6.4e1", "6.4e1"},
+                                                           {"0.5", "0.5"},
+                                                           {"9223372036854775808", "9223372036854775808"},
+                                                           {"18446744073709551616", "18446744073709551616"},
+                                                           {"-9223372036854775809", "-9223372036854775809"}};
       for (const auto& [value, shown] : wrong) CHECK(refusal_of(with(base, key, value)) == sentence(key, shown));
     }
   for (const char* key : {"num_key_value_heads", "head_dim"}) {
@@ -213,14 +236,17 @@ TEST_CASE("the other sentences") {
       {with(llama, "architectures", "\"LlamaForCausalLM\""),
        "architectures is the text 'LlamaForCausalLM', but must be a list that begins with a name"},
       {with(llama, "architectures", "[\"MixtralForCausalLM\"]"),
-       "the architecture MixtralForCausalLM is not built; built are LlamaForCausalLM, Qwen3ForCausalLM and Qwen3MoeForCausalLM"},
+       "the architecture MixtralForCausalLM is not built; built are LlamaForCausalLM, Qwen3ForCausalLM and "
+       "Qwen3MoeForCausalLM"},
       {with(llama, "architectures", "[\"A\\nB\"]"),
        "the architecture A\\x0aB is not built; built are LlamaForCausalLM, Qwen3ForCausalLM and Qwen3MoeForCausalLM"},
       {with(llama, "tie_word_embeddings", "1"), "tie_word_embeddings is 1, but must be true or false"},
       {with(llama, "tie_word_embeddings", "null"), "tie_word_embeddings is null, but must be true or false"},
-      {with(llama, "num_attention_heads", "7"), "head_dim is missing, and hidden_size 64 does not divide by num_attention_heads 7"},
+      {with(llama, "num_attention_heads", "7"),
+       "head_dim is missing, and hidden_size 64 does not divide by num_attention_heads 7"},
       {with(llama, "num_hidden_layers", "1000001"), "num_hidden_layers is 1000001, but at most 1000000 are supported"},
-      {with(moe, "num_experts", "1000000000000"), "6 layers of 1000000000000 experts, but layers x experts may be at most 1000000"},
+      {with(moe, "num_experts", "1000000000000"),
+       "6 layers of 1000000000000 experts, but layers x experts may be at most 1000000"},
       {with(moe, "mlp_only_layers", "[1]"), "intermediate_size is missing"},
       {with(moe, "mlp_only_layers", "3"), "mlp_only_layers is 3, but must be a list of layers"},
       {with(moe, "mlp_only_layers", "[1, -1]"),
@@ -229,7 +255,8 @@ TEST_CASE("the other sentences") {
        "an entry of mlp_only_layers is a list, but must be a whole number, at least 0 and below 2^63"},
   };
   for (const auto& [config, sentence] : cases) CHECK(refusal_of(config) == "reshard: m.json: " + sentence);
-  CHECK(refusal_of(with(llama, "num_key_value_heads", "3")) == "reshard: model m.json: 8 attention heads do not divide into 3 query groups");
+  CHECK(refusal_of(with(llama, "num_key_value_heads", "3")) ==
+        "reshard: model m.json: 8 attention heads do not divide into 3 query groups");
 }
 
 TEST_CASE("text that is no JSON object") {
@@ -250,11 +277,14 @@ TEST_CASE("text that is no JSON object") {
       {"{\"hidden_size\": 64, \"hidden_size\": 64}", "hidden_size is given twice"},
       {"{\"a\": " + std::string(200, '['), "lists and objects are nested deeper than 128"},
       {std::string(100000, '['), "the file is no JSON object but a list"},
-      {"{\"mlp_only_layers\": [0" + std::string(200000, ' ') + ",0" + [] {
-         std::string zeros;
-         for (int i = 0; i < 70000; ++i) zeros += ",0";
-         return zeros;
-       }() + "]}", "mlp_only_layers has more than 65536 entries"},
+      {"{\"mlp_only_layers\": [0" + std::string(200000, ' ') + ",0" +
+           [] {
+             std::string zeros;
+             for (int i = 0; i < 70000; ++i) zeros += ",0";
+             return zeros;
+           }() +
+           "]}",
+       "mlp_only_layers has more than 65536 entries"},
   };
   for (const auto& [text, sentence] : cases) CHECK(refusal_of(text) == "reshard: m.json: " + sentence);
 }

@@ -69,7 +69,8 @@ TEST_CASE("the name of a layout is its text, and '' where all is at its default"
 
 TEST_CASE("short names leave out what tells a family from no other") {
   CHECK(io::detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.weight") == "qkv");
-  CHECK(io::detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight") == "qkv.layer_norm");
+  CHECK(io::detail::short_name("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight") ==
+        "qkv.layer_norm");
   CHECK(io::detail::short_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}") == "experts.fc1");
   CHECK(io::detail::short_name("decoder.layers.{layer}.pre_mlp_layernorm.weight") == "pre_mlp_layernorm");
   CHECK(io::detail::short_name("decoder.final_layernorm.weight") == "final_layernorm");
@@ -147,8 +148,7 @@ TEST_CASE(
       const space s(mixed(tied), parse_degrees(layout));
       const computed_holding h(s);
       const std::string text = check_text(h);
-      CHECK(lines_of(text)[0] ==
-            "small under " + (layout[0] != '\0' ? to_text(s.degrees()) : "''") + " is legal.");
+      CHECK(lines_of(text)[0] == "small under " + (layout[0] != '\0' ? to_text(s.degrees()) : "''") + " is legal.");
       for (int state = 0; state <= state_count; ++state) {  // the last: all
         bytes_t low = -1, high = 0, sum = 0;
         for (rank_t rank = 0; rank < s.ranks(); ++rank) {
@@ -156,7 +156,7 @@ TEST_CASE(
           for (int one = 0; one < state_count; ++one)
             if (state == state_count || one == state)
               each_held(h, rank, adam_states[one].placed_as,
-                     [&](int, const family_box& b) { mine += b.volume() * (one == 0 ? 2 : 4); });
+                        [&](int, const family_box& b) { mine += b.volume() * (one == 0 ? 2 : 4); });
           low = low < 0 ? mine : std::min(low, mine), high = std::max(high, mine), sum += mine;
         }
         const std::string name(state == state_count ? "all" : adam_states[state].name);
@@ -237,8 +237,8 @@ TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are n
   const bytes_t box = s.family_at(qkv).tensor_elements() * 14;
   const auto rows_of = [&](index_t shown) {
     const std::vector<std::string> lines = lines_of(rank_text(h, 0, all_states, shown));
-    const auto at = std::find_if(lines.begin(), lines.end(),
-                                 [](const std::string& line) { return line.starts_with("  qkv "); });
+    const auto at =
+        std::find_if(lines.begin(), lines.end(), [](const std::string& line) { return line.starts_with("  qkv "); });
     return std::vector<std::string>(at, lines.end());
   };
   CHECK(cells_of(rows_of(4)[3]) == row{"[6,7)", "-", "[0,128)x[0,64)", narrow_bytes_text(box)});
@@ -250,7 +250,8 @@ TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are n
 namespace {
 /// Two layers, the second of four experts, tied; a dense model of as many.
 transformer two_layers(bool experts) {
-  transformer t{.name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
+  transformer t{
+      .name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
   if (experts) t.tied = true, t.experts = 4, t.expert_ffn = 4;
   return t;
 }
@@ -356,7 +357,8 @@ TEST_CASE("one rank: the whole text, of a dense model and of one with experts, w
 
 TEST_CASE("check: up to 16 stages have a line each, more share them, also those without layers") {
   const auto text_for = [](index_t layers, const char* layout) {
-    const transformer t{.name = "m", .layers = layers, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4};
+    const transformer t{
+        .name = "m", .layers = layers, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4};
     const space s(make_transformer(t), parse_degrees(layout));
     const std::string text = check_text(computed_holding(s));
     return text.substr(text.find("  stage"));

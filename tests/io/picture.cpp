@@ -192,8 +192,10 @@ TEST_CASE(
     const std::string picture = drawn(c.layout, t);
     const std::vector<std::string> lines = lines_of(picture);
     CHECK(lines[0] == "small under " + std::string(c.layout[0] == '\0' ? "''" : to_text(d)));
-    CHECK(lines[3] == std::string("Layers along the pipeline, 0 to 59 (E embedding, N norm") +
-                          (!c.tied ? ", O output)" : d.pp > 1 ? ", e its tied copy)" : ")"));
+    CHECK(lines[3] ==
+          std::string("Layers along the pipeline, 0 to 59 (E embedding, N norm") + (!c.tied    ? ", O output)"
+                                                                                    : d.pp > 1 ? ", e its tied copy)"
+                                                                                               : ")"));
     const std::vector<std::string> rows = block_after(picture, "Layers along");
     REQUIRE(rows.size() == static_cast<std::size_t>(d.pp + 1));
     for (index_t s = 0; s < d.pp; ++s) {
@@ -267,8 +269,17 @@ TEST_CASE("what does not cut anything is not drawn") {
 }
 
 TEST_CASE("a whole picture, of eight ranks on two stages, and of one rank") {
-  transformer t{.name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16,
-                .tied = true, .experts = 4, .expert_ffn = 4};
+  transformer t{.name = "m",
+                .layers = 2,
+                .hidden = 8,
+                .heads = 4,
+                .groups = 2,
+                .head_dim = 2,
+                .ffn = 8,
+                .vocabulary = 16,
+                .tied = true,
+                .experts = 4,
+                .expert_ffn = 4};
   const auto full = [](int columns) {
     std::string bar;
     for (int i = 0; i < columns; ++i) bar += "█";
@@ -287,25 +298,45 @@ TEST_CASE("a whole picture, of eight ranks on two stages, and of one rank") {
         "\n"
         "Layers along the pipeline, 0 to 1 (E embedding, N norm, e its tied copy)\n"
         "  stage  ranks                                     layers\n"
-        "      0    0-3  E" + full(15) + none(15) + "         1  [0,1)\n"
-        "      1    4-7   " + none(15) + full(15) + "Ne       1  [1,2)\n"
-        "\n"
-        "Inside a stage, drawn for stage 0; the others add 4 ranks a stage.\n"
-        "\n"
-        "tp cuts dense matrices in 2 (qkv, fc1, vocabulary: rows; proj, fc2: columns)\n"
-        "  tp 0       " + first + " ranks 0,2\n"
-        "  tp 1       " + second + " ranks 1,3\n"
-        "\n"
-        "ep cuts the 4 experts of a layer in 4: experts and their ranks\n"
-        "  ep 0       " + full(8) + none(24) + " [0,1) 0\n"
-        "  ep 1       " + none(8) + full(8) + none(16) + " [1,2) 1\n"
-        "  ep 2       " + none(16) + full(8) + none(8) + " [2,3) 2\n"
-        "  ep 3       " + none(24) + full(8) + " [3,4) 3\n"
-        "\n"
-        "zero=1 cuts each buffer of optimizer states of all but experts in 2 (cp x dp)\n"
-        "  shard 0    " + first + " ranks 0-1\n"
-        "  shard 1    " + second + " ranks 2-3\n");
-  CHECK(drawn("ep=2,dp=2", t).find("ep cuts the 4 experts of a layer in 2: experts and their ranks\n") != std::string::npos);
+        "      0    0-3  E" +
+            full(15) + none(15) +
+            "         1  [0,1)\n"
+            "      1    4-7   " +
+            none(15) + full(15) +
+            "Ne       1  [1,2)\n"
+            "\n"
+            "Inside a stage, drawn for stage 0; the others add 4 ranks a stage.\n"
+            "\n"
+            "tp cuts dense matrices in 2 (qkv, fc1, vocabulary: rows; proj, fc2: columns)\n"
+            "  tp 0       " +
+            first +
+            " ranks 0,2\n"
+            "  tp 1       " +
+            second +
+            " ranks 1,3\n"
+            "\n"
+            "ep cuts the 4 experts of a layer in 4: experts and their ranks\n"
+            "  ep 0       " +
+            full(8) + none(24) +
+            " [0,1) 0\n"
+            "  ep 1       " +
+            none(8) + full(8) + none(16) +
+            " [1,2) 1\n"
+            "  ep 2       " +
+            none(16) + full(8) + none(8) +
+            " [2,3) 2\n"
+            "  ep 3       " +
+            none(24) + full(8) +
+            " [3,4) 3\n"
+            "\n"
+            "zero=1 cuts each buffer of optimizer states of all but experts in 2 (cp x dp)\n"
+            "  shard 0    " +
+            first +
+            " ranks 0-1\n"
+            "  shard 1    " +
+            second + " ranks 2-3\n");
+  CHECK(drawn("ep=2,dp=2", t).find("ep cuts the 4 experts of a layer in 2: experts and their ranks\n") !=
+        std::string::npos);
   CHECK(drawn("tp=2", t).find("in 1,\n    etp each expert in 2: experts and") != std::string::npos);
   t.experts = 1, t.expert_ffn = 4;
   CHECK(drawn("tp=2", t).find("ep cuts the 1 experts of a layer in 1,\n    etp each expert in 2") != std::string::npos);
@@ -319,16 +350,19 @@ TEST_CASE("a whole picture, of eight ranks on two stages, and of one rank") {
         "\n"
         "Layers along the pipeline, 0 to 1 (E embedding, N norm)\n"
         "  stage  ranks                                    layers\n"
-        "      0      0  E" + full(30) + "N       2  [0,2)\n");
+        "      0      0  E" +
+            full(30) + "N       2  [0,2)\n");
   CHECK(drawn("dp=2", t) ==
         "m under dp=2\n"
         "2 ranks, 1 stage of 2; 936 parameters\n"
         "\n"
         "Layers along the pipeline, 0 to 1 (E embedding, N norm)\n"
         "  stage  ranks                                    layers\n"
-        "      0    0-1  E" + full(30) + "N       2  [0,2)\n"
-        "\n"
-        "Inside a stage, drawn for stage 0.\n");
+        "      0    0-1  E" +
+            full(30) +
+            "N       2  [0,2)\n"
+            "\n"
+            "Inside a stage, drawn for stage 0.\n");
 }
 
 TEST_CASE("up to 32 stages have a row each; a stage's intervals are named where they are two, else the first") {

@@ -13,9 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/hf_config.hpp>
+#include <reshard/parallelism/parse.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/figures.hpp>
-#include <reshard/parallelism/parse.hpp>
 
 #include "../oracle/plan_check.hpp"
 #include "../oracle/random_layouts.hpp"
@@ -79,10 +79,11 @@ struct device_count {
 };
 
 /// Live bytes of every device over the stages, element by element.
-std::map<long, device_count> count_devices(const oracle::switch_case& c, const std::vector<printed>& transfers, long stages, long devices,
-                                           const std::vector<oracle::state>& states) {
+std::map<long, device_count> count_devices(const oracle::switch_case& c, const std::vector<printed>& transfers,
+                                           long stages, long devices, const std::vector<oracle::state>& states) {
   std::map<long, device_count> result;
-  std::map<long, std::map<std::pair<oracle::state, std::string>, std::vector<long>>> last;  // stage of the last reader; `stages`: kept; -1: nobody
+  // stage of the last reader; `stages`: kept; -1: nobody
+  std::map<long, std::map<std::pair<oracle::state, std::string>, std::vector<long>>> last;
   std::map<long, std::vector<long>> arrives;
   for (long d = 0; d < devices; ++d) result[d], arrives[d].resize(oracle::index(stages));
   for (const oracle::state s : states) {
@@ -95,7 +96,8 @@ std::map<long, device_count> count_devices(const oracle::switch_case& c, const s
           if (set[i] != 0) mine[i] = -1, result[device].before += oracle::width_of(s);
       }
     }
-    for (long rank = 0; rank < c.to.world; ++rank) result[c.to_devices[oracle::index(rank)]].after += oracle::bytes_held(c.m, c.to, rank, s);
+    for (long rank = 0; rank < c.to.world; ++rank)
+      result[c.to_devices[oracle::index(rank)]].after += oracle::bytes_held(c.m, c.to, rank, s);
   }
   for (const printed& t : transfers) {
     const bool kept = t.piece.src == t.piece.dst;
@@ -104,7 +106,8 @@ std::map<long, device_count> count_devices(const oracle::switch_case& c, const s
     std::vector<long>& source = last[t.piece.src].at({t.piece.st, oracle::one_name(c.m, t.piece.tensor)});
     std::vector<long> elements;
     REQUIRE(oracle::elements_of_box(t.piece.dims, t.piece.box, oracle::length(source), elements) == "");
-    for (const long element : elements) source[oracle::index(element)] = std::max(source[oracle::index(element)], kept ? stages : t.stage);
+    for (const long element : elements)
+      source[oracle::index(element)] = std::max(source[oracle::index(element)], kept ? stages : t.stage);
   }
   for (auto& [device, count] : result) {
     std::vector<long> live(oracle::index(stages), 0);
@@ -118,7 +121,8 @@ std::map<long, device_count> count_devices(const oracle::switch_case& c, const s
   return result;
 }
 
-void check_summary(const json& summary, const std::map<long, device_count>& devices, const std::vector<printed>& transfers, long node) {
+void check_summary(const json& summary, const std::map<long, device_count>& devices,
+                   const std::vector<printed>& transfers, long node) {
   long moved = 0, retained = 0, inter_node = 0, max_send = 0, max_receive = 0, peak = 0, floor = 0, excess = 0;
   std::set<std::tuple<long, long, long>> messages;
   for (const printed& t : transfers) {
@@ -155,8 +159,13 @@ void check_devices(const json& listed, const std::map<long, device_count>& devic
   CHECK(listed.size() == devices.size());
   for (const json& d : listed) {
     const device_count& count = devices.at(d.at("device"));
-    CHECK(d == json{{"device", d.at("device")}, {"send_bytes", count.send}, {"receive_bytes", count.receive}, {"retained_bytes", count.retained},
-                    {"before_bytes", count.before}, {"after_bytes", count.after}, {"peak_bytes", count.peak}});
+    CHECK(d == json{{"device", d.at("device")},
+                    {"send_bytes", count.send},
+                    {"receive_bytes", count.receive},
+                    {"retained_bytes", count.retained},
+                    {"before_bytes", count.before},
+                    {"after_bytes", count.after},
+                    {"peak_bytes", count.peak}});
   }
 }
 
@@ -169,13 +178,16 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
       {"all", [] { return std::vector<oracle::state>(std::begin(oracle::all_states), std::end(oracle::all_states)); }},
       {"param", [] { return std::vector{oracle::state::param}; }},
       {"exp_avg", [] { return std::vector{oracle::state::exp_avg}; }},
-      {"optimizer", [] { return std::vector{oracle::state::master, oracle::state::exp_avg, oracle::state::exp_avg_sq}; }}};
+      {"optimizer", [] {
+         return std::vector{oracle::state::master, oracle::state::exp_avg, oracle::state::exp_avg_sq};
+       }}};
   for (int n = 0; n < testing::tries(60); ++n) {
     const oracle::switch_case c = generator.next_switch();
     const std::string description = c.describe();
     CAPTURE(description);
     words arguments = arguments_of(c, here().file("model.json", c.config));
-    const long named = 1 + std::max(*std::max_element(c.from_devices.begin(), c.from_devices.end()), *std::max_element(c.to_devices.begin(), c.to_devices.end()));
+    const long named = 1 + std::max(*std::max_element(c.from_devices.begin(), c.from_devices.end()),
+                                    *std::max_element(c.to_devices.begin(), c.to_devices.end()));
     long devices = named, node = 0, stages = 1;
     if (n % 3 == 1) {
       node = random.within(1, 5);
@@ -207,14 +219,16 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
       CHECK(t.stage < stages);
     }
     oracle::totals sums;
-    for (const std::string& fault : check_plan(c.m, c.from, c.to, c.from_devices, c.to_devices, pieces, sums, states)) FAIL_CHECK(fault);
+    for (const std::string& fault : check_plan(c.m, c.from, c.to, c.from_devices, c.to_devices, pieces, sums, states))
+      FAIL_CHECK(fault);
     CHECK(sums.moved_bytes == sums.least_bytes);
     CHECK(answer.at("summary").at("stages") == stages);
     const std::map<long, device_count> counted = count_devices(c, transfers, stages, devices, states);
     check_summary(answer.at("summary"), counted, transfers, node);
     check_devices(answer.at("devices"), counted);
     std::vector<long> rank_of_device(oracle::index(devices), -1);
-    for (long rank = 0; rank < c.to.world; ++rank) rank_of_device[oracle::index(c.to_devices[oracle::index(rank)])] = rank;
+    for (long rank = 0; rank < c.to.world; ++rank)
+      rank_of_device[oracle::index(c.to_devices[oracle::index(rank)])] = rank;
     CHECK(answer.at("rank_of_device") == rank_of_device);
 
     // one device's view: the same transfers, but only those from or to it
@@ -228,7 +242,8 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
     const auto by_key = [](const printed& a, const printed& b) { return a.key() < b.key(); };
     std::sort(own.begin(), own.end(), by_key);
     std::sort(expected.begin(), expected.end(), by_key);
-    CHECK(std::equal(own.begin(), own.end(), expected.begin(), expected.end(), [](const printed& a, const printed& b) { return a.key() == b.key(); }));
+    CHECK(std::equal(own.begin(), own.end(), expected.begin(), expected.end(),
+                     [](const printed& a, const printed& b) { return a.key() == b.key(); }));
     check_summary(view.at("summary"), {*counted.find(device)}, expected, node);
     check_devices(view.at("devices"), {*counted.find(device)});
     CHECK(view.at("rank_of_device") == rank_of_device);
@@ -252,7 +267,8 @@ TEST_CASE("the volume of a union: overlapping, equal, nested and touching boxes,
       if (random.below(4) == 0) boxes.push_back(b);
     }
     index_t covered = 0;
-    for (const int times : testing::occurrences(box<3>{{{0, side}, {0, side}, {0, side}}}, boxes)) covered += times > 0 ? 1 : 0;
+    for (const int times : testing::occurrences(box<3>{{{0, side}, {0, side}, {0, side}}}, boxes))
+      covered += times > 0 ? 1 : 0;
     CHECK(reshard::detail::union_volume(std::span(boxes)) == covered);
   }
 }
@@ -267,8 +283,9 @@ TEST_CASE("shortcuts of the report equal the general way") {
     CAPTURE(description);
     const model m = parse_config(c.config, "random");
     const space from(m, parse_degrees(c.from_text)), to(m, parse_degrees(c.to_text));
-    const layout_switch change(from, to, {device_map(std::vector<rank_t>(c.from_devices.begin(), c.from_devices.end())),
-                                          device_map(std::vector<rank_t>(c.to_devices.begin(), c.to_devices.end()))});
+    const layout_switch change(from, to,
+                               {device_map(std::vector<rank_t>(c.from_devices.begin(), c.from_devices.end())),
+                                device_map(std::vector<rank_t>(c.to_devices.begin(), c.to_devices.end()))});
     const computed_holding &before = change.from(), &after = change.to();
     for (const state_set states : {all_states, parameter_states, optimizer_states}) {
       bytes_t most = 0;  // rank by rank

@@ -19,7 +19,8 @@ namespace {
 /// The bytes with their closing hash made right again: a fault that the hash does not find.
 std::vector<std::byte> closed(std::vector<std::byte> bytes) {
   std::uint64_t hash = 14695981039346656037u;
-  for (std::size_t i = 0; i + 8 < bytes.size(); ++i) hash = (hash ^ static_cast<std::uint64_t>(bytes[i])) * 1099511628211u;
+  for (std::size_t i = 0; i + 8 < bytes.size(); ++i)
+    hash = (hash ^ static_cast<std::uint64_t>(bytes[i])) * 1099511628211u;
   for (std::size_t i = 0; i < 8; ++i) bytes[bytes.size() - 8 + i] = static_cast<std::byte>(hash >> (8 * i));
   return bytes;
 }
@@ -47,7 +48,8 @@ TEST_CASE("no byte can be changed, and none be missing or too many, without a re
     const std::vector<std::byte> bytes = to_bytes(make_plan(change, 0), change);
     for (int n = 0; n < 200; ++n) {
       std::vector<std::byte> other = bytes;
-      other[static_cast<std::size_t>(random.below(static_cast<index_t>(bytes.size())))] ^= static_cast<std::byte>(1 << random.below(8));
+      other[static_cast<std::size_t>(random.below(static_cast<index_t>(bytes.size())))] ^=
+          static_cast<std::byte>(1 << random.below(8));
       CHECK(refused([&] { plan_from_bytes(other, change); }) != "accepted");
       other = bytes;
       other.resize(static_cast<std::size_t>(random.below(static_cast<index_t>(bytes.size()))));

@@ -33,11 +33,13 @@ TEST_CASE("plans of any two sides are read back equal") {
 
 TEST_CASE("the format is the one that is documented") {
   const layout_switch change = testing::rows_to_columns();
-  CHECK(json::parse(to_json(make_plan(change, 2), change)) == json::parse(R"({"format": "reshard plan", "version": 1, "device": 2,
+  CHECK(json::parse(to_json(make_plan(change, 2), change)) ==
+        json::parse(R"({"format": "reshard plan", "version": 1, "device": 2,
     "sends": [{"src": 2, "dst": 0, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[8,10],[0,4]]}],
     "receives": [{"src": 0, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[0,4],[4,8]]},
                  {"src": 1, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[4,8],[4,8]]}],
-    "retains": [{"src": 2, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[8,10],[4,8]]}]})"));
+    "retains": [{"src": 2, "dst": 2, "states": ["param"], "family": "wte",
+    "box": [[0,1],[0,1],[0,1],[8,10],[4,8]]}]})"));
 }
 
 TEST_CASE("names are quoted as JSON wants them, and refused where they are no text") {
@@ -48,7 +50,8 @@ TEST_CASE("names are quoted as JSON wants them, and refused where they are no te
   const layout_switch odd = named("a \"b\"\\\n\xc3\xa9");
   CHECK(plan_from_json(to_json(make_plan(odd, 0), odd), odd) == make_plan(odd, 0));
   const layout_switch broken = named("\xff");
-  CHECK(refused([&] { to_json(make_plan(broken, 0), broken); }) == "reshard: plan to JSON: a tensor's name is not UTF-8");
+  CHECK(refused([&] { to_json(make_plan(broken, 0), broken); }) ==
+        "reshard: plan to JSON: a tensor's name is not UTF-8");
 }
 
 TEST_CASE("what is wrong is said") {
@@ -85,7 +88,8 @@ TEST_CASE("what is wrong is said") {
   CHECK(said("/receives/1", good["receives"][0]) == who + "receives[1] is out of order");
   CHECK(said("/sends", 7).starts_with(who));
   CHECK(said("/sends/0/src", "two").starts_with(who));
-  for (const char* text : {"", "[]", "{}", "{\"format\": 3}", "not JSON", "{\"format\": \"reshard plan\", \"version\": 1}"})
+  for (const char* text :
+       {"", "[]", "{}", "{\"format\": 3}", "not JSON", "{\"format\": \"reshard plan\", \"version\": 1}"})
     CHECK(refused([&] { plan_from_json(text, change); }).starts_with(who));
 }
 
@@ -97,7 +101,8 @@ TEST_CASE("text that was changed anywhere is a plan or refused, never anything e
   for (int n = 0; n < 2000; ++n) {
     std::string text = good;
     for (index_t times = random.within(1, 3); times > 0; --times)
-      text[static_cast<std::size_t>(random.below(static_cast<index_t>(text.size())))] = static_cast<char>(random.below(256));
+      text[static_cast<std::size_t>(random.below(static_cast<index_t>(text.size())))] =
+          static_cast<char>(random.below(256));
     plans += refused([&] { plan_from_json(text, change); }) == "accepted" ? 1 : 0;
   }
   CHECK(plans < 1000);

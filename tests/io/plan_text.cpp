@@ -20,12 +20,14 @@ TEST_CASE("a plan says what the device does in all, then every box in order") {
         "  from 0  param  wte  [0,1)x[0,1)x[0,1)x[0,4)x[4,8)\n"
         "  from 1  param  wte  [0,1)x[0,1)x[0,1)x[4,8)x[4,8)\n"
         "  keeps  param  wte  [0,1)x[0,1)x[0,1)x[8,10)x[4,8)\n");
-  CHECK(to_text(make_plan(change, 9), change) == "device 9 sends 0 boxes of 0 B, receives 0 boxes of 0 B, keeps 0 boxes of 0 B\n");
+  CHECK(to_text(make_plan(change, 9), change) ==
+        "device 9 sends 0 boxes of 0 B, receives 0 boxes of 0 B, keeps 0 boxes of 0 B\n");
 }
 
 TEST_CASE("a report says bytes, stages and the peak") {
   switch_report r{.stages = 4, .sent = 1 << 20, .received = 512, .retained = 3, .memory = {100, 200, 1224}};
-  CHECK(to_text(r) == "sent 1.00 MiB, received 512 B, kept 3 B in 4 stages; peak 1.20 KiB, 1.00 KiB above max(before, after)");
+  CHECK(to_text(r) ==
+        "sent 1.00 MiB, received 512 B, kept 3 B in 4 stages; peak 1.20 KiB, 1.00 KiB above max(before, after)");
   r.stages = 1;
   CHECK(to_text(r).find(" in 1 stage; ") != std::string::npos);
 }

@@ -85,11 +85,22 @@ TEST_CASE("text of others is whole up to three characters more than the limit, f
 }
 
 TEST_CASE("bytes in three digits and seven columns, rounded to the nearest, up to the largest number") {
-  const std::pair<bytes_t, const char*> cases[] = {
-      {0, "0B"}, {1, "1B"}, {1023, "1023B"}, {1024, "1.00KiB"}, {1536, "1.50KiB"},
-      {10'234, "9.99KiB"}, {10'235, "10.0KiB"}, {102'348, "99.9KiB"}, {102'349, "100KiB"},
-      {1'048'063, "1023KiB"}, {1'048'064, "1.00MiB"}, {bytes_t{64} << 20, "64.0MiB"}, {bytes_t{3} << 29, "1.50GiB"},
-      {bytes_t{100} << 40, "100TiB"}, {bytes_t{5} << 50, "5.00PiB"}, {9'223'372'036'854'775'807, "8.00EiB"}};
+  const std::pair<bytes_t, const char*> cases[] = {{0, "0B"},
+                                                   {1, "1B"},
+                                                   {1023, "1023B"},
+                                                   {1024, "1.00KiB"},
+                                                   {1536, "1.50KiB"},
+                                                   {10'234, "9.99KiB"},
+                                                   {10'235, "10.0KiB"},
+                                                   {102'348, "99.9KiB"},
+                                                   {102'349, "100KiB"},
+                                                   {1'048'063, "1023KiB"},
+                                                   {1'048'064, "1.00MiB"},
+                                                   {bytes_t{64} << 20, "64.0MiB"},
+                                                   {bytes_t{3} << 29, "1.50GiB"},
+                                                   {bytes_t{100} << 40, "100TiB"},
+                                                   {bytes_t{5} << 50, "5.00PiB"},
+                                                   {9'223'372'036'854'775'807, "8.00EiB"}};
   for (const auto& c : cases) {
     CHECK(narrow_bytes_text(c.first) == c.second);
     CHECK(text_width(c.second) <= 7);
@@ -100,12 +111,12 @@ TEST_CASE("a line is folded at 80 columns: after the last comma that fits, else 
   const std::string a79(79, 'a'), a80 = a79 + "a", a81 = a80 + "a";
   for (const std::string& whole : {std::string(), a79, a80, a79 + ",", a81, a80 + "," + a80})
     CHECK(folded(whole, 4) == whole);
-  CHECK(folded(a79 + ", b", 4) == a79 + ",\n    b");                // the comma is the last of 80
-  CHECK(folded(a80 + " b", 2) == a80 + "\n  b");                   // the blank is the first beyond them
-  CHECK(folded(a81 + " b", 2) == a81 + " b");                      // no blank before it
+  CHECK(folded(a79 + ", b", 4) == a79 + ",\n    b");  // the comma is the last of 80
+  CHECK(folded(a80 + " b", 2) == a80 + "\n  b");      // the blank is the first beyond them
+  CHECK(folded(a81 + " b", 2) == a81 + " b");         // no blank before it
   CHECK(folded("x " + a80, 2) == "x\n  " + a80);
-  CHECK(folded("a, b c " + a79, 3) == "a,\n   b c\n   " + a79);   // a comma before a later blank
-  CHECK(folded(a80 + " " + a79, 1) == a80 + "\n " + a79);          // what hangs has as many columns less
+  CHECK(folded("a, b c " + a79, 3) == "a,\n   b c\n   " + a79);  // a comma before a later blank
+  CHECK(folded(a80 + " " + a79, 1) == a80 + "\n " + a79);        // what hangs has as many columns less
   CHECK(folded(a79 + " " + std::string(76, 'b') + " c", 4) == a79 + "\n    " + std::string(76, 'b') + "\n    c");
   CHECK(folded(a79 + " " + std::string(74, 'b') + " c", 4) == a79 + "\n    " + std::string(74, 'b') + " c");
   CHECK(folded(a79 + " " + std::string(75, 'b') + " c", 4) == a79 + "\n    " + std::string(75, 'b') + "\n    c");
@@ -133,7 +144,8 @@ TEST_CASE("bars fill where the part is, and never hide one") {
 }
 
 TEST_CASE("pictures of large worlds stay 80 columns wide and fit a screen or two") {
-  for (const char* layout : {"tp=4,pp=94,dp=44,ep=8,zero=1", "tp=1,pp=2,vpp=47,dp=8192,zero=1", "tp=4,pp=8,dp=4,ep=16,zero=1,split=account"}) {
+  for (const char* layout : {"tp=4,pp=94,dp=44,ep=8,zero=1", "tp=1,pp=2,vpp=47,dp=8192,zero=1",
+                             "tp=4,pp=8,dp=4,ep=16,zero=1,split=account"}) {
     CAPTURE(layout);
     const space where(load_model("qwen3-235b-a22b"), parse_degrees(layout));
     const std::string picture = layout_picture(computed_holding(where));
@@ -148,8 +160,11 @@ TEST_CASE("pictures of large worlds stay 80 columns wide and fit a screen or two
 
 TEST_CASE("the svg is one well-formed picture, whatever the model is called") {
   const std::string name = "<&\"evil\xff\n.json";
-  const model m = parse_config(R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 8,
-    "num_experts": 8, "moe_intermediate_size": 24, "intermediate_size": 24, "decoder_sparse_step": 2, "vocab_size": 128, "tie_word_embeddings": true})", name);
+  const model m = parse_config(
+      R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 8,
+    "num_experts": 8, "moe_intermediate_size": 24, "intermediate_size": 24, "decoder_sparse_step": 2,
+    "vocab_size": 128, "tie_word_embeddings": true})",
+      name);
   for (const char* layout : {"", "tp=2,dp=4,pp=3,ep=8,zero=1", "pp=3,vpp=2,tp=8,zero=1"}) {
     CAPTURE(layout);
     const space where(m, parse_degrees(layout));

@@ -24,7 +24,8 @@ using words = std::vector<std::string>;
 struct scratch {
   fs::path folder;
   scratch() {
-    std::string name = (fs::temp_directory_path() / "reshard-tool-").string() + std::string(6, 'X');  // mkdtemp fills these in
+    // mkdtemp fills these in
+    std::string name = (fs::temp_directory_path() / "reshard-tool-").string() + std::string(6, 'X');
     REQUIRE(mkdtemp(name.data()) != nullptr);
     folder = name;
   }

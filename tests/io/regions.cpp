@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON of regions, read back and turned into flat indices, equals what a brute-force reading of the contract and real
-// Megatron-core models say that every rank holds.
+// The JSON of regions, read back and turned into flat indices, equals what a brute-force reading of the contract and
+// real Megatron-core models say that every rank holds.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ using nlohmann::json;
 
 namespace {
 
-using flat_set = std::vector<index_t>;                                      // begin, end, begin, end, ... ascending, merged
+// begin, end, begin, end, ... ascending, merged
+using flat_set = std::vector<index_t>;
 using holdings = std::map<std::pair<std::string, std::string>, flat_set>;  // (state, tensor)
 
 json read_data(const std::string& name) {
@@ -45,7 +46,8 @@ flat_set merged(std::vector<std::pair<index_t, index_t>> intervals) {
 }
 
 /// Every row of a box, one by one.
-void rows_of(const json& dims, const json& box, std::size_t dim, index_t offset, std::vector<std::pair<index_t, index_t>>& out) {
+void rows_of(const json& dims, const json& box, std::size_t dim, index_t offset,
+             std::vector<std::pair<index_t, index_t>>& out) {
   const index_t extent = dims[dim];
   const index_t begin = box[dim][0], end = box[dim][1];
   REQUIRE(0 <= begin);
@@ -119,7 +121,8 @@ TEST_CASE("golden: every rank of Megatron-core's own models") {
 }
 
 TEST_CASE("coordinates on both meshes; a dense model's experts' mesh is tp, 1, cp x dp") {
-  const space moe(load_model(RESHARD_TEST_DATA "/tiny_qwen3_moe.config.json"), parse_degrees("tp=2,cp=2,dp=2,pp=2,ep=4"));
+  const space moe(load_model(RESHARD_TEST_DATA "/tiny_qwen3_moe.config.json"),
+                  parse_degrees("tp=2,cp=2,dp=2,pp=2,ep=4"));
   CHECK(regions_of(moe, {13, 14})[0].at("coordinates") ==
         json::parse(R"({"tp":1,"cp":0,"dp":1,"pp":1,"etp":0,"ep":1,"edp":1})"));
   const space dense(load_model("llama2-7b"), parse_degrees("tp=2,cp=2,dp=2"));
@@ -129,7 +132,8 @@ TEST_CASE("coordinates on both meshes; a dense model's experts' mesh is tp, 1, c
 
 TEST_CASE("a rank that holds nothing has an empty list; states are those asked for") {
   const model m = parse_config(R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 8,
-    "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 8})", "two layers");
+    "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 8})",
+                               "two layers");
   const space where(m, parse_degrees("pp=4,split=spread"));
   CHECK(regions_of(where, {2, 3})[0].at("regions") == json::array());
   const json master = regions_of(where, {0, 1}, only(1))[0].at("regions");
@@ -147,7 +151,8 @@ TEST_CASE("bytes of 4194304 ranks at most are listed") {
 
 TEST_CASE("bytes per rank are the volumes of the boxes") {
   const model m = load_model(RESHARD_TEST_DATA "/tiny_qwen3_moe.config.json");
-  for (const char* layout : {"", "tp=2,cp=2,pp=2,vpp=2,dp=2,ep=4,zero=1", "tp=4,dp=3,etp=2,zero=1,bucket=1000", "pp=4,dp=2"}) {
+  for (const char* layout :
+       {"", "tp=2,cp=2,pp=2,vpp=2,dp=2,ep=4,zero=1", "tp=4,dp=3,etp=2,zero=1,bucket=1000", "pp=4,dp=2"}) {
     CAPTURE(layout);
     const space where(m, parse_degrees(layout));
     text_output out;
@@ -160,7 +165,8 @@ TEST_CASE("bytes per rank are the volumes of the boxes") {
     for (const json& rank : regions_of(where, {0, where.ranks()}))
       for (const auto& [what, flat] : held_in(rank))
         for (std::size_t i = 0; i < flat.size(); i += 2)
-          bytes[what.first][rank.at("rank").get<std::size_t>()] += (flat[i + 1] - flat[i]) * (what.first == "param" ? 2 : 4);
+          bytes[what.first][rank.at("rank").get<std::size_t>()] +=
+              (flat[i + 1] - flat[i]) * (what.first == "param" ? 2 : 4);
     CHECK(check.at("bytes_per_rank") == json(bytes));
   }
 }

@@ -142,12 +142,14 @@ TEST_CASE(
     "axis that is cut") {
   int cells = 0, parts = 0, pale = 0, elsewhere = 0;
   for (const bool tied : {false, true})
-    for (const char* layout : {"", "tp=2,pp=2,dp=2,zero=1", "pp=2,vpp=2,dp=2,ep=2", "tp=2,dp=2,pp=4,ep=4,zero=1",
-                               "dp=3,zero=1,bucket=4000", "tp=4,cp=2,dp=4", "dp=7,zero=1", "vpp=3,pp=3", "dp=2,zero=1", "tp=7", "vpp=2,pp=2"}) {
+    for (const char* layout :
+         {"", "tp=2,pp=2,dp=2,zero=1", "pp=2,vpp=2,dp=2,ep=2", "tp=2,dp=2,pp=4,ep=4,zero=1", "dp=3,zero=1,bucket=4000",
+          "tp=4,cp=2,dp=4", "dp=7,zero=1", "vpp=3,pp=3", "dp=2,zero=1", "tp=7", "vpp=2,pp=2"}) {
       CAPTURE(layout);
       transformer t = small;
       if (std::string(layout) == "vpp=3,pp=3") t.layers = 27;
-      if (std::string(layout) == "dp=2,zero=1") t.layers = 200, t.hidden = 8, t.head_dim = 1, t.ffn = 9, t.expert_ffn = 3;
+      if (std::string(layout) == "dp=2,zero=1")
+        t.layers = 200, t.hidden = 8, t.head_dim = 1, t.ffn = 9, t.expert_ffn = 3;
       t.tied = tied;
       if (std::string(layout) == "tp=7") t.heads = 7, t.groups = 7, t.ffn = 14, t.vocabulary = 14, t.expert_ffn = 7;
       const index_t dense = std::string(layout) == "vpp=2,pp=2" ? 3 : 1;  // 3: of the first stage's first chunk alone
@@ -273,7 +275,8 @@ std::vector<std::string> lines_of(const computed_holding& h, rank_t rank) {
 }
 /// Elements as they are written, their numbers in tenths of a pixel.
 std::string tenths(index_t number) { return std::to_string(number / 10) + "." + std::to_string(number % 10); }
-std::string words(index_t x, index_t y, const std::string& anchor, const std::string& text, const std::string& size = "") {
+std::string words(index_t x, index_t y, const std::string& anchor, const std::string& text,
+                  const std::string& size = "") {
   return "<text x=\"" + tenths(x) + "\" y=\"" + tenths(y) + "\" text-anchor=\"" + anchor + "\"" +
          (size.empty() ? "" : " font-size=\"" + size + "\"") + ">" + text + "</text>";
 }
@@ -299,30 +302,25 @@ TEST_CASE("a whole picture, element by element: two layers on two stages, their 
   std::vector<std::string> wanted{
       first_line(736),  // nine families, eight of them those of stage 1
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>",
-      "<text x=\"20.0\" y=\"32.0\" text-anchor=\"start\" font-size=\"16\" font-weight=\"bold\">m under tp=2,pp=2</text>",
+      "<text x=\"20.0\" y=\"32.0\" text-anchor=\"start\" font-size=\"16\" font-weight=\"bold\">m under "
+      "tp=2,pp=2</text>",
       // 2 x 16 x 8 at the ends; a layer has 64 + 8 + 128 + 8 + 128 + 64; 8 of the last norm
       words(200, 540, "start", "4 ranks, 2 pipeline stages of 2; 1,064 parameters"),
-      words(2100, 740, "start", "layers along the pipeline"),
-      words(2000, 940, "end", "stage 0, ranks 0-1"),
+      words(2100, 740, "start", "layers along the pipeline"), words(2000, 940, "end", "stage 0, ranks 0-1"),
       rect(2350, 810, 3445, 180, hue[0]),  // a layer is 345 pixels wide
-      rect(2100, 810, 195, 180, hue[0]),
-      words(2200, 940, "middle", "E"),
-      words(2000, 1140, "end", "stage 1, ranks 2-3"),
-      rect(5800, 1010, 3445, 180, hue[1]),
-      rect(9280, 1010, 195, 180, hue[1]),
-      words(9380, 1140, "middle", "O"),
-      words(2350, 1350, "middle", "0", "10"),
-      words(5800, 1350, "middle", "1", "10"),
-      words(9250, 1350, "middle", "2", "10"),
+      rect(2100, 810, 195, 180, hue[0]), words(2200, 940, "middle", "E"),
+      words(2000, 1140, "end", "stage 1, ranks 2-3"), rect(5800, 1010, 3445, 180, hue[1]),
+      rect(9280, 1010, 195, 180, hue[1]), words(9380, 1140, "middle", "O"), words(2350, 1350, "middle", "0", "10"),
+      words(5800, 1350, "middle", "1", "10"), words(9250, 1350, "middle", "2", "10"),
       words(2100, 1570, "start", "E: embedding, O: final norm and output layer", "11"),
       words(2100, 2020, "start", "what ranks 2-3 of stage 1 hold of each tensor family"),
-      words(2550, 2400, "middle", "rank 2", "9"),
-      words(3450, 2400, "middle", "rank 3", "9")};
+      words(2550, 2400, "middle", "rank 2", "9"), words(3450, 2400, "middle", "rank 3", "9")};
   const struct {
     const char* name;
     bool cut;
-  } families[] = {{"proj", true}, {"qkv.layer_norm", false}, {"qkv", true}, {"fc1.layer_norm", false}, {"fc1", true},
-                  {"fc2", true}, {"final_layernorm", false}, {"output_layer", true}, {"word_embeddings", true}};
+  } families[] = {
+      {"proj", true}, {"qkv.layer_norm", false},  {"qkv", true},          {"fc1.layer_norm", false}, {"fc1", true},
+      {"fc2", true},  {"final_layernorm", false}, {"output_layer", true}, {"word_embeddings", true}};
   index_t y = 2500;
   for (const auto& f : families) {
     if (f.name == std::string("word_embeddings")) {
@@ -347,7 +345,8 @@ TEST_CASE("a whole picture, element by element: two layers on two stages, their 
 }
 
 TEST_CASE("a tied model's second end, and optimizer states in a colour of their own, have their words") {
-  transformer two{.name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
+  transformer two{
+      .name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
   const std::string untied = "E: embedding, O: final norm and output layer",
                     copied = "E: embedding, e: final norm and the embedding's tied copy";
   for (const bool tied : {false, true})
@@ -357,7 +356,9 @@ TEST_CASE("a tied model's second end, and optimizer states in a colour of their 
       const space s(make_transformer(two), parse_degrees(layout));
       const index_t pp = s.degrees().pp;
       const std::vector<std::string> lines = lines_of(computed_holding(s), 0);
-      const auto has = [&](const std::string& line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
+      const auto has = [&](const std::string& line) {
+        return std::find(lines.begin(), lines.end(), line) != lines.end();
+      };
       CHECK(has(words(2100, 1370 + 200 * (pp - 1), "start", tied && pp > 1 ? copied : untied, "11")));
       // of two stages the second has families of its own, under a heading of 70 pixels; a row of stages has 20
       const index_t legend = 2300 + 900 * (pp - 1) + 340 * s.families() + 300, cells = 2300 + 200 * (pp - 1);
@@ -373,13 +374,15 @@ TEST_CASE("a tied model's second end, and optimizer states in a colour of their 
     }
 }
 
-TEST_CASE("rows of stages: 20 pixels each up to 24 of them, 12 and smaller words above; above 48 stages several share one") {
+TEST_CASE(
+    "rows of stages: 20 pixels each up to 24 of them, 12 and smaller words above; above 48 stages several share one") {
   const struct {
     index_t pp, together;
     bool small;
-  } cases[] = {{1, 1, false}, {3, 1, false}, {24, 1, false}, {25, 1, true}, {48, 1, true}, {49, 2, true},
-               {96, 2, true}, {97, 3, true}};
-  const transformer many{.name = "m", .layers = 192, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+  } cases[] = {{1, 1, false}, {3, 1, false}, {24, 1, false}, {25, 1, true},
+               {48, 1, true}, {49, 2, true}, {96, 2, true},  {97, 3, true}};
+  const transformer many{
+      .name = "m", .layers = 192, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
   for (const auto& c : cases) {
     CAPTURE(c.pp);
     const space s(make_transformer(many), parse_degrees("dp=2,split=spread,pp=" + std::to_string(c.pp)));
@@ -397,8 +400,10 @@ TEST_CASE("rows of stages: 20 pixels each up to 24 of them, 12 and smaller words
       for (index_t stage = first; stage < past; ++stage) {
         const std::string fill = "fill=\"hsl(" + std::to_string(67 * stage % 360) + ",60%,55%)\"";
         const interval layers = s.pipeline().chunk(stage);
-        wanted.push_back(rect(across(layers.begin), y + 10, across(layers.end) - across(layers.begin) - 5, high - 20, fill));
-        if (stage == 0) wanted.insert(wanted.end(), {rect(2100, y + 10, 195, high - 20, fill), words(2200, base, "middle", "E")});
+        wanted.push_back(
+            rect(across(layers.begin), y + 10, across(layers.end) - across(layers.begin) - 5, high - 20, fill));
+        if (stage == 0)
+          wanted.insert(wanted.end(), {rect(2100, y + 10, 195, high - 20, fill), words(2200, base, "middle", "E")});
         if (stage == c.pp - 1)
           wanted.insert(wanted.end(), {rect(9280, y + 10, 195, high - 20, fill), words(9380, base, "middle", "O")});
       }
@@ -406,12 +411,14 @@ TEST_CASE("rows of stages: 20 pixels each up to 24 of them, 12 and smaller words
     for (index_t layer = 0; layer <= 192; layer += 20)
       wanted.push_back(words(across(layer), 950 + rows * high, "middle", std::to_string(layer), "10"));
     REQUIRE(lines.size() > 5 + wanted.size());
-    CHECK(std::vector<std::string>(lines.begin() + 5, lines.begin() + 5 + static_cast<std::ptrdiff_t>(wanted.size())) == wanted);
+    CHECK(std::vector<std::string>(lines.begin() + 5, lines.begin() + 5 + static_cast<std::ptrdiff_t>(wanted.size())) ==
+          wanted);
   }
 }
 
 TEST_CASE("a layer that would be narrower is drawn half a pixel wide") {
-  const transformer many{.name = "m", .layers = 1500, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+  const transformer many{
+      .name = "m", .layers = 1500, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
   const space s(make_transformer(many), parse_degrees("pp=1500"));  // a layer is less than half a pixel
   const std::vector<std::string> lines = lines_of(computed_holding(s), 0);
   const auto has = [&](const std::string& line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
@@ -420,11 +427,13 @@ TEST_CASE("a layer that would be narrower is drawn half a pixel wide") {
 }
 
 TEST_CASE("numbers under the layers: each up to 19, then about ten of them, in steps of five and of ten") {
-  const std::pair<index_t, index_t> steps[] = {{1, 1}, {8, 1}, {19, 1}, {20, 2}, {21, 5}, {50, 5}, {60, 10}, {100, 10}, {101, 10}, {115, 20}, {240, 30}};
+  const std::pair<index_t, index_t> steps[] = {{1, 1},   {8, 1},    {19, 1},   {20, 2},   {21, 5},  {50, 5},
+                                               {60, 10}, {100, 10}, {101, 10}, {115, 20}, {240, 30}};
   for (const auto& given : steps) {
     const index_t layers = given.first, step = given.second;
     CAPTURE(layers);
-    const transformer t{.name = "m", .layers = layers, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+    const transformer t{
+        .name = "m", .layers = layers, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
     const space s(make_transformer(t), degrees{});
     std::vector<std::string> found, wanted;
     for (const std::string& line : lines_of(computed_holding(s), 0))
@@ -435,11 +444,15 @@ TEST_CASE("numbers under the layers: each up to 19, then about ten of them, in s
   }
 }
 
-TEST_CASE("cells are 90 pixels wide up to eight ranks, and share 740 pixels above; of more than 16 ranks those around the one asked for") {
-  const transformer t{.name = "m", .layers = 2, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+TEST_CASE(
+    "cells are 90 pixels wide up to eight ranks, and share 740 pixels above; of more than 16 ranks those around the "
+    "one asked for") {
+  const transformer t{
+      .name = "m", .layers = 2, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
   const struct {
     index_t ranks, rank, first, columns, wide;
-  } cases[] = {{1, 0, 0, 1, 900}, {8, 5, 0, 8, 900}, {9, 5, 0, 9, 822}, {10, 5, 0, 10, 740}, {16, 15, 0, 16, 462}, {40, 15, 0, 16, 462}, {40, 16, 16, 16, 462}};
+  } cases[] = {{1, 0, 0, 1, 900},    {8, 5, 0, 8, 900},    {9, 5, 0, 9, 822},    {10, 5, 0, 10, 740},
+               {16, 15, 0, 16, 462}, {40, 15, 0, 16, 462}, {40, 16, 16, 16, 462}};
   for (const auto& c : cases) {
     CAPTURE(c.ranks);
     const space s(make_transformer(t), parse_degrees("dp=" + std::to_string(c.ranks)));
@@ -450,7 +463,8 @@ TEST_CASE("cells are 90 pixels wide up to eight ranks, and share 740 pixels abov
       if (line.find(" y=\"230.0\"") != line.npos && line.find("stroke") != line.npos) cells.push_back(line);
     }
     for (index_t i = 0; i < c.columns; ++i)
-      wanted.push_back(words(2100 + i * c.wide + c.wide / 2, 2200, "middle", "rank " + std::to_string(c.first + i), "9"));
+      wanted.push_back(
+          words(2100 + i * c.wide + c.wide / 2, 2200, "middle", "rank " + std::to_string(c.first + i), "9"));
     CHECK(found == wanted);
     wanted.clear();
     for (index_t i = 0; i < c.columns; ++i) wanted.push_back(rect(2100 + i * c.wide, 2300, c.wide - 60, 280, outline));

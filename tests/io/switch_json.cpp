@@ -172,8 +172,12 @@ TEST_CASE("every figure stands under its own name") {
   write_figures(out, f, 0.5);
   out << "}";
   CHECK(json::parse(out.text()) == json::parse(R"({"devices": [
-    {"device": 12, "send_bytes": 13, "receive_bytes": 14, "retained_bytes": 15, "before_bytes": 16, "after_bytes": 18, "peak_bytes": 19},
-    {"device": 20, "send_bytes": 21, "receive_bytes": 22, "retained_bytes": 23, "before_bytes": 24, "after_bytes": 25, "peak_bytes": 26}],
-    "summary": {"moved_bytes": 1, "relayed_bytes": 2, "retained_bytes": 3, "least_bytes": 4, "inter_node_bytes": 5, "messages": 6, "stages": 17,
-    "max_send_bytes": 7, "max_receive_bytes": 8, "peak_bytes": 9, "peak_floor_bytes": 10, "peak_excess_bytes": 11, "planning_seconds": 0.5}})"));
+    {"device": 12, "send_bytes": 13, "receive_bytes": 14, "retained_bytes": 15, "before_bytes": 16,
+    "after_bytes": 18, "peak_bytes": 19},
+    {"device": 20, "send_bytes": 21, "receive_bytes": 22, "retained_bytes": 23, "before_bytes": 24,
+    "after_bytes": 25, "peak_bytes": 26}],
+    "summary": {"moved_bytes": 1, "relayed_bytes": 2, "retained_bytes": 3, "least_bytes": 4, "inter_node_bytes": 5,
+    "messages": 6, "stages": 17,
+    "max_send_bytes": 7, "max_receive_bytes": 8, "peak_bytes": 9, "peak_floor_bytes": 10, "peak_excess_bytes": 11,
+    "planning_seconds": 0.5}})"));
 }

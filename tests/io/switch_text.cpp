@@ -186,7 +186,8 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   CHECK(line_of(switch_text(asked, f, seconds, 599, -1), "budget") == row{"budget", "599 B", "exceeded by 1 B"});
   CHECK(lines_of(switch_text(asked, f, seconds, 0, 3))[2] ==
         "on 4 devices of one node; only what goes from or to device 3");
-  CHECK(lines_of(switch_text(layout_switch(from, to, {.states = only(1) | only(3)}), f, seconds, 0, -1))[2] == "on 4 devices of one node, master + exp_avg_sq only");
+  CHECK(lines_of(switch_text(layout_switch(from, to, {.states = only(1) | only(3)}), f, seconds, 0, -1))[2] ==
+        "on 4 devices of one node, master + exp_avg_sq only");
   f.stages = 7;
   text = switch_text(layout_switch(from, to, {.node_devices = 3, .states = only(1) | only(3)}), f, seconds, 0, -1);
   CHECK(lines_of(text)[2] == "on 2 nodes of 3 devices, master + exp_avg_sq only");
@@ -267,8 +268,10 @@ TEST_CASE("a long line of the summary goes on in the next, and a long name is sh
   const layout_switch asked(before, after, {.node_devices = 1000, .states = only(0) | only(2) | only(3)});
   switch_figures f;
   f.devices = {{}};
-  CHECK(switch_text(asked, f, 1, 0, 3).starts_with(
-      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...cccccccccccccccccccc from tp=2,dp=2\n    (4 ranks)\n"
-      "to tp=4 (4 ranks)\n"
-      "on 1 nodes of 1000 devices,\n    param + exp_avg + exp_avg_sq only; only what goes from or to device 3\n\n"));
+  CHECK(
+      switch_text(asked, f, 1, 0, 3)
+          .starts_with("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...cccccccccccccccccccc from tp=2,dp=2\n    (4 ranks)\n"
+                       "to tp=4 (4 ranks)\n"
+                       "on 1 nodes of 1000 devices,\n    param + exp_avg + exp_avg_sq only; only what goes from or to "
+                       "device 3\n\n"));
 }

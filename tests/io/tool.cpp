@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool as a process: whatever it is given, a refusal is one sentence on stderr, nothing on stdout, exit code 1; and what
-// it accepts it answers with exit code 0 and nothing on stderr. The program is in RESHARD_TOOL.
+// The tool as a process: whatever it is given, a refusal is one sentence on stderr, nothing on stdout, exit code 1; and
+// what it accepts it answers with exit code 0 and nothing on stderr. The program is in RESHARD_TOOL.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -39,7 +39,8 @@ void check_refused(words arguments, const std::string& part = "") {
     CHECK(got.err.size() < 2200);
     CHECK(std::count(got.err.begin(), got.err.end(), '\n') == 1);
     CHECK(got.err.back() == '\n');
-    CHECK(std::none_of(got.err.begin(), got.err.end() - 1, [](char c) { return (static_cast<unsigned char>(c) < 32) || c == 127; }));
+    CHECK(std::none_of(got.err.begin(), got.err.end() - 1,
+                       [](char c) { return (static_cast<unsigned char>(c) < 32) || c == 127; }));
     if (got.err.find(part) == std::string::npos) CHECK(got.err == part);
     if (arguments.empty()) return;
     arguments.push_back("--json");
@@ -47,7 +48,8 @@ void check_refused(words arguments, const std::string& part = "") {
 }
 
 const std::string llama =
-    R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "intermediate_size": 96, "vocab_size": 128})";
+    R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 8,
+    "intermediate_size": 96, "vocab_size": 128})";
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
   return text.replace(text.find(what), what.size(), by);
@@ -62,12 +64,12 @@ TEST_CASE("usage errors are sentences too") {
     check_refused({word, "llama2-7b", "tp=2"},
                   std::string("reshard: '") + word + "' is no subcommand; they are check, regions and plan\n");
   const std::pair<const char*, const char*> close[] = {
-      {"chekc", "check"}, {"chk", "check"}, {"checked", "check"}, {"hceck", "check"}, {"Check", "check"},
-      {"region", "regions"}, {"rigeons", "regions"}, {"paln", "plan"}, {"plane", "plan"}, {"an", "plan"}};
+      {"chekc", "check"},    {"chk", "check"},       {"checked", "check"}, {"hceck", "check"}, {"Check", "check"},
+      {"region", "regions"}, {"rigeons", "regions"}, {"paln", "plan"},     {"plane", "plan"},  {"an", "plan"}};
   for (const auto& typed : close)
-    check_refused({typed.first, "llama2-7b", "tp=2"},
-                  std::string("reshard: '") + typed.first + "' is close to " + typed.second +
-                      " but is no subcommand; they are check, regions and plan\n");
+    check_refused({typed.first, "llama2-7b", "tp=2"}, std::string("reshard: '") + typed.first + "' is close to " +
+                                                          typed.second +
+                                                          " but is no subcommand; they are check, regions and plan\n");
   check_refused({"--transfers", "paln"}, "'paln' is close to plan");  // whatever option stands before it
   check_refused({std::string(100000, 'x')}, "...");
   check_refused({"check"}, "MODEL is required");
@@ -87,8 +89,8 @@ TEST_CASE("usage errors are sentences too") {
 }
 
 TEST_CASE("help says what every argument is, in 80 columns") {
-  for (const words& asked : std::vector<words>{
-           {"--help"}, {"check", "--help"}, {"regions", "--help"}, {"plan", "--help"}}) {
+  for (const words& asked :
+       std::vector<words>{{"--help"}, {"check", "--help"}, {"regions", "--help"}, {"plan", "--help"}}) {
     CAPTURE(shown(asked));
     const answer got = ask(asked);
     std::istringstream help(got.out);
@@ -163,35 +165,101 @@ TEST_CASE("models that do not exist or cannot be read") {
 TEST_CASE("hostile files") {
   const std::string big = std::string(20'000'000, ' ') + llama;
   const std::pair<std::string, std::string> files[] = {
-      {"empty", ""}, {"spaces", std::string(1000, '\n')}, {"zeros", std::string(1000, '\0')}, {"binary", "\x7f" "ELF\x02\x01\x01\xff\xfe"},
-      {"big", big}, {"deep lists", std::string(1'000'000, '[')}, {"deep in key", "{\"a\":" + std::string(1'000'000, '[')},
+      {"empty", ""},
+      {"spaces", std::string(1000, '\n')},
+      {"zeros", std::string(1000, '\0')},
+      {"binary",
+       "\x7f"
+       "ELF\x02\x01\x01\xff\xfe"},
+      {"big", big},
+      {"deep lists", std::string(1'000'000, '[')},
+      {"deep in key", "{\"a\":" + std::string(1'000'000, '[')},
       {"deep and closed", "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}"},
-      {"deep objects", [] { std::string text; for (int i = 0; i < 100'000; ++i) text += "{\"a\":"; return text; }()},
-      {"cut", llama.substr(0, llama.size() - 1)}, {"twice", llama + llama}, {"utf16", std::string("\xff\xfe{\0}\0", 6)},
-      {"bad utf8", replaced(llama, "LlamaForCausalLM", "Llama\xc3\x28")}, {"list", "[" + llama + "]"}, {"text", "\"" + std::string(1'000'000, 'x') + "\""},
+      {"deep objects",
+       [] {
+         std::string text;
+         for (int i = 0; i < 100'000; ++i) text += "{\"a\":";
+         return text;
+       }()},
+      {"cut", llama.substr(0, llama.size() - 1)},
+      {"twice", llama + llama},
+      {"utf16", std::string("\xff\xfe{\0}\0", 6)},
+      {"bad utf8", replaced(llama, "LlamaForCausalLM", "Llama\xc3\x28")},
+      {"list", "[" + llama + "]"},
+      {"text", "\"" + std::string(1'000'000, 'x') + "\""},
       {"long name", replaced(llama, "LlamaForCausalLM", std::string(1'000'000, 'x'))},
       {"escapes in name", replaced(llama, "LlamaForCausalLM", "\\n\\u0000\\u001b[31m")},
-      {"long number", replaced(llama, "64", std::string(100'000, '9'))}, {"nan", replaced(llama, "64", "NaN")},
-      {"infinity", replaced(llama, "64", "1e999")}, {"fraction", replaced(llama, "64", "64.0")}, {"exponent", replaced(llama, "64", "4.0e3")},
-      {"negative", replaced(llama, "64", "-64")}, {"zero", replaced(llama, "64", "0")}, {"huge", replaced(llama, "64", "9223372036854775807")},
-      {"too huge", replaced(llama, "64", "9223372036854775808")}, {"many layers", replaced(llama, ": 4,", ": 4611686018427387904,")},
-      {"duplicate", replaced(llama, "{", "{\"hidden_size\": 64, ")}, {"null", replaced(llama, "64", "null")}, {"text size", replaced(llama, "64", "\"64\"")},
-      {"true", replaced(llama, "64", "true")}, {"object", replaced(llama, "64", "{\"hidden_size\": 64}")}, {"missing", replaced(llama, "hidden_size", "hidden")},
-      {"mixtral", replaced(llama, "Llama", "Mixtral")}, {"no heads", replaced(llama, "8", "7")}, {"string architecture", replaced(replaced(llama, "[", ""), "]", "")},
+      {"long number", replaced(llama, "64", std::string(100'000, '9'))},
+      {"nan", replaced(llama, "64", "NaN")},
+      {"infinity", replaced(llama, "64", "1e999")},
+      {"fraction", replaced(llama, "64", "64.0")},
+      {"exponent", replaced(llama, "64", "4.0e3")},
+      {"negative", replaced(llama, "64", "-64")},
+      {"zero", replaced(llama, "64", "0")},
+      {"huge", replaced(llama, "64", "9223372036854775807")},
+      {"too huge", replaced(llama, "64", "9223372036854775808")},
+      {"many layers", replaced(llama, ": 4,", ": 4611686018427387904,")},
+      {"duplicate", replaced(llama, "{", "{\"hidden_size\": 64, ")},
+      {"null", replaced(llama, "64", "null")},
+      {"text size", replaced(llama, "64", "\"64\"")},
+      {"true", replaced(llama, "64", "true")},
+      {"object", replaced(llama, "64", "{\"hidden_size\": 64}")},
+      {"missing", replaced(llama, "hidden_size", "hidden")},
+      {"mixtral", replaced(llama, "Llama", "Mixtral")},
+      {"no heads", replaced(llama, "8", "7")},
+      {"string architecture", replaced(replaced(llama, "[", ""), "]", "")},
   };
   for (const auto& [name, content] : files) check_refused({"check", here().file(name, content), ""});
-  check_refused({"check", here().file("many layers of two kinds", R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 1000000, "hidden_size": 8,
-    "num_attention_heads": 1, "vocab_size": 8, "num_experts": 2, "moe_intermediate_size": 8, "intermediate_size": 8, "decoder_sparse_step": 2})"), ""}, "two kinds");
+  check_refused(
+      {"check",
+       here().file("many layers of two kinds",
+                   R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 1000000, "hidden_size": 8,
+    "num_attention_heads": 1, "vocab_size": 8, "num_experts": 2, "moe_intermediate_size": 8, "intermediate_size": 8,
+    "decoder_sparse_step": 2})"),
+       ""},
+      "two kinds");
 }
 
 TEST_CASE("hostile layouts and options") {
-  for (const char* layout : {"tp", "tp=", "=2", "tp=2,", ",tp=2", "tp=2,,pp=2", "tp=2,tp=2", "TP=2", "tp=0", "tp=-1", "tp=1.0", "tp=2 ", "tp= 2", "tp=2;pp=2", "xp=2",
-                             "tp=99999999999999999999", "dp=9223372036854775807,tp=2", "tp=3", "pp=3", "ep=2", "etp=1", "zero=2", "split=odd", "vpp=2", "bucket=x",
-                             "split=spread,pp=2,vpp=2", "tp=2\n", "\xff\xfe", "[tp=2]", "{}", "%s%n", "--", "tp=2,pp=4,vpp=4611686018427387904"})
+  for (const char* layout : {"tp",
+                             "tp=",
+                             "=2",
+                             "tp=2,",
+                             ",tp=2",
+                             "tp=2,,pp=2",
+                             "tp=2,tp=2",
+                             "TP=2",
+                             "tp=0",
+                             "tp=-1",
+                             "tp=1.0",
+                             "tp=2 ",
+                             "tp= 2",
+                             "tp=2;pp=2",
+                             "xp=2",
+                             "tp=99999999999999999999",
+                             "dp=9223372036854775807,tp=2",
+                             "tp=3",
+                             "pp=3",
+                             "ep=2",
+                             "etp=1",
+                             "zero=2",
+                             "split=odd",
+                             "vpp=2",
+                             "bucket=x",
+                             "split=spread,pp=2,vpp=2",
+                             "tp=2\n",
+                             "\xff\xfe",
+                             "[tp=2]",
+                             "{}",
+                             "%s%n",
+                             "--",
+                             "tp=2,pp=4,vpp=4611686018427387904"})
     check_refused({"check", "llama2-7b", layout});
   check_refused({"check", "llama2-7b", "dp=1000000000"}, "1000000000 ranks");
-  for (const char* rank : {"2", "-1", "a", "", "1e0", "9223372036854775808", "0x1", " 1"}) check_refused({"regions", "llama2-7b", "tp=2", "--rank", rank}, "--rank");
-  for (const char* state : {"grad", "", "PARAM", "param,master"}) check_refused({"regions", "llama2-7b", "tp=2", "--state", state}, "--state");
+  for (const char* rank : {"2", "-1", "a", "", "1e0", "9223372036854775808", "0x1", " 1"})
+    check_refused({"regions", "llama2-7b", "tp=2", "--rank", rank}, "--rank");
+  for (const char* state : {"grad", "", "PARAM", "param,master"})
+    check_refused({"regions", "llama2-7b", "tp=2", "--state", state}, "--state");
   check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/nonexistent/x.svg"}, "cannot be written");
   check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/"}, "cannot be written");
   check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/dev/full"}, "cannot be written");
@@ -235,10 +303,19 @@ TEST_CASE("switches that cannot be planned") {
 
 TEST_CASE("what is legal is answered") {
   const std::string config = here().file("llama.json", llama);
-  for (const words& asked : std::vector<words>{{"check", "llama2-7b", ""}, {"check", config, "tp=2,pp=2,zero=1,dp=2"}, {"regions", config, "tp=2"},
-                                               {"regions", config, "tp=2,dp=2,zero=1", "--rank", "3"}, {"regions", "qwen3-235b-a22b", "tp=4,pp=94,dp=44,ep=8,zero=1"},
-                                               {"plan", "llama2-70b", "tp=8,pp=2,dp=64,zero=1", "tp=4,pp=4,dp=64,zero=1", "--cluster", "128x8"}, {"plan", config, "tp=2", "tp=4", "--budget", "10kB"},
-                                               {"plan", config, "tp=2", "tp=4", "--rank", "3"}, {"--help"}, {"--version"}, {"check", "--help"}, {"plan", "--help"}}) {
+  for (const words& asked : std::vector<words>{
+           {"check", "llama2-7b", ""},
+           {"check", config, "tp=2,pp=2,zero=1,dp=2"},
+           {"regions", config, "tp=2"},
+           {"regions", config, "tp=2,dp=2,zero=1", "--rank", "3"},
+           {"regions", "qwen3-235b-a22b", "tp=4,pp=94,dp=44,ep=8,zero=1"},
+           {"plan", "llama2-70b", "tp=8,pp=2,dp=64,zero=1", "tp=4,pp=4,dp=64,zero=1", "--cluster", "128x8"},
+           {"plan", config, "tp=2", "tp=4", "--budget", "10kB"},
+           {"plan", config, "tp=2", "tp=4", "--rank", "3"},
+           {"--help"},
+           {"--version"},
+           {"check", "--help"},
+           {"plan", "--help"}}) {
     CAPTURE(shown(asked));
     const answer got = ask(asked);
     CHECK(got.code == 0);
@@ -246,8 +323,11 @@ TEST_CASE("what is legal is answered") {
     CHECK(got.out.size() > 10);
     CHECK(std::count(got.out.begin(), got.out.end(), '\n') < 200);
   }
-  for (const words& asked : std::vector<words>{{"check", "llama2-7b", "", "--json"}, {"check", "--json", config, "tp=2"}, {"regions", config, "tp=2", "--json"},
-                                               {"regions", config, "tp=2,pp=2", "--rank", "1", "--state", "optimizer", "--json"}}) {
+  for (const words& asked :
+       std::vector<words>{{"check", "llama2-7b", "", "--json"},
+                          {"check", "--json", config, "tp=2"},
+                          {"regions", config, "tp=2", "--json"},
+                          {"regions", config, "tp=2,pp=2", "--rank", "1", "--state", "optimizer", "--json"}}) {
     CAPTURE(shown(asked));
     const answer got = ask(asked);
     CHECK(got.code == 0);
@@ -255,7 +335,9 @@ TEST_CASE("what is legal is answered") {
     CHECK(nlohmann::json::parse(got.out).is_object());
   }
   CHECK(ask({"check", config, "tp=2", "--json"}).out ==
-        "{\"legal\":true,\"world\":2,\"bytes_per_rank\":{\"param\":[" + std::string("156800,156800],\"master\":[313600,313600],\"exp_avg\":[313600,313600],\"exp_avg_sq\":[313600,313600]}}\n"));
+        "{\"legal\":true,\"world\":2,\"bytes_per_rank\":{\"param\":[" +
+            std::string("156800,156800],\"master\":[313600,313600],\"exp_avg\":[313600,313600],\"exp_avg_sq\":[313600,"
+                        "313600]}}\n"));
   const std::string picture = (here().folder / "picture.svg").string();
   CHECK(ask({"regions", config, "tp=2", "--svg", picture}).code == 0);
   CHECK(content_of(picture).starts_with("<svg "));

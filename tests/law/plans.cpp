@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans against the oracle: random switches, every device, every element. Every lacking element arrives once, from a device
-// that holds it, and none that was there; both ends derive the same transfers; the same from and to lists of shards; stages
-// cut them without loss; memory replays as element-by-element bookkeeping says.
+// Plans against the oracle: random switches, every device, every element. Every lacking element arrives once, from a
+// device that holds it, and none that was there; both ends derive the same transfers; the same from and to lists of
+// shards; stages cut them without loss; memory replays as element-by-element bookkeeping says.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -42,10 +42,9 @@ std::vector<rank_t> devices_of(const std::vector<long>& list) { return {list.beg
 /// One switch with both holdings.
 struct world {
   explicit world(const oracle::switch_case& c, index_t node)
-      : named(c),
-        from(to_model(c.m), parse_degrees(c.from_text)),
-        to(to_model(c.m), parse_degrees(c.to_text)),
-        placed{device_map(devices_of(c.from_devices)), device_map(devices_of(c.to_devices)), node},
+      : named(c), from(to_model(c.m), parse_degrees(c.from_text)),
+        to(to_model(c.m), parse_degrees(c.to_text)), placed{device_map(devices_of(c.from_devices)),
+                                                            device_map(devices_of(c.to_devices)), node},
         change(from, to, placed) {}
   const oracle::switch_case& named;
   space from, to;
@@ -58,8 +57,8 @@ struct world {
 };
 
 /// A box of one tensor in the oracle's terms, once per state.
-void add_pieces(std::vector<oracle::piece>& pieces, const world& w, rank_t src, rank_t dst, state_set states, int f, index_t member,
-                index_t expert, const box<3>& b) {
+void add_pieces(std::vector<oracle::piece>& pieces, const world& w, rank_t src, rank_t dst, state_set states, int f,
+                index_t member, index_t expert, const box<3>& b) {
   oracle::piece p{src, dst, oracle::state::param, w.tensor(f, member, expert, dst), {}, {}};
   for (int i = 0; i < 3; ++i) {
     p.dims.push_back(w.from.family_at(f).extent[2 + i]);
@@ -74,10 +73,12 @@ void add_pieces(std::vector<oracle::piece>& pieces, const world& w, rank_t src, 
 void add_pieces(std::vector<oracle::piece>& pieces, const world& w, const transfer& t) {
   for (index_t member = t.where.dim[0].begin; member < t.where.dim[0].end; ++member)
     for (index_t expert = t.where.dim[1].begin; expert < t.where.dim[1].end; ++expert)
-      add_pieces(pieces, w, t.src, t.dst, t.states, t.family, member, expert, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}});
+      add_pieces(pieces, w, t.src, t.dst, t.states, t.family, member, expert,
+                 {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}});
 }
 
-void require_right(const world& w, const std::vector<oracle::piece>& pieces, const switch_volume& volume, tally& compared) {
+void require_right(const world& w, const std::vector<oracle::piece>& pieces, const switch_volume& volume,
+                   tally& compared) {
   const oracle::switch_case& c = w.named;
   oracle::totals sums;
   const std::vector<std::string> faults = check_plan(c.m, c.from, c.to, c.from_devices, c.to_devices, pieces, sums);
@@ -125,7 +126,8 @@ void check_node_rule(const world& w, const std::vector<plan>& plans) {
       if (node(t.src) == node(t.dst)) continue;
       const role r = (t.states & parameter_states).empty() ? role::optimizer : role::parameter;
       w.change.from().owners(t.family, r, t.where, [&](const family_box&, const auto& holders) {
-        for (index_t i = 0; i < holders.count(); ++i) CHECK(node(w.change.from_devices().device_of(holders[i])) != node(t.dst));
+        for (index_t i = 0; i < holders.count(); ++i)
+          CHECK(node(w.change.from_devices().device_of(holders[i])) != node(t.dst));
       });
     }
 }
@@ -140,8 +142,13 @@ std::vector<shard> listed(const space& s, const computed_holding& h) {
         for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
           for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
             for (index_t part = b.dim[2].begin; part < b.dim[2].end; ++part) {
-              shard one{.rank = rank, .tensor = s.tensor_on({f, member, expert}, rank), .type = adam_states[i].type,
-                        .whole = {}, .offset = {}, .shape = {}, .state = std::string(adam_states[i].name)};
+              shard one{.rank = rank,
+                        .tensor = s.tensor_on({f, member, expert}, rank),
+                        .type = adam_states[i].type,
+                        .whole = {},
+                        .offset = {},
+                        .shape = {},
+                        .state = std::string(adam_states[i].name)};
               const index_t rows = which.extent[3], columns = which.extent[4];
               if (which.vector()) {
                 one.whole = {columns};
@@ -159,8 +166,9 @@ std::vector<shard> listed(const space& s, const computed_holding& h) {
 }
 
 /// Live bytes of one device, element by element: last readers by a map over (state, tensor, element).
-bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<staged_piece>& received, const std::vector<staged_piece>& sent,
-                            const plan& p, bytes_t before_bytes, bytes_t after_bytes, index_t stages) {
+bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<staged_piece>& received,
+                            const std::vector<staged_piece>& sent, const plan& p, bytes_t before_bytes,
+                            bytes_t after_bytes, index_t stages) {
   using element = std::tuple<int, int, index_t, index_t, index_t>;  // state, family, member, expert, flat
   std::map<element, index_t> last;
   const auto visit = [&](state_set states, int f, index_t member, index_t expert, const box<3>& b, auto&& act) {
@@ -180,11 +188,13 @@ bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<sta
             visit(states_of(r), f, m, e, {{b.dim[2], b.dim[3], b.dim[4]}}, [&](const element& x) { last[x] = -1; });
       });
   for (const staged_piece& s : sent)
-    visit(s.states, s.tensor.family, s.tensor.member, s.tensor.expert, s.where, [&](const element& x) { last.at(x) = greatest(last.at(x), s.stage); });
+    visit(s.states, s.tensor.family, s.tensor.member, s.tensor.expert, s.where,
+          [&](const element& x) { last.at(x) = greatest(last.at(x), s.stage); });
   for (const transfer& t : p.retains)
     for (index_t m = t.where.dim[0].begin; m < t.where.dim[0].end; ++m)
       for (index_t e = t.where.dim[1].begin; e < t.where.dim[1].end; ++e)
-        visit(t.states, t.family, m, e, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}}, [&](const element& x) { last.at(x) = stages; });
+        visit(t.states, t.family, m, e, {{t.where.dim[2], t.where.dim[3], t.where.dim[4]}},
+              [&](const element& x) { last.at(x) = stages; });
   bytes_t peak = greatest(before_bytes, after_bytes);
   for (index_t k = 0; k < stages; ++k) {
     bytes_t live = 0;
@@ -222,7 +232,9 @@ tally check_random_switches(oracle::generator& generator, int count, int replaye
       const auto in = stage_transfers(p.receives, w.change, stages), out = stage_transfers(p.sends, w.change, stages);
       const auto kept = stage_transfers(p.retains, w.change, stages);
       for (const auto* list : {&in, &kept})
-        for (const staged_piece& s : *list) add_pieces(staged_pieces, w, s.src, s.dst, s.states, s.tensor.family, s.tensor.member, s.tensor.expert, s.where);
+        for (const staged_piece& s : *list)
+          add_pieces(staged_pieces, w, s.src, s.dst, s.states, s.tensor.family, s.tensor.member, s.tensor.expert,
+                     s.where);
       received.insert(received.end(), in.begin(), in.end());
       sent.insert(sent.end(), out.begin(), out.end());
       if (n % replayed != 0) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// held() and owners() at the sizes of published models, worlds of up to 65,536 ranks: the same law as in law/regions.cpp, on
-// ranks and boxes chosen at random, since no scan could ask them all.
+// held() and owners() at the sizes of published models, worlds of up to 65,536 ranks: the same law as in
+// law/regions.cpp, on ranks and boxes chosen at random, since no scan could ask them all.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,7 +24,10 @@ namespace {
 degrees random_degrees(dice& random, const model& m) {
   while (true) {
     const auto power = [&](index_t most) { return index_t{1} << random.below(most + 1); };
-    degrees d{.tp = power(5), .cp = random.below(3) == 0 ? power(2) : 1, .pp = power(4), .dp = random.within(1, 3) * power(6)};
+    degrees d{.tp = power(5),
+              .cp = random.below(3) == 0 ? power(2) : 1,
+              .pp = power(4),
+              .dp = random.within(1, 3) * power(6)};
     if (random.below(3) == 0) d.pp = random.within(1, 20);
     if (random.below(3) == 0) d.vpp = random.within(2, 5);
     if (m.shape.experts > 0) d.ep = power(7), d.etp = random.coin() ? 0 : power(3);
@@ -69,7 +72,8 @@ void check_owners_of(dice& random, const computed_holding& h, int f, role r) {
     boxes.push_back(b);
     if (random.below(static_cast<index_t>(boxes.size())) > 3) return;  // a sample of them
     int found = 0;
-    h.held(f, owners[random.below(owners.count())], r, [&](int, const family_box& held) { found += held == b ? 1 : 0; });
+    h.held(f, owners[random.below(owners.count())], r,
+           [&](int, const family_box& held) { found += held == b ? 1 : 0; });
     CHECK(found == 1);
   });
   CHECK(elements == within.volume());
@@ -96,7 +100,8 @@ TEST_CASE("published models in large worlds: every box is owned by those who hol
         check_owners_of(random, h, static_cast<int>(random.below(s.families())), r);
       }
   }
-  std::printf("%lld boxes asked for, in worlds of up to %lld ranks\n", static_cast<long long>(asked), static_cast<long long>(largest));
+  std::printf("%lld boxes asked for, in worlds of up to %lld ranks\n", static_cast<long long>(asked),
+              static_cast<long long>(largest));
   CHECK(asked > 10000);
   CHECK(largest > 16384);
 }

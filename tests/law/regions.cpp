@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what, against the oracle: random legal layouts, every rank, every state, every element; owners() as the inverse
-// of held(); addresses in the contract's order; optimizer buffers to the padding.
+// Who holds what, against the oracle: random legal layouts, every rank, every state, every element; owners() as the
+// inverse of held(); addresses in the contract's order; optimizer buffers to the padding.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -51,14 +51,16 @@ struct tally {
 };
 
 /// Both sides name every tensor of which a rank holds something, one char per element.
-void count(const std::map<std::string, oracle::flat_set>& ours, const std::map<std::string, oracle::flat_set>& theirs, tally& compared) {
+void count(const std::map<std::string, oracle::flat_set>& ours, const std::map<std::string, oracle::flat_set>& theirs,
+           tally& compared) {
   for (const auto& [name, wanted] : theirs) compared.elements += static_cast<long>(wanted.size());
   if (ours == theirs) return;
   const auto lacking = [&](const auto& one, const auto& other) {
     for (const auto& [name, set] : one) {
       const auto same = other.find(name);
       for (std::size_t x = 0; x < set.size(); ++x)
-        compared.wrong += set[x] != 0 && (same == other.end() || x >= same->second.size() || same->second[x] == 0) ? 1 : 0;
+        compared.wrong +=
+            set[x] != 0 && (same == other.end() || x >= same->second.size() || same->second[x] == 0) ? 1 : 0;
     }
   };
   lacking(ours, theirs);
@@ -67,7 +69,8 @@ void count(const std::map<std::string, oracle::flat_set>& ours, const std::map<s
 
 void check_held_equals_oracle(const oracle::layout_case& c, const computed_holding& h, tally& compared) {
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
-    const std::map<std::string, oracle::flat_set> ours[] = {held_elements(h, rank, role::parameter), held_elements(h, rank, role::optimizer)};
+    const std::map<std::string, oracle::flat_set> ours[] = {held_elements(h, rank, role::parameter),
+                                                            held_elements(h, rank, role::optimizer)};
     for (int i = 0; i < state_count; ++i) {
       CAPTURE(rank);
       CAPTURE(i);
@@ -82,7 +85,8 @@ void check_held_equals_oracle(const oracle::layout_case& c, const computed_holdi
 /// Sorted by address, a rank's tensors come in the contract's order; in optimizer buffers in reverse of it.
 void check_addresses(const oracle::layout_case& c, const computed_holding& h, role r) {
   std::map<std::string, index_t> place;
-  for (const oracle::entry& e : inventory(c.m, c.parsed)) place.emplace(e.what.name, static_cast<index_t>(place.size()));
+  for (const oracle::entry& e : inventory(c.m, c.parsed))
+    place.emplace(e.what.name, static_cast<index_t>(place.size()));
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
     std::vector<std::pair<storage_order, index_t>> tensors;
     each_shared(h, rank, r, [&](int f, const family_box& b, const auto&) {
@@ -126,7 +130,8 @@ void check_owners(const computed_holding& h, int f, role r, const box_holders& b
   box_holders wanted, found;
   for (const auto& [b, ranks] : boxes)
     if (intersects(b, within)) wanted[b] = ranks;
-  h.owners(f, r, within, [&](const family_box& b, const auto& holders) { CHECK(found.emplace(b, listed(holders)).second); });
+  h.owners(f, r, within,
+           [&](const family_box& b, const auto& holders) { CHECK(found.emplace(b, listed(holders)).second); });
   CHECK(found == wanted);
 }
 
@@ -136,8 +141,8 @@ void check_buffers(const oracle::layout_case& c, const computed_holding& h) {
     for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
       const index_t stage = k % c.parsed.pp, chunk = k / c.parsed.pp;
       const rank_t first_rank = stage * s.degrees().stage_ranks();
-      const oracle::optimizer_buffer wanted =
-          kind == mesh_kind::dense ? dense_buffer(c.m, c.parsed, stage, chunk) : expert_buffer(c.m, c.parsed, stage, chunk, 0);
+      const oracle::optimizer_buffer wanted = kind == mesh_kind::dense ? dense_buffer(c.m, c.parsed, stage, chunk)
+                                                                       : expert_buffer(c.m, c.parsed, stage, chunk, 0);
       const index_t buckets = h.buffers().bucket_count(k, kind);
       REQUIRE(buckets == static_cast<index_t>(wanted.buckets.size()));
       for (index_t b = 0; b < buckets; ++b) {
@@ -197,12 +202,15 @@ oracle::census check_layouts(std::uint64_t seed, long layouts) {
   }
   std::printf("%s%lld boxes, %lld random questions to owners\n", generator.layout_census().report().c_str(),
               static_cast<long long>(boxes), static_cast<long long>(questions));
-  std::printf("{\"layouts\":%ld,\"elements\":%ld,\"wrong\":%ld}\n", layouts, compared.elements, compared.wrong);  // for tools/figures
+  // for tools/figures
+  std::printf("{\"layouts\":%ld,\"elements\":%ld,\"wrong\":%ld}\n", layouts, compared.elements, compared.wrong);
   return generator.layout_census();
 }
 }  // namespace
 
-TEST_CASE("a hundred random layouts: held is the oracle's, element for element; owners is its inverse; buffers are the contract's") {
+TEST_CASE(
+    "a hundred random layouts: held is the oracle's, element for element; owners is its inverse; buffers are the "
+    "contract's") {
   CHECK(check_layouts(testing::seed(), 100).total() == 100);
 }
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <reshard/memory/bind_shard.hpp>
-#include <reshard/memory/rank_storage.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
+#include <reshard/memory/bind_shard.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse.hpp>
 #include <reshard/space/listed_holding.hpp>
@@ -22,7 +22,8 @@ using testing::filled_by, testing::refused;
 namespace {
 
 model tiny() {
-  return make_transformer({.name = "tiny", .layers = 2, .hidden = 12, .heads = 2, .groups = 2, .head_dim = 6, .ffn = 10, .vocabulary = 16});
+  return make_transformer(
+      {.name = "tiny", .layers = 2, .hidden = 12, .heads = 2, .groups = 2, .head_dim = 6, .ffn = 10, .vocabulary = 16});
 }
 
 /// A tensor's stored shape, as the framework has it.
@@ -132,31 +133,42 @@ TEST_CASE("what is no shard of ours is refused with its name") {
   CHECK(changed([](shard&) {}) == "accepted");
   CHECK(changed([](shard& s) { s.tensor = "bias"; }) == "reshard: rank 7: no tensor is called 'bias'");
   CHECK(changed([](shard& s) { s.state = "momentum"; }) ==
-        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': no state is called 'momentum'; states are param, master, exp_avg and exp_avg_sq");
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': no state is called 'momentum'; states are param, "
+        "master, exp_avg and exp_avg_sq");
   CHECK(changed([](shard& s) { s.type = fp32; }) ==
         "reshard: rank 7: param of 'decoder.final_layernorm.weight' is fp32, and this library keeps it as bf16");
-  CHECK(changed([](shard& s) { s.offset = {0, 0}; }) ==
-        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': an offset of 2 and a shape of 1 dimensions in a tensor of 1");
+  CHECK(changed([](shard& s) {
+          s.offset = {0, 0};
+        }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': an offset of 2 and a shape of 1 dimensions in a "
+        "tensor of 1");
   CHECK(changed([](shard& s) { s.offset = {1}; }) ==
-        "reshard: rank 7: shard of 'decoder.final_layernorm.weight' on rank 7: [1, 1 + 12) reaches outside the extent 12 of dimension 0");
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight' on rank 7: [1, 1 + 12) reaches outside the extent "
+        "12 of dimension 0");
   CHECK(changed([](shard& s) { s.whole = {13}; }) ==
-        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': dimension 0 is said to have extent 13; the tensor's is 12");
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': dimension 0 is said to have extent 13; the "
+        "tensor's is 12");
   std::vector<float> floats(12);
   std::vector<std::byte> longer(26);
   CHECK(refused([&] { bind_shard(b, table, norm, floats); }) ==
-        "reshard: rank 7: param of 'decoder.final_layernorm.weight' is bf16, 2 bytes an element, and its memory has elements of 4; "
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' is bf16, 2 bytes an element, and its memory has "
+        "elements of 4; "
         "bind memory of the state's type, or leave the state out of what moves");
   CHECK(refused([&] { bind_shard(b, table, norm, longer); }) ==
-        "reshard: rank 7: param of 'decoder.final_layernorm.weight' has 26 bytes of memory, and its array takes 24; where elements lie "
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' has 26 bytes of memory, and its array takes 24; "
+        "where elements lie "
         "apart, strides say so");
   CHECK(refused([&] { bind_shard(b, table, norm, at, {-1}); }) ==
         "reshard: rank 7: 'decoder.final_layernorm.weight' has a stride of -1 elements; strides count forwards");
   CHECK(changed([](shard& s) { s.whole.ndim = s.offset.ndim = s.shape.ndim = 6; }) ==
         "reshard: rank 7: shard of 'decoder.final_layernorm.weight': 6 dimensions; the tensor has 1");
-  CHECK(refused([&] { bind_shard(b, table, norm, at, {12, 1}); }) ==
-        "reshard: rank 7: 'decoder.final_layernorm.weight' has 1 dimensions, and strides for 2 were given");
-  CHECK(changed([](shard& s) { s.tensor = "decoder.layers.1.mlp.linear_fc1.weight", s.whole = {20, 12}, s.offset = {5, 0}, s.shape = {12, 12}; }) ==
-        "reshard: rank 7: param of 'decoder.layers.1.mlp.linear_fc1.weight' has 24 bytes of memory, and needs 288");
+  CHECK(refused([&] {
+          bind_shard(b, table, norm, at, {12, 1});
+        }) == "reshard: rank 7: 'decoder.final_layernorm.weight' has 1 dimensions, and strides for 2 were given");
+  CHECK(
+      changed([](shard& s) {
+        s.tensor = "decoder.layers.1.mlp.linear_fc1.weight", s.whole = {20, 12}, s.offset = {5, 0}, s.shape = {12, 12};
+      }) == "reshard: rank 7: param of 'decoder.layers.1.mlp.linear_fc1.weight' has 24 bytes of memory, and needs 288");
 }
 
 TEST_CASE("a tensor of five dimensions is bound element by element where its strides say") {
@@ -178,6 +190,7 @@ TEST_CASE("a tensor of five dimensions is bound element by element where its str
             ++met;
           });
   CHECK(met == 16);
-  CHECK(refused([&] { bind_shard(b, table, whole, bytes, {-60, 20, 9, 4, 1}); }) ==
-        "reshard: rank 0: 'w' has a stride of -60 elements; strides count forwards");
+  CHECK(refused([&] {
+          bind_shard(b, table, whole, bytes, {-60, 20, 9, 4, 1});
+        }) == "reshard: rank 0: 'w' has a stride of -60 elements; strides count forwards");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bindings by brute force: where every element of a bound box, or of a flat range of a tensor, lies in memory; and what is refused.
+// Bindings by brute force: where every element of a bound box, or of a flat range of a tensor, lies in memory; and what
+// is refused.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -69,15 +70,19 @@ TEST_CASE("meet finds what boxes have in common, of the right tensor and state")
     for (int i = 0; i < 12; ++i) {
       // one half of a tensor's rows, or the other
       const index_t half = random.below(2);
-      const tensor_box box{static_cast<int>(random.below(2)), {static_cast<int>(random.below(2)), random.below(2), random.below(2)},
+      const tensor_box box{static_cast<int>(random.below(2)),
+                           {static_cast<int>(random.below(2)), random.below(2), random.below(2)},
                            {{{0, 2}, {4 * half, 4 * half + 4}, {0, 5}}}};
-      if (std::any_of(bound.begin(), bound.end(), [&](const tensor_box& o) { return o.same_tensor(box) && o.where == box.where; })) continue;
+      if (std::any_of(bound.begin(), bound.end(),
+                      [&](const tensor_box& o) { return o.same_tensor(box) && o.where == box.where; }))
+        continue;
       bound.push_back(box);
       b.add(bound_box{box, bytes.data(), {80, 10, 2}});
     }
     b.seal();
     const index_t extent[] = {2, 8, 5};
-    const tensor_box wanted{static_cast<int>(random.below(2)), {static_cast<int>(random.below(2)), random.below(2), random.below(2)},
+    const tensor_box wanted{static_cast<int>(random.below(2)),
+                            {static_cast<int>(random.below(2)), random.below(2), random.below(2)},
                             testing::random_part(random, extent)};
     places found, expected;
     b.meet(wanted, [&](const bound_box& part) { note(part, found); });
@@ -140,9 +145,11 @@ TEST_CASE("an optimizer buffer lies in memory as the oracle packs it") {
         const oracle::optimizer_buffer buffer = expert ? oracle::expert_buffer(c.m, c.parsed, at.pp, chunk, at.ep)
                                                        : oracle::dense_buffer(c.m, c.parsed, at.pp, chunk);
         if (buffer.buckets.empty()) continue;
-        const long parts = expert ? c.parsed.edp : c.parsed.dp * c.parsed.cp, part = expert ? at.edp : at.cp + c.parsed.cp * at.dp;
+        const long parts = expert ? c.parsed.edp : c.parsed.dp * c.parsed.cp,
+                   part = expert ? at.edp : at.cp + c.parsed.cp * at.dp;
         for (const oracle::entry& e : oracle::inventory(c.m, c.parsed)) {
-          if (!oracle::is_in_chunk(c.m, c.parsed, e, at.pp, chunk) || !oracle::is_at_ep(c.m, c.parsed, e, at.ep)) continue;
+          if (!oracle::is_in_chunk(c.m, c.parsed, e, at.pp, chunk) || !oracle::is_at_ep(c.m, c.parsed, e, at.ep))
+            continue;
           const std::vector<long> elements = oracle::local_elements(c.parsed, e, at);
           for (const oracle::buffer_parameter& p : buffer.parameters) {
             if (p.name != e.what.name) continue;
@@ -152,7 +159,9 @@ TEST_CASE("an optimizer buffer lies in memory as the oracle packs it") {
               if (in_slice < 0 || in_slice >= width) continue;
               long before = 0;
               for (long b = 0; b < p.bucket; ++b)
-                before += (buffer.buckets[static_cast<std::size_t>(b)].second - buffer.buckets[static_cast<std::size_t>(b)].first) / parts;
+                before += (buffer.buckets[static_cast<std::size_t>(b)].second -
+                           buffer.buckets[static_cast<std::size_t>(b)].first) /
+                          parts;
               expected[{p.name, elements[static_cast<std::size_t>(x - p.begin)]}] = {arrays, before + in_slice};
             }
           }
@@ -161,11 +170,14 @@ TEST_CASE("an optimizer buffer lies in memory as the oracle packs it") {
       }
     // and what the binding does
     std::vector<std::vector<std::byte>> memories;
-    const binding b = bind_rank(h, rank, "me", [&](const rank_array& a) {
-      CHECK(a.sharded);
-      memories.emplace_back(static_cast<std::size_t>(a.bytes()));
-      return room(memories.back());
-    }, only(1));
+    const binding b = bind_rank(
+        h, rank, "me",
+        [&](const rank_array& a) {
+          CHECK(a.sharded);
+          memories.emplace_back(static_cast<std::size_t>(a.bytes()));
+          return room(memories.back());
+        },
+        only(1));
     CHECK(static_cast<index_t>(memories.size()) == arrays);
     for (const bound_box& box : b.boxes()) {
       places at_box;
@@ -174,10 +186,11 @@ TEST_CASE("an optimizer buffer lies in memory as the oracle packs it") {
       for (const auto& [x, where] : at_box) {
         index_t array = 0;
         const std::byte* const address = where;
-        const auto inside = [&](const std::vector<std::byte>& m) { return address >= m.data() && address < m.data() + m.size(); };
+        const auto inside = [&](const std::vector<std::byte>& m) {
+          return address >= m.data() && address < m.data() + m.size();
+        };
         while (!inside(memories[static_cast<std::size_t>(array)])) ++array;
-        const element of{s.tensor_on(box.tensor, rank),
-                         (x[0] * extent[3] + x[1]) * extent[4] + x[2]};
+        const element of{s.tensor_on(box.tensor, rank), (x[0] * extent[3] + x[1]) * extent[4] + x[2]};
         found[of] = {array, (address - memories[static_cast<std::size_t>(array)].data()) / 4};
       }
     }
@@ -220,25 +233,47 @@ TEST_CASE("refusals of a binding say whose, which tensor and how much") {
   std::vector<std::byte> bytes(30);
   const tensor_box box{1, {3, 0, 0}, {{{0, 1}, {0, 2}, {0, 4}}}};
   binding b("rank 3", [](const tensor_id& t) { return "tensor" + std::to_string(t.family); });
-  CHECK(refused([&] { b.add(box, room(bytes)); }) == "reshard: rank 3: master of tensor3 has 30 bytes of memory, and needs 32");
-  CHECK(refused([&] { b.add(box, {nullptr, 32}); }) == "reshard: rank 3: master of tensor3 has 0 bytes of memory, and needs 32");
-  CHECK(refused([&] { b.add_flat(box, {1, 9}, {bytes.data(), 64}); }) == "reshard: rank 3: [1, 9) is no range of the 8 elements of master of tensor3");
-  CHECK(refused([&] { b.add_flat(box, {0, 8}, room(bytes)); }) == "reshard: rank 3: master of tensor3 has 30 bytes of memory, and needs 32");
-  CHECK(refused([&] { b.add(box, room(bytes), {8, -4, 1}); }) ==
-        "reshard: rank 3: master of tensor3 has a stride of -4 elements; strides count forwards");
-  CHECK(refused([&] { b.add({4, {0, 0, 0}, box.where}, room(bytes)); }) == "reshard: rank 3: there is no state 4; states are 0 to 3");
+  CHECK(refused([&] { b.add(box, room(bytes)); }) ==
+        "reshard: rank 3: master of tensor3 has 30 bytes of memory, and needs 32");
+  CHECK(refused([&] {
+          b.add(box, {nullptr, 32});
+        }) == "reshard: rank 3: master of tensor3 has 0 bytes of memory, and needs 32");
+  CHECK(refused([&] {
+          b.add_flat(box, {1, 9}, {bytes.data(), 64});
+        }) == "reshard: rank 3: [1, 9) is no range of the 8 elements of master of tensor3");
+  CHECK(refused([&] {
+          b.add_flat(box, {0, 8}, room(bytes));
+        }) == "reshard: rank 3: master of tensor3 has 30 bytes of memory, and needs 32");
+  CHECK(refused([&] {
+          b.add(box, room(bytes), {8, -4, 1});
+        }) == "reshard: rank 3: master of tensor3 has a stride of -4 elements; strides count forwards");
+  CHECK(refused([&] {
+          b.add({4, {0, 0, 0}, box.where}, room(bytes));
+        }) == "reshard: rank 3: there is no state 4; states are 0 to 3");
   b.add_flat(box, {0, 6}, {bytes.data(), 24});
   b.add_flat(box, {5, 8}, {bytes.data(), 12});
   CHECK(refused([&] { b.seal(); }) == "reshard: rank 3: master of tensor3 is bound twice, 1 elements of it");
 }
 
 TEST_CASE("a buffer that is too small is refused before it is bound") {
-  const space s(make_transformer({.name = "tiny", .layers = 2, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 16, .vocabulary = 64}),
+  const space s(make_transformer({.name = "tiny",
+                                  .layers = 2,
+                                  .hidden = 16,
+                                  .heads = 2,
+                                  .groups = 2,
+                                  .head_dim = 8,
+                                  .ffn = 16,
+                                  .vocabulary = 64}),
                 parse_degrees("dp=2,zero=1"));
   const computed_holding h(s);
   std::vector<std::byte> bytes(1 << 20);
   CHECK(refused([&] {
-          bind_rank(h, 1, "rank 1", [&](const rank_array& a) { return memory{bytes.data(), a.sharded ? a.bytes() - 4 : a.bytes()}; }, only(2));
+          bind_rank(
+              h, 1, "rank 1",
+              [&](const rank_array& a) {
+                return memory{bytes.data(), a.sharded ? a.bytes() - 4 : a.bytes()};
+              },
+              only(2));
         }).starts_with("reshard: rank 1: exp_avg of the optimizer buffer of pipeline chunk 0 has "));
 }
 
@@ -275,13 +310,15 @@ TEST_CASE("an element that is bound twice is refused, wherever the two boxes sta
       b.seal();
     });
   };
-  const box<3> first{{{0, 2}, {0, 4}, {0, 4}}}, second{{{1, 3}, {3, 6}, {1, 4}}}, apart{{{2, 3}, {0, 2}, {0, 4}}}, last{{{3, 4}, {0, 2}, {0, 4}}};
+  const box<3> first{{{0, 2}, {0, 4}, {0, 4}}}, second{{{1, 3}, {3, 6}, {1, 4}}}, apart{{{2, 3}, {0, 2}, {0, 4}}},
+      last{{{3, 4}, {0, 2}, {0, 4}}};
   const std::string twice = "reshard: me: param of family 1, member 2, expert 3 is bound twice, 3 elements of it";
   CHECK(bound({first, second}) == twice);
   CHECK(bound({second, first}) == twice);
   CHECK(bound({last, second, apart, first}) == twice);
   CHECK(bound({first, apart, last}) == "accepted");
-  // a box that ends where another begins has nothing in common with it, and does not end the search for those that follow
+  // a box that ends where another begins has nothing in common with it, and does not end the search for those that
+  // follow
   CHECK(bound({{{{0, 1}, {0, 1}, {0, 1}}}, {{{0, 1}, {1, 2}, {0, 1}}}, {{{0, 1}, {0, 2}, {1, 2}}}}) == "accepted");
   CHECK(bound({{{{0, 9}, {0, 1}, {0, 1}}}, {{{0, 9}, {1, 2}, {0, 1}}}, {{{8, 9}, {0, 1}, {0, 2}}}}) ==
         "reshard: me: param of family 1, member 2, expert 3 is bound twice, 1 elements of it");
@@ -292,7 +329,8 @@ TEST_CASE("two blocks that share a page are refused, two side by side are not") 
   const auto own = [&](bytes_t first, bytes_t second) {
     return refused([&] {
       binding b("me");
-      for (const bytes_t at : {second, first}) b.own({pages.data() + at, 2 * page_bytes}, pages_are::committed, [](std::byte*, bytes_t) {});
+      for (const bytes_t at : {second, first})
+        b.own({pages.data() + at, 2 * page_bytes}, pages_are::committed, [](std::byte*, bytes_t) {});
       b.seal();
     });
   };
@@ -302,9 +340,7 @@ TEST_CASE("two blocks that share a page are refused, two side by side are not") 
 
 TEST_CASE("memory is the array's: as large, and of elements as wide") {
   const tensor_box weights{0, {3, 0, 0}, {{{0, 1}, {0, 2}, {0, 4}}}}, moments{2, {3, 0, 0}, weights.where};
-  const auto says = [](const tensor_box& what, memory at) {
-    return refused([&] { binding("rank 3").add(what, at); });
-  };
+  const auto says = [](const tensor_box& what, memory at) { return refused([&] { binding("rank 3").add(what, at); }); };
   std::vector<float> floats(8);
   std::vector<std::uint16_t> halves(8), more(9);
   std::vector<char> raw(16);
@@ -313,16 +349,19 @@ TEST_CASE("memory is the array's: as large, and of elements as wide") {
   CHECK(says(weights, raw) == "accepted");
   CHECK(says(weights, std::span<std::byte>(reinterpret_cast<std::byte*>(raw.data()), 16)) == "accepted");
   CHECK(says(weights, floats) ==
-        "reshard: rank 3: param of family 3, member 0, expert 0 is bf16, 2 bytes an element, and its memory has elements of 4; "
+        "reshard: rank 3: param of family 3, member 0, expert 0 is bf16, 2 bytes an element, and its memory has "
+        "elements of 4; "
         "bind memory of the state's type, or leave the state out of what moves");
   std::vector<std::uint16_t> many_halves(16);  // as many bytes as the moments need, of another type
   CHECK(says(moments, many_halves) ==
         "reshard: rank 3: exp_avg of family 3, member 0, expert 0 is fp32, 4 bytes an element, and its memory has "
         "elements of 2; bind memory of the state's type, or leave the state out of what moves");
   CHECK(says(weights, more) ==
-        "reshard: rank 3: param of family 3, member 0, expert 0 has 18 bytes of memory, and its array takes 16; where elements "
+        "reshard: rank 3: param of family 3, member 0, expert 0 has 18 bytes of memory, and its array takes 16; where "
+        "elements "
         "lie apart, strides say so");
-  CHECK(says(moments, raw) == "reshard: rank 3: exp_avg of family 3, member 0, expert 0 has 16 bytes of memory, and needs 32");
+  CHECK(says(moments, raw) ==
+        "reshard: rank 3: exp_avg of family 3, member 0, expert 0 has 16 bytes of memory, and needs 32");
 
   // rows of 6, of which 4 are the array's: the last row may end where its elements do, or with its padding
   const auto padded = [&](bytes_t elements) {
@@ -332,5 +371,6 @@ TEST_CASE("memory is the array's: as large, and of elements as wide") {
   CHECK(padded(9).ends_with("has 18 bytes of memory, and needs 20"));
   CHECK(padded(10) == "accepted");
   CHECK(padded(12) == "accepted");
-  CHECK(padded(13).ends_with("has 26 bytes of memory, and its array takes 24; where elements lie apart, strides say so"));
+  CHECK(
+      padded(13).ends_with("has 26 bytes of memory, and its array takes 24; where elements lie apart, strides say so"));
 }

@@ -205,19 +205,16 @@ TEST_CASE("known values are the same in every build: what one writes, another ca
     std::uint32_t base;
   };
   const known table[] = {
-      {1, {0, 0, 0, 0}, 0xC856C27Au},
-      {1, {3, 1, 0, 0}, 0x4D88E9FDu},
-      {1, {1, 0, 5, 0}, 0xCB766691u},
-      {1, {2, 4, 7, 9}, 0x1CE7AD07u},
-      {1, {0, 11, 96, 63}, 0x29F2A12Du},
-      {7, {2, 4, 7, 9}, 0x9C16AAC4u},
+      {1, {0, 0, 0, 0}, 0xC856C27Au},        {1, {3, 1, 0, 0}, 0x4D88E9FDu},    {1, {1, 0, 5, 0}, 0xCB766691u},
+      {1, {2, 4, 7, 9}, 0x1CE7AD07u},        {1, {0, 11, 96, 63}, 0x29F2A12Du}, {7, {2, 4, 7, 9}, 0x9C16AAC4u},
       {20261121, {1, 2, 3, 4}, 0x6FCC8A78u},
   };
   for (const known& k : table) {
     const known_values::of_tensor of =
         known_values{k.seed}({static_cast<int>(k.of[0]), static_cast<int>(k.of[1]), k.of[2], k.of[3], {}});
     CHECK(of.base == k.base);
-    for (const index_t i : {index_t{0}, index_t{1}, index_t{12345}, index_t{1} << 31, (index_t{1} << 32) + 5, index_t{1} << 40}) {
+    for (const index_t i :
+         {index_t{0}, index_t{1}, index_t{12345}, index_t{1} << 31, (index_t{1} << 32) + 5, index_t{1} << 40}) {
       const std::uint32_t word = k.base + static_cast<std::uint32_t>(i) * 2654435761u;
       CHECK(of.value<std::uint32_t>(i) == word);
       CHECK(of.value<std::uint16_t>(i) == static_cast<std::uint16_t>(word >> 16));

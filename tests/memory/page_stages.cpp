@@ -272,9 +272,7 @@ struct random_binding {
     }
     for (index_t member = 0; member < 8; ++member) {
       tensor_box what{static_cast<int>(random.below(4)),
-                      {0,
-                      member,
-                      0},
+                      {0, member, 0},
                       {{{0, random.within(1, 3)}, {2, 2 + random.within(1, 4)}, {1, 1 + random.within(1, 300)}}}};
       index_t stride[3] = {random.below(6000), random.below(3000), random.within(1, 8)};
       if (random.below(3) == 0) std::swap(stride[0], stride[2]);
@@ -359,10 +357,8 @@ TEST_CASE("random bindings against brute force: every page has the stage that ma
       const index_t corner[] = {whole.where.dim[0].begin, whole.where.dim[1].begin, whole.where.dim[2].begin};
       const bound_box part = whole.narrowed(translate(testing::random_part(random, extent), corner));
       const index_t stage = random.below(stages);
-      if (side == binding_side::source)
-        s.read(part, stage);
-      else
-        s.written(part, stage);
+      if (side == binding_side::source) s.read(part, stage);
+      else s.written(part, stage);
       for (const page_name& p : r.touched(part)) {
         const auto at = expected.find(p);
         if (at == expected.end()) {

@@ -86,8 +86,10 @@ static_assert(pages_inside(1, 12288) == page_span{1, 3} && pages_inside(1, 8191)
 }  // namespace
 
 TEST_CASE("the pages of an interval of bytes: those that it touches, and those that lie inside") {
-  for (int64_t begin = 0; begin <= 3 * page_bytes; begin += begin % page_bytes < 2 || begin % page_bytes == 4095 ? 1 : 4093)
-    for (int64_t end = begin; end <= 3 * page_bytes; end += end % page_bytes < 2 || end % page_bytes == 4095 ? 1 : 4093) {
+  for (int64_t begin = 0; begin <= 3 * page_bytes;
+       begin += begin % page_bytes < 2 || begin % page_bytes == 4095 ? 1 : 4093)
+    for (int64_t end = begin; end <= 3 * page_bytes;
+         end += end % page_bytes < 2 || end % page_bytes == 4095 ? 1 : 4093) {
       page_span touched, inside;
       for (int64_t p = 2; p >= 0; --p) {
         const int64_t first = p * page_bytes, last = first + page_bytes;

@@ -171,21 +171,22 @@ TEST_CASE("an optimizer buffer that its memory is too small for is named by its 
   CHECK(says(buffer, {bytes.data(), buffer.bytes()}) == "accepted");
   CHECK(says(buffer, {bytes.data(), buffer.bytes() - 1}) ==
         whose + " has " + std::to_string(buffer.bytes() - 1) + needs);
-  CHECK(says(buffer, {nullptr, buffer.bytes()}) ==
-        whose + " has 0" + needs);
+  CHECK(says(buffer, {nullptr, buffer.bytes()}) == whose + " has 0" + needs);
   bytes.resize(bytes.size() + 4);
-  CHECK(says(buffer, bytes) == whose + " has " + std::to_string(buffer.bytes() + 4) + " bytes of memory, and its array takes " +
-                                std::to_string(buffer.bytes()) + "; where elements lie apart, strides say so");
+  CHECK(says(buffer, bytes) == whose + " has " + std::to_string(buffer.bytes() + 4) +
+                                   " bytes of memory, and its array takes " + std::to_string(buffer.bytes()) +
+                                   "; where elements lie apart, strides say so");
   bytes.resize(bytes.size() - 4);
   std::vector<float> floats(bytes.size() / 4);
   std::vector<double> doubles(bytes.size() / 8);
   CHECK(says(buffer, floats) == "accepted");
-  CHECK(says(buffer, doubles) == whose + " is fp32, 4 bytes an element, and its memory has elements of 8; bind memory of the state's type, "
-                                        "or leave the state out of what moves");
+  CHECK(says(buffer, doubles) ==
+        whose +
+            " is fp32, 4 bytes an element, and its memory has elements of 8; bind memory of the state's type, "
+            "or leave the state out of what moves");
   rank_array experts = buffer;
   experts.buffer.mesh = mesh_kind::expert;
-  CHECK(says(experts, {bytes.data(), 5}) ==
-        whose + ", experts, has 5" + needs);
+  CHECK(says(experts, {bytes.data(), 5}) == whose + ", experts, has 5" + needs);
 }
 
 TEST_CASE("a list of shards has its arrays too, under its own names") {

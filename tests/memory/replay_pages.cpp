@@ -36,16 +36,12 @@ struct paged {
   }
   paged(binding_side side, const std::vector<index_t>& stage, std::size_t outside = 0,
         pages_are at_first = pages_are::reserved)
-      : range(static_cast<std::int64_t>(stage.size()) * page_bytes),
-        plain(outside),
-        bound(bind(range, plain, stage, at_first)),
-        pages(bound, side) {
+      : range(static_cast<std::int64_t>(stage.size()) * page_bytes), plain(outside),
+        bound(bind(range, plain, stage, at_first)), pages(bound, side) {
     for (const bound_box& b : bound.boxes()) {
       if (b.state != 1 || stage[static_cast<std::size_t>(b.tensor.member)] < 0) continue;
-      if (side == binding_side::source)
-        pages.read(b, stage[static_cast<std::size_t>(b.tensor.member)]);
-      else
-        pages.written(b, stage[static_cast<std::size_t>(b.tensor.member)]);
+      if (side == binding_side::source) pages.read(b, stage[static_cast<std::size_t>(b.tensor.member)]);
+      else pages.written(b, stage[static_cast<std::size_t>(b.tensor.member)]);
     }
   }
 };

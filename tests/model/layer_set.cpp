@@ -25,7 +25,8 @@ void check_members(const layer_set& set, const std::vector<index_t>& members, in
   }
   for (index_t begin = 0; begin <= past; begin += 1 + past / 9)
     for (index_t end = begin; end <= past; end += 1 + past / 7) {
-      const auto first = std::lower_bound(members.begin(), members.end(), begin), last = std::lower_bound(members.begin(), members.end(), end);
+      const auto first = std::lower_bound(members.begin(), members.end(), begin),
+                 last = std::lower_bound(members.begin(), members.end(), end);
       const interval within = set.members_within({begin, end});
       CHECK(within.size() == last - first);
       if (!within.empty()) CHECK(within.begin == first - members.begin());
@@ -71,6 +72,7 @@ TEST_CASE("all layers, of a model of any depth, and none") {
 TEST_CASE("a mask has a capacity") {
   for (const index_t layer : {-1, 1024, 5000})
     CHECK(refused([=] { layer_set().append(layer); }) ==
-          "reshard: layer " + std::to_string(layer) + " of a model whose layers differ: at most 1024 layers are supported there");
+          "reshard: layer " + std::to_string(layer) +
+              " of a model whose layers differ: at most 1024 layers are supported there");
   CHECK(refused([] { layer_set().append(1023); }) == "accepted");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models: the families that Megatron-core builds and their order, the sizes of the presets, states, and what is refused.
+// Models: the families that Megatron-core builds and their order, the sizes of the presets, states, and what is
+// refused.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -13,7 +14,8 @@ using namespace reshard;
 using testing::refused;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 4, .hidden = 12, .heads = 4, .groups = 2, .head_dim = 5, .ffn = 7, .vocabulary = 9};
+constexpr transformer small{
+    .name = "small", .layers = 4, .hidden = 12, .heads = 4, .groups = 2, .head_dim = 5, .ffn = 7, .vocabulary = 9};
 constexpr transformer small_moe = [] {
   transformer t = small;
   t.qk_norm = true;
@@ -39,29 +41,32 @@ std::vector<std::string> families(const model& m) {
   return list;
 }
 
-const std::string layer = "decoder.layers.{layer}.", attention = layer + "self_attention.", experts = layer + "mlp.experts.";
+const std::string layer = "decoder.layers.{layer}.", attention = layer + "self_attention.",
+                  experts = layer + "mlp.experts.";
 }  // namespace
 
 TEST_CASE("a dense model: linear_proj before linear_qkv, fc1 as [gate; up], qkv rows (heads + 2 groups) head_dim") {
   CHECK(families(make_transformer(small)) ==
-        std::vector<std::string>{"embedding.word_embeddings.weight 1 1 1 9 12", attention + "linear_proj.weight 4 1 1 12 20",
-                                 attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 1 40 12",
-                                 layer + "mlp.linear_fc1.layer_norm_weight 4 1 1 1 12", layer + "mlp.linear_fc1.weight 4 1 2 7 12",
-                                 layer + "mlp.linear_fc2.weight 4 1 1 12 7", "decoder.final_layernorm.weight 1 1 1 1 12",
-                                 "output_layer.weight 1 1 1 9 12"});
+        std::vector<std::string>{
+            "embedding.word_embeddings.weight 1 1 1 9 12", attention + "linear_proj.weight 4 1 1 12 20",
+            attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 1 40 12",
+            layer + "mlp.linear_fc1.layer_norm_weight 4 1 1 1 12", layer + "mlp.linear_fc1.weight 4 1 2 7 12",
+            layer + "mlp.linear_fc2.weight 4 1 1 12 7", "decoder.final_layernorm.weight 1 1 1 1 12",
+            "output_layer.weight 1 1 1 9 12"});
 }
 
 TEST_CASE("dense layers among MoE ones: each kind's members are numbered on their own, and know their global layers") {
   const model m = make_transformer(small_moe, [](index_t l) { return l % 2 == 1; });
   CHECK(families(m) ==
-        std::vector<std::string>{"embedding.word_embeddings.weight 1 1 1 9 12", attention + "linear_proj.weight 4 1 1 12 20",
-                                 attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 1 40 12",
-                                 attention + "q_layernorm.weight 4 1 1 1 5", attention + "k_layernorm.weight 4 1 1 1 5",
-                                 layer + "mlp.linear_fc1.layer_norm_weight 2 1 1 1 12", layer + "mlp.linear_fc1.weight 2 1 2 7 12",
-                                 layer + "mlp.linear_fc2.weight 2 1 1 12 7", layer + "pre_mlp_layernorm.weight 2 1 1 1 12",
-                                 layer + "mlp.router.weight 2 1 1 6 12", experts + "linear_fc1.weight{expert} 2 6 2 8 12",
-                                 experts + "linear_fc2.weight{expert} 2 6 1 12 8", "decoder.final_layernorm.weight 1 1 1 1 12",
-                                 "output_layer.weight 1 1 1 9 12"});
+        std::vector<std::string>{
+            "embedding.word_embeddings.weight 1 1 1 9 12", attention + "linear_proj.weight 4 1 1 12 20",
+            attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 1 40 12",
+            attention + "q_layernorm.weight 4 1 1 1 5", attention + "k_layernorm.weight 4 1 1 1 5",
+            layer + "mlp.linear_fc1.layer_norm_weight 2 1 1 1 12", layer + "mlp.linear_fc1.weight 2 1 2 7 12",
+            layer + "mlp.linear_fc2.weight 2 1 1 12 7", layer + "pre_mlp_layernorm.weight 2 1 1 1 12",
+            layer + "mlp.router.weight 2 1 1 6 12", experts + "linear_fc1.weight{expert} 2 6 2 8 12",
+            experts + "linear_fc2.weight{expert} 2 6 1 12 8", "decoder.final_layernorm.weight 1 1 1 1 12",
+            "output_layer.weight 1 1 1 9 12"});
   CHECK(m.tensor({6, 1, 0}) == "decoder.layers.2.mlp.linear_fc1.layer_norm_weight");
   CHECK(m.tensor({11, 1, 5}) == "decoder.layers.3.mlp.experts.linear_fc1.weight5");
   CHECK(m[11].mesh == mesh_kind::expert);
@@ -89,8 +94,9 @@ TEST_CASE("the presets have the sizes of the published models") {
   const struct {
     const char* name;
     index_t parameters, layers;
-  } known[] = {{"llama2-7b", 6738415616, 32},   {"llama2-13b", 13015864320, 40},    {"llama2-70b", 68976648192, 80},
-               {"llama-32b", 32528943616, 60}, {"qwen3-30b-a3b", 30532122624, 48}, {"qwen3-235b-a22b", 235093634560, 94}};
+  } known[] = {{"llama2-7b", 6738415616, 32},      {"llama2-13b", 13015864320, 40},
+               {"llama2-70b", 68976648192, 80},    {"llama-32b", 32528943616, 60},
+               {"qwen3-30b-a3b", 30532122624, 48}, {"qwen3-235b-a22b", 235093634560, 94}};
   for (const auto& k : known) {
     CAPTURE(std::string(k.name));
     CHECK(preset(k.name).name == k.name);
@@ -99,7 +105,8 @@ TEST_CASE("the presets have the sizes of the published models") {
   }
   CHECK(std::size(known) == std::size(models::presets));
   CHECK(refused([] { preset("gpt-5"); }) ==
-        "reshard: no model is called 'gpt-5'; known are llama2-7b, llama2-13b, llama2-70b, llama-32b, qwen3-30b-a3b, qwen3-235b-a22b");
+        "reshard: no model is called 'gpt-5'; known are llama2-7b, llama2-13b, llama2-70b, llama-32b, qwen3-30b-a3b, "
+        "qwen3-235b-a22b");
 }
 
 TEST_CASE("a model that cannot be is refused with its name and the number") {
@@ -109,18 +116,26 @@ TEST_CASE("a model that cannot be is refused with its name and the number") {
   } cases[] = {
       {changed(small, [](auto& t) { t.layers = 0; }), "model small: the number of layers is 0, but must be at least 1"},
       {changed(small, [](auto& t) { t.hidden = -3; }), "model small: the hidden size is -3, but must be at least 1"},
-      {changed(small, [](auto& t) { t.heads = 0; }), "model small: the number of attention heads is 0, but must be at least 1"},
-      {changed(small, [](auto& t) { t.groups = 0; }), "model small: the number of query groups is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.heads = 0; }),
+       "model small: the number of attention heads is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.groups = 0; }),
+       "model small: the number of query groups is 0, but must be at least 1"},
       {changed(small, [](auto& t) { t.head_dim = 0; }), "model small: the head dimension is 0, but must be at least 1"},
       {changed(small, [](auto& t) { t.vocabulary = 0; }), "model small: the vocabulary is 0, but must be at least 1"},
-      {changed(small, [](auto& t) { t.ffn = 0; }), "model small: the intermediate size of the dense layers is 0, but must be at least 1"},
-      {changed(small_moe, [](auto& t) { t.expert_ffn = 0; }), "model small: the intermediate size of an expert is 0, but must be at least 1"},
-      {changed(small, [](auto& t) { t.groups = 3; }), "model small: 4 attention heads do not divide into 3 query groups"},
+      {changed(small, [](auto& t) { t.ffn = 0; }),
+       "model small: the intermediate size of the dense layers is 0, but must be at least 1"},
+      {changed(small_moe, [](auto& t) { t.expert_ffn = 0; }),
+       "model small: the intermediate size of an expert is 0, but must be at least 1"},
+      {changed(small, [](auto& t) { t.groups = 3; }),
+       "model small: 4 attention heads do not divide into 3 query groups"},
   };
   for (const auto& c : cases) CHECK(refused([&] { make_transformer(c.t); }) == std::string("reshard: ") + c.sentence);
   CHECK(refused([] { make_transformer(changed(small, [](auto& t) { t.hidden = index_t{1} << 60; })); }) ==
         "reshard: 9 x 1152921504606846976 does not fit 64 bits");
-  CHECK(refused([] { make_transformer(small); make_transformer(small_moe); }) == "accepted");
+  CHECK(refused([] {
+          make_transformer(small);
+          make_transformer(small_moe);
+        }) == "accepted");
 }
 
 TEST_CASE("more than 1024 layers are fine where they are all alike, and refused where they are of two kinds") {
@@ -140,8 +155,9 @@ TEST_CASE("a model has at most 24 families, none of which may leave 64 bits") {
   model m;
   for (int f = 0; f < max_families; ++f) m.add({.name = "x"});
   CHECK(refused([&] { m.add({.name = "x"}); }) == "reshard: a model has at most 24 tensor families");
-  CHECK(refused([] { model().add({.name = "x", .extent = {1, 1, 1, index_t{1} << 55, 1}}); }) ==
-        "reshard: 36028797018963968 x 384 does not fit 64 bits");
+  CHECK(refused([] {
+          model().add({.name = "x", .extent = {1, 1, 1, index_t{1} << 55, 1}});
+        }) == "reshard: 36028797018963968 x 384 does not fit 64 bits");
 }
 
 TEST_CASE("states: bf16 weights, fp32 master weights and moments, 14 bytes an element") {
@@ -156,8 +172,9 @@ TEST_CASE("states: bf16 weights, fp32 master weights and moments, 14 bytes an el
     dtype type;
     const char* name;
     bytes_t width;
-  } types[] = {{bf16, "bf16", 2},        {fp16, "fp16", 2},       {fp32, "fp32", 4},         {dtype::fp64, "fp64", 8},
-               {dtype::fp8, "fp8", 1}, {dtype::int8, "int8", 1}, {dtype::int32, "int32", 4}, {dtype::int64, "int64", 8}};
+  } types[] = {{bf16, "bf16", 2},          {fp16, "fp16", 2},         {fp32, "fp32", 4},
+               {dtype::fp64, "fp64", 8},   {dtype::fp8, "fp8", 1},    {dtype::int8, "int8", 1},
+               {dtype::int32, "int32", 4}, {dtype::int64, "int64", 8}};
   for (const auto& t : types) {
     CHECK(name(t.type) == t.name);
     CHECK(width(t.type) == t.width);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations: as types, as values and as text, the same degrees in all three; and the figures that follow from them.
+// Configurations: as types, as values and as text, the same degrees in all three; and the figures that follow from
+// them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -16,12 +17,29 @@ using namespace reshard;
 using testing::dice, testing::refused;
 
 namespace {
-constexpr degrees wanted{.tp = 4, .cp = 2, .pp = 8, .vpp = 3, .dp = 5, .ep = 16, .etp = 2, .zero = 1, .split = pipeline_split::account, .bucket = 40};
+constexpr degrees wanted{.tp = 4,
+                         .cp = 2,
+                         .pp = 8,
+                         .vpp = 3,
+                         .dp = 5,
+                         .ep = 16,
+                         .etp = 2,
+                         .zero = 1,
+                         .split = pipeline_split::account,
+                         .bucket = 40};
 
 degrees random_degrees(dice& random) {
   const auto some = [&](index_t usual) { return random.coin() ? usual : random.within(1, 1000000007); };
-  return {.tp = some(1), .cp = some(1), .pp = some(1), .vpp = some(1), .dp = some(1), .ep = some(1), .etp = some(0),
-          .zero = random.below(3), .split = static_cast<pipeline_split>(random.below(3)), .bucket = some(0)};
+  return {.tp = some(1),
+          .cp = some(1),
+          .pp = some(1),
+          .vpp = some(1),
+          .dp = some(1),
+          .ep = some(1),
+          .etp = some(0),
+          .zero = random.below(3),
+          .split = static_cast<pipeline_split>(random.below(3)),
+          .bucket = some(0)};
 }
 }  // namespace
 
@@ -31,9 +49,12 @@ TEST_CASE("config<...>: axes in any order, those not named at their defaults, st
   const degrees listed[] = {
       config<tp<4>, cp<2>, pp<8>, vpp<3>, dp<5>, ep<16>, etp<2>, zero<1>, split<pipeline_split::account>, bucket<40>>{},
       config<bucket<40>, split<pipeline_split::account>, zero<1>, etp<2>, ep<16>, dp<5>, vpp<3>, pp<8>, cp<2>, tp<4>>{},
-      config<tp<>, cp<2>, pp<>, vpp<>, dp<5>, ep<>, etp<2>, zero<>, split<pipeline_split::account>, bucket<>>{4, 8, 3, 16, 1, 40},
-      config<zero<>, dp<>, split<pipeline_split::account>, pp<>, etp<>, tp<>, bucket<>, ep<>, cp<>, vpp<>>{1, 5, 8, 2, 4, 40, 16, 2, 3},
-      config{split<pipeline_split::account>{}, tp{4}, cp<2>{}, pp{8}, vpp{3}, dp<5>{}, ep{16}, etp<2>{}, zero{1}, bucket{40}},
+      config<tp<>, cp<2>, pp<>, vpp<>, dp<5>, ep<>, etp<2>, zero<>, split<pipeline_split::account>, bucket<>>{
+          4, 8, 3, 16, 1, 40},
+      config<zero<>, dp<>, split<pipeline_split::account>, pp<>, etp<>, tp<>, bucket<>, ep<>, cp<>, vpp<>>{
+          1, 5, 8, 2, 4, 40, 16, 2, 3},
+      config{split<pipeline_split::account>{}, tp{4}, cp<2>{}, pp{8}, vpp{3}, dp<5>{}, ep{16}, etp<2>{}, zero{1},
+             bucket{40}},
   };
   for (const degrees& d : listed) CHECK(d == wanted);
   const degrees one = config{dp{7}};
@@ -65,10 +86,10 @@ TEST_CASE("the figures of a layout: world, expert mesh, chunks, buffers") {
     bool expert_buffers;
   } cases[] = {
       {{}, 1, 1, 1, 1, false},
-      {{.tp = 4, .pp = 8, .ep = 4}, 32, 1, 1, 8, true},                    // etp is 1 where ep > 1
-      {{.tp = 4, .dp = 2}, 8, 4, 2, 1, false},                             // else tp
-      {{.tp = 4, .dp = 2, .etp = 4}, 8, 4, 2, 1, false},                   // named, and the same
-      {{.tp = 4, .dp = 2, .etp = 2}, 8, 2, 4, 1, true},                    // named, and another
+      {{.tp = 4, .pp = 8, .ep = 4}, 32, 1, 1, 8, true},   // etp is 1 where ep > 1
+      {{.tp = 4, .dp = 2}, 8, 4, 2, 1, false},            // else tp
+      {{.tp = 4, .dp = 2, .etp = 4}, 8, 4, 2, 1, false},  // named, and the same
+      {{.tp = 4, .dp = 2, .etp = 2}, 8, 2, 4, 1, true},   // named, and another
       {{.tp = 2, .cp = 3, .pp = 2, .vpp = 5, .dp = 4, .ep = 6}, 48, 1, 4, 10, true},
       {{.tp = 4, .cp = 2, .pp = 2, .dp = 4, .ep = 8, .etp = 2}, 64, 2, 2, 2, true},
   };
@@ -86,10 +107,12 @@ TEST_CASE("the figures of a layout: world, expert mesh, chunks, buffers") {
 }
 
 TEST_CASE("text: keys in any order give the same degrees") {
-  std::vector<std::string> items = {"tp=4", "cp=2", "pp=8", "vpp=3", "dp=5", "ep=16", "etp=2", "zero=1", "split=account", "bucket=40"};
+  std::vector<std::string> items = {"tp=4",  "cp=2",  "pp=8",   "vpp=3",         "dp=5",
+                                    "ep=16", "etp=2", "zero=1", "split=account", "bucket=40"};
   dice random;
   for (int n = 0; n < 200; ++n) {
-    for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
+    for (std::size_t i = items.size(); i > 1; --i)
+      std::swap(items[i - 1], items[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
     std::string text;
     for (const std::string& item : items) text += (text.empty() ? "" : ",") + item;
     CHECK(parse_degrees(text) == wanted);
@@ -97,7 +120,8 @@ TEST_CASE("text: keys in any order give the same degrees") {
   CHECK(parse_degrees("") == degrees{});
   CHECK(parse_degrees("split=spread").split == pipeline_split::spread);
   CHECK(parse_degrees("split=even,tp=00012") == degrees{.tp = 12});
-  CHECK(parse_degrees("bucket=0") == degrees{.bucket = 1});  // either closes after every parameter; none is another thing
+  // either closes after every parameter; none is another thing
+  CHECK(parse_degrees("bucket=0") == degrees{.bucket = 1});
 }
 
 TEST_CASE("text: parse_degrees(to_text(d)) == d, and defaults are not written") {

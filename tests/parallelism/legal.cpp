@@ -16,14 +16,42 @@ using namespace reshard;
 using testing::dice, testing::refused;
 
 namespace {
-const model dense = make_transformer({.name = "dense", .layers = 10, .hidden = 16, .heads = 12, .groups = 6, .head_dim = 4, .ffn = 20, .vocabulary = 60});
-const model moe = make_transformer({.name = "moe", .layers = 10, .hidden = 16, .heads = 12, .groups = 6, .head_dim = 4, .vocabulary = 24,
-                                    .experts = 6, .expert_ffn = 8});
-const model one_expert = make_transformer({.name = "one", .layers = 2, .hidden = 8, .heads = 4, .groups = 4,
-                                           .head_dim = 2, .vocabulary = 8, .experts = 1, .expert_ffn = 4});
-const model deep = make_transformer({.name = "deep", .layers = 720, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2,
-                                     .ffn = 8, .vocabulary = 8});
-const model grouped = make_transformer({.name = "grouped", .layers = 3, .hidden = 8, .heads = 12, .groups = 4, .head_dim = 1, .ffn = 12, .vocabulary = 24});
+const model dense = make_transformer({.name = "dense",
+                                      .layers = 10,
+                                      .hidden = 16,
+                                      .heads = 12,
+                                      .groups = 6,
+                                      .head_dim = 4,
+                                      .ffn = 20,
+                                      .vocabulary = 60});
+const model moe = make_transformer({.name = "moe",
+                                    .layers = 10,
+                                    .hidden = 16,
+                                    .heads = 12,
+                                    .groups = 6,
+                                    .head_dim = 4,
+                                    .vocabulary = 24,
+                                    .experts = 6,
+                                    .expert_ffn = 8});
+const model one_expert = make_transformer({.name = "one",
+                                           .layers = 2,
+                                           .hidden = 8,
+                                           .heads = 4,
+                                           .groups = 4,
+                                           .head_dim = 2,
+                                           .vocabulary = 8,
+                                           .experts = 1,
+                                           .expert_ffn = 4});
+const model deep = make_transformer(
+    {.name = "deep", .layers = 720, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2, .ffn = 8, .vocabulary = 8});
+const model grouped = make_transformer({.name = "grouped",
+                                        .layers = 3,
+                                        .hidden = 8,
+                                        .heads = 12,
+                                        .groups = 4,
+                                        .head_dim = 1,
+                                        .ffn = 12,
+                                        .vocabulary = 24});
 }  // namespace
 
 TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
@@ -35,7 +63,8 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
   } cases[] = {
       {dense, "tp=5", "12 attention heads do not divide by tp=5; legal are tp in {1,2,3,4,6,12}", "tp=2"},
       {moe, "tp=9", "12 attention heads do not divide by tp=9; legal are tp in {1,2,3,4,6,12}", "tp=2,dp=2"},
-      {dense, "tp=3", "20 rows of the dense layers' fc1 do not divide by tp=3; legal are tp in {1,2,4,5,10,20}", "tp=2,dp=3"},
+      {dense, "tp=3", "20 rows of the dense layers' fc1 do not divide by tp=3; legal are tp in {1,2,4,5,10,20}",
+       "tp=2,dp=3"},
       {dense, "tp=4", "6 query groups and tp=4: one must divide the other", "tp=2,cp=2"},
       {grouped, "tp=6", "4 query groups and tp=6: one must divide the other", "tp=2,cp=3"},
       {grouped, "tp=12", "20 qkv rows do not divide by tp=12; legal are tp in {1,2,4,5,10,20}", "tp=4"},
@@ -44,7 +73,8 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
       {moe, "ep=4,dp=4", "6 experts do not divide by ep=4; legal are ep in {1,2,3,6}", "ep=2,dp=4"},
       {one_expert, "ep=2,dp=2", "1 experts do not divide by ep=2; legal are ep in {1}", "dp=2"},
       {moe, "ep=3,dp=4", "tp x cp x dp = 4 ranks of a stage do not divide by etp=1 x ep=3 = 3", "ep=3,dp=3"},
-      {moe, "tp=2,etp=4,cp=3", "tp x cp x dp = 6 ranks of a stage do not divide by etp=4 x ep=1 = 4", "tp=2,etp=2,cp=3"},
+      {moe, "tp=2,etp=4,cp=3", "tp x cp x dp = 6 ranks of a stage do not divide by etp=4 x ep=1 = 4",
+       "tp=2,etp=2,cp=3"},
       {moe, "tp=3", "8 rows of an expert's fc1 do not divide by etp=3; legal are etp in {1,2,4,8}", "tp=3,etp=1"},
       {moe, "etp=3,dp=3", "8 rows of an expert's fc1 do not divide by etp=3; legal are etp in {1,2,4,8}", "etp=2,dp=2"},
       {dense, "vpp=2", "vpp=2 needs pp > 1, and pp=1", "pp=5,vpp=2"},
@@ -52,9 +82,11 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
       {deep, "pp=7",  // the first 16 of 30 divisors
        "720 layers do not divide by pp=7; give split=spread or pp in {1,2,3,4,5,6,8,9,10,12,15,16,18,20,24,30}",
        "pp=36"},
-      {dense, "pp=2,vpp=2", "10 layers do not divide by pp=2 x vpp=2 = 4 chunks; pp x vpp in {1,2,5,10} would do", "pp=2,vpp=5"},
+      {dense, "pp=2,vpp=2", "10 layers do not divide by pp=2 x vpp=2 = 4 chunks; pp x vpp in {1,2,5,10} would do",
+       "pp=2,vpp=5"},
       {dense, "pp=5,split=account",
-       "split=account: 10 layers and 2 for embedding and loss do not divide by pp=5 x vpp=1; pp x vpp in {1,2,3,4,6,12} would do",
+       "split=account: 10 layers and 2 for embedding and loss do not divide by pp=5 x vpp=1; pp x vpp in "
+       "{1,2,3,4,6,12} would do",
        "pp=4,split=account"},
       {dense, "pp=5,vpp=2,split=spread", "split=spread needs vpp=1, and vpp=2", "pp=7,split=spread"},
       {dense, "zero=2", "zero=2 is not built; zero is 0 or 1", "zero=1"},
@@ -68,7 +100,8 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
     CHECK(refused([&] { require_legal(c.m, parse_degrees(c.accepted_text)); }) == "accepted");
   }
   // the vocabulary alone: heads divide by 4, 30 rows do not
-  const model odd = make_transformer({.name = "odd", .layers = 1, .hidden = 8, .heads = 8, .groups = 8, .head_dim = 4, .ffn = 8, .vocabulary = 30});
+  const model odd = make_transformer(
+      {.name = "odd", .layers = 1, .hidden = 8, .heads = 8, .groups = 8, .head_dim = 4, .ffn = 8, .vocabulary = 30});
   CHECK(refused([&] { require_legal(odd, {.tp = 4}); }) ==
         "reshard: 30 rows of the vocabulary do not divide by tp=4; legal are tp in {1,2,3,5,6,10,15,30}");
   CHECK(refused([&] { require_legal(odd, {.tp = 2}); }) == "accepted");
@@ -78,11 +111,12 @@ TEST_CASE("every degree is at least its least, also where degrees are made as pl
   const struct {
     degrees d;
     const char* sentence;
-  } cases[] = {{{.tp = 0}, "tp=0: this degree is at least 1"},     {{.cp = -1}, "cp=-1: this degree is at least 1"},
-               {{.pp = 0}, "pp=0: this degree is at least 1"},     {{.vpp = 0}, "vpp=0: this degree is at least 1"},
-               {{.dp = 0}, "dp=0: this degree is at least 1"},     {{.ep = 0}, "ep=0: this degree is at least 1"},
-               {{.etp = -2}, "etp=-2: this degree is at least 1"}, {{.bucket = -1}, "bucket=-1: this degree is at least 0"},
-               {{.zero = -1}, "zero=-1 is not built; zero is 0 or 1"}};
+  } cases[] = {
+      {{.tp = 0}, "tp=0: this degree is at least 1"},        {{.cp = -1}, "cp=-1: this degree is at least 1"},
+      {{.pp = 0}, "pp=0: this degree is at least 1"},        {{.vpp = 0}, "vpp=0: this degree is at least 1"},
+      {{.dp = 0}, "dp=0: this degree is at least 1"},        {{.ep = 0}, "ep=0: this degree is at least 1"},
+      {{.etp = -2}, "etp=-2: this degree is at least 1"},    {{.bucket = -1}, "bucket=-1: this degree is at least 0"},
+      {{.zero = -1}, "zero=-1 is not built; zero is 0 or 1"}};
   for (const auto& c : cases) CHECK(refused([&] { require_legal(moe, c.d); }) == std::string("reshard: ") + c.sentence);
 }
 

@@ -90,7 +90,8 @@ TEST_CASE("parameters in a row, experts in stretches, shared ones between them, 
 TEST_CASE("repeated layers are written once, and only as many as leave the bucket open") {
   dice random(1);
   for (int n = 0; n < 600; ++n) {
-    const index_t group = random.within(1, 3), bucket = random.coin() ? random.within(100, 3000) : 0, layers = random.within(1, 12);
+    const index_t group = random.within(1, 3), bucket = random.coin() ? random.within(100, 3000) : 0,
+                  layers = random.within(1, 12);
     const index_t sizes[] = {random.within(1, 200), random.within(1, 200)};
     const index_t length = round_up(sizes[0], parameter_alignment) + sizes[1];
     CAPTURE(group);
@@ -129,7 +130,9 @@ TEST_CASE("a buffer of more buckets than are kept is refused, and not by running
         "reshard: bucket=1 cuts an optimizer buffer into more than 1048576 buckets; give a larger one");
   written second;
   buffer_writer too_many(1, 1, second.entries, second.buckets);
-  CHECK(testing::refused([&] { too_many.parameters(0, 0, 0, index_t{1} << 60, 1); }).starts_with("reshard: bucket=1 cuts"));
+  CHECK(testing::refused([&] {
+          too_many.parameters(0, 0, 0, index_t{1} << 60, 1);
+        }).starts_with("reshard: bucket=1 cuts"));
   CHECK(static_cast<index_t>(second.buckets.size()) == most_buckets);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The busiest sender of parameters is at most 1.05 of the busiest of an even split, on one node and at 8 devices a node.
+// The busiest sender of parameters is at most 1.05 of the busiest of an even split, on one node and at 8 devices a
+// node.
 #include <doctest/doctest.h>
 
 #include <reshard/model/presets.hpp>
@@ -21,6 +22,7 @@ TEST_CASE("sources are balanced") {
       CAPTURE(node);
       MESSAGE(s.model << " " << s.from << " -> " << s.to << " node " << node << ": " << ratio);
       CHECK(ratio <= 1.05);
-      CHECK(ratio >= 0.9999);  // no split is below the even one's mean of the busiest: a smaller ratio means a wrong oracle
+      // no split is below the even one's mean of the busiest: a smaller ratio means a wrong oracle
+      CHECK(ratio >= 0.9999);
     }
 }

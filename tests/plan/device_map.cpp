@@ -20,7 +20,8 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
     std::vector<rank_t> devices;
     for (rank_t d = 0; d < world; ++d) devices.push_back(d);
     for (rank_t i = world - 1; i > 0; --i)
-      if (random.below(n % 4 + 1) != 0) std::swap(devices[static_cast<std::size_t>(i)], devices[static_cast<std::size_t>(random.below(i + 1))]);
+      if (random.below(n % 4 + 1) != 0)
+        std::swap(devices[static_cast<std::size_t>(i)], devices[static_cast<std::size_t>(random.below(i + 1))]);
     devices.resize(static_cast<std::size_t>(ranks));
     const device_map map(devices);
     CHECK(map.ranks() == ranks);
@@ -42,7 +43,8 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
   }
   CHECK(device_map(std::vector<rank_t>{0, 1, 2}).identity());
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, 3, 1, 3})), "device map: device 3 is given to two ranks");
-  CHECK_REFUSED((device_map(std::vector<rank_t>{0, -1})), "device map: rank 1 is on device -1, but devices count from 0");
+  CHECK_REFUSED((device_map(std::vector<rank_t>{0, -1})),
+                "device map: rank 1 is on device -1, but devices count from 0");
   const rank_t last = std::numeric_limits<rank_t>::max();  // one past it is no number
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, last})), "9223372036854775807 + 1 does not fit 64 bits");
   CHECK(device_map(std::vector<rank_t>{0, last - 1}).devices() == last);

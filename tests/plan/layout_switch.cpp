@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A switch: what it keeps and makes of spaces, lists and holdings; where ranks sit; what is refused, each beside its accepted
-// neighbour.
+// A switch: what it keeps and makes of spaces, lists and holdings; where ranks sit; what is refused, each beside its
+// accepted neighbour.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -18,7 +18,8 @@ using namespace reshard;
 using testing::refused, testing::whole_on;
 
 namespace {
-constexpr transformer small{.name = "small", .layers = 1, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8};
+constexpr transformer small{
+    .name = "small", .layers = 1, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8};
 constexpr model tiny = make_transformer(small);
 
 /// Everything of `tiny` on rank 0, but fc1, whose rows two ranks hold as [gate; up] was stored: 3 rows and 5 rows.
@@ -67,9 +68,11 @@ TEST_CASE("from a hand-written list to tp=2: fc1's gate and up halves come from 
 }
 
 TEST_CASE("two lists need no model: any tensors of up to five dimensions") {
-  const std::vector<shard> rows = {{0, "wte", bf16, {6, 4}, {0, 0}, {3, 4}}, {1, "wte", bf16, {6, 4}, {3, 0}, {3, 4}},
+  const std::vector<shard> rows = {{0, "wte", bf16, {6, 4}, {0, 0}, {3, 4}},
+                                   {1, "wte", bf16, {6, 4}, {3, 0}, {3, 4}},
                                    {0, "conv", fp32, {2, 3, 2, 2}, {0, 0, 0, 0}, {2, 3, 2, 2}}};
-  const std::vector<shard> columns = {{0, "wte", bf16, {6, 4}, {0, 0}, {6, 2}}, {1, "wte", bf16, {6, 4}, {0, 2}, {6, 2}},
+  const std::vector<shard> columns = {{0, "wte", bf16, {6, 4}, {0, 0}, {6, 2}},
+                                      {1, "wte", bf16, {6, 4}, {0, 2}, {6, 2}},
                                       {1, "conv", fp32, {2, 3, 2, 2}, {0, 0, 0, 0}, {2, 3, 2, 2}}};
   const tensor_table table{&rows, &columns};
   const listed_holding from(table, rows, 2), to(table, columns, 2);
@@ -86,26 +89,33 @@ TEST_CASE("two lists need no model: any tensors of up to five dimensions") {
 TEST_CASE("what no tensor admits is refused with its values") {
   const tensor_table table(tiny);
   const auto list = [&](const shard& s) { return listed_holding(table, {s}, 2); };
-  CHECK_REFUSED(list((shard{2, "output_layer.weight", bf16, {8, 4}, {0, 0}, {8, 4}})), "shard of 'output_layer.weight': rank 2 of a world of 2 ranks");
+  CHECK_REFUSED(list((shard{2, "output_layer.weight", bf16, {8, 4}, {0, 0}, {8, 4}})),
+                "shard of 'output_layer.weight': rank 2 of a world of 2 ranks");
   CHECK_REFUSED(list((shard{0, "wte", bf16, {8, 4}, {0, 0}, {8, 4}})), "no tensor is called 'wte'");
   CHECK_REFUSED(list((shard{0, "output_layer.weight", bf16, {9, 4}, {0, 0}, {8, 4}})),
                 "shard of 'output_layer.weight': dimension 0 is said to have extent 9; the tensor's is 8");
   CHECK_REFUSED(list((shard{0, "output_layer.weight", bf16, {8, 4}, {4, 0}, {5, 4}})),
                 "shard of 'output_layer.weight' on rank 0: [4, 4 + 5) reaches outside the extent 8 of dimension 0");
-  CHECK_REFUSED(list((shard{0, "output_layer.weight", bf16, {8, 4}, {0, 9'223'372'036'854'775'807}, {8, 4}})), "reaches outside the extent 4");
-  CHECK_REFUSED(list((shard{0, "output_layer.weight", bf16, {8, 4}, {0, 0}, {8, 4}, "momentum"})), "no state is called 'momentum'");
-  CHECK_REFUSED(list((shard{0, "decoder.layers.1.mlp.linear_fc2.weight", bf16, {4, 4}, {0, 0}, {4, 4}})), "no tensor is called");
-  const std::vector<shard> overlapping = {{0, "output_layer.weight", bf16, {8, 4}, {0, 0}, {5, 4}}, {1, "output_layer.weight", bf16, {8, 4}, {4, 0}, {4, 4}}};
+  CHECK_REFUSED(list((shard{0, "output_layer.weight", bf16, {8, 4}, {0, 9'223'372'036'854'775'807}, {8, 4}})),
+                "reaches outside the extent 4");
+  CHECK_REFUSED(list((shard{0, "output_layer.weight", bf16, {8, 4}, {0, 0}, {8, 4}, "momentum"})),
+                "no state is called 'momentum'");
+  CHECK_REFUSED(list((shard{0, "decoder.layers.1.mlp.linear_fc2.weight", bf16, {4, 4}, {0, 0}, {4, 4}})),
+                "no tensor is called");
+  const std::vector<shard> overlapping = {{0, "output_layer.weight", bf16, {8, 4}, {0, 0}, {5, 4}},
+                                          {1, "output_layer.weight", bf16, {8, 4}, {4, 0}, {4, 4}}};
   CHECK_REFUSED(listed_holding(table, overlapping, 2), "overlap without being equal");
   std::vector<shard> incomplete = by_hand();
   incomplete.pop_back();
   const space target(tiny, config<tp<2>>{});
-  CHECK_REFUSED(make_plan(layout_switch(incomplete, target), 0), "needs 16 elements of output_layer.weight, and no rank of FROM holds 16 of them");
+  CHECK_REFUSED(make_plan(layout_switch(incomplete, target), 0),
+                "needs 16 elements of output_layer.weight, and no rank of FROM holds 16 of them");
 }
 
 TEST_CASE("two lists in one call are planned like their holdings") {
   const std::vector<shard> rows = {{0, "wte", bf16, {6, 4}, {0, 0}, {3, 4}}, {1, "wte", bf16, {6, 4}, {3, 0}, {3, 4}}};
-  const std::vector<shard> columns = {{0, "wte", bf16, {6, 4}, {0, 0}, {6, 2}}, {1, "wte", bf16, {6, 4}, {0, 2}, {6, 2}}};
+  const std::vector<shard> columns = {{0, "wte", bf16, {6, 4}, {0, 0}, {6, 2}},
+                                      {1, "wte", bf16, {6, 4}, {0, 2}, {6, 2}}};
   const plan p = make_plan(layout_switch(rows, columns), 1);
   REQUIRE(p.receives.size() == 1);
   CHECK(p.receives[0].where == family_box{{{0, 1}, {0, 1}, {0, 1}, {0, 3}, {2, 4}}});
@@ -136,8 +146,7 @@ TEST_CASE("a list planned to a list has the states of TO, where FROM has them to
     for (int s = 0; s < state_count; ++s)
       for (const std::string& state : wanted)
         if (adam_states[s].name == state) named = named | only(s);
-    const plan arriving = make_plan(layout_switch(all, to), 1),
-               leaving = make_plan(layout_switch(all, to), 0);
+    const plan arriving = make_plan(layout_switch(all, to), 1), leaving = make_plan(layout_switch(all, to), 0);
     CHECK(states_of_plan(arriving) == named);
     CHECK(arriving.receives == leaving.sends);
     CHECK(total_bytes(arriving.receives) == 24 * named.bytes_per_element());

@@ -36,7 +36,8 @@ TEST_CASE("elements that no rank of FROM holds are refused with their number") {
 
 TEST_CASE("without a placement, rank r sits on device r, all devices share a node, and all states are planned") {
   const space from(tiny, config<tp<2>>{}), to(tiny, config<dp<2>, zero<1>>{});
-  const layout_switch placed(from, to, {device_map(2), device_map(2), 0, all_states}), optimizer(from, to, {.states = only(2)});
+  const layout_switch placed(from, to, {device_map(2), device_map(2), 0, all_states}),
+      optimizer(from, to, {.states = only(2)});
   for (rank_t device = 0; device < 2; ++device) {
     const plan p = make_plan(placed, device);
     CHECK(p.device == device);

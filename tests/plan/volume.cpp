@@ -104,7 +104,8 @@ TEST_CASE("between spaces: rank r on device r, of the states asked for, at compi
   CHECK(whole.retained > whole.moved);
   for (const state_set states : {all_states, only(0), only(2)}) {  // the short forms ask the long one, here too
     CHECK(moved_bytes(one, two, {.states = states}) == volume_of(layout_switch(one, two, {.states = states})).moved);
-    CHECK(retained_bytes(one, two, {.states = states}) == volume_of(layout_switch(one, two, {.states = states})).retained);
+    CHECK(retained_bytes(one, two, {.states = states}) ==
+          volume_of(layout_switch(one, two, {.states = states})).retained);
   }
   CHECK(retained_bytes(one, two) == whole.retained);
   const space four(tiny, config<dp<4>>{});  // more ranks on one side: what is kept depends on which it is

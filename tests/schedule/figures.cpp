@@ -188,7 +188,8 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     for (rank_t r = 0; r < to.ranks(); ++r) to_devices.push_back(first + to.ranks() - 1 - r);
     const index_t node = random.below(4), stages = n % 2 == 0 ? 1 : random.within(2, 5);
     const layout_switch asked(  // of holdings that have more than what moves
-        computed_holding(from), computed_holding(to), {.to = device_map(to_devices), .node_devices = node, .states = states, .devices = devices});
+        computed_holding(from), computed_holding(to),
+        {.to = device_map(to_devices), .node_devices = node, .states = states, .devices = devices});
     figure_collector whole(asked, stages, figures_of::whole_switch);
     std::vector<move> all;
     std::map<rank_t, device_figures> counted;

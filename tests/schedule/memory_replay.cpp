@@ -28,7 +28,11 @@ void each_element(state_set states, int family, const family_box& where, Sink&& 
       });
 }
 family_box whole_of(const staged_piece& p) {
-  return {{{p.tensor.member, p.tensor.member + 1}, {p.tensor.expert, p.tensor.expert + 1}, p.where.dim[0], p.where.dim[1], p.where.dim[2]}};
+  return {{{p.tensor.member, p.tensor.member + 1},
+           {p.tensor.expert, p.tensor.expert + 1},
+           p.where.dim[0],
+           p.where.dim[1],
+           p.where.dim[2]}};
 }
 bytes_t width_of(const element& e) { return e[0] == 0 ? 2 : 4; }
 
@@ -161,7 +165,7 @@ TEST_CASE("one device by hand: 16 elements, 8 of them sent, 4 kept, 4 that nobod
   CHECK(early.excess() == 16);
   fresh.stage = 1;  // row 0 went before it came
   CHECK(replay_memory(32, 32, {fresh}, {first, second}, kept, 2).peak == 40);
-  CHECK(replay_memory(32, 8, {}, {first, second}, kept, 2).peak == 32);   // before is the most
+  CHECK(replay_memory(32, 8, {}, {first, second}, kept, 2).peak == 32);     // before is the most
   CHECK(replay_memory(32, 100, {}, {first, second}, kept, 2).peak == 100);  // or after
   CHECK(replay_memory(32, 100, {}, {first, second}, kept, 2).excess() == 0);
 }

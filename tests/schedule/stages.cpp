@@ -90,17 +90,21 @@ TEST_CASE("stage k of a stream is elements [floor(k E / S), floor((k + 1) E / S)
         for (std::size_t i = 0, past = 0; i < pieces.size(); i = past) {
           std::vector<index_t> per_stage(static_cast<std::size_t>(stages), 0);
           index_t elements = 0;
-          for (past = i; past < pieces.size() && pieces[past].src == pieces[i].src && pieces[past].states == pieces[i].states; ++past) {
+          for (past = i;
+               past < pieces.size() && pieces[past].src == pieces[i].src && pieces[past].states == pieces[i].states;
+               ++past) {
             per_stage[static_cast<std::size_t>(pieces[past].stage)] += pieces[past].where.volume();
             elements += pieces[past].where.volume();
             if (past == i) continue;
             const staged_piece &a = pieces[past - 1], &b = pieces[past];
             CHECK(a.stage <= b.stage);
             const role r = (b.states & parameter_states).empty() ? role::optimizer : role::parameter;
-            const storage_order x = change.to().order_of(a.tensor, device, r), y = change.to().order_of(b.tensor, device, r);
+            const storage_order x = change.to().order_of(a.tensor, device, r),
+                                y = change.to().order_of(b.tensor, device, r);
             CHECK(x <= y);
           }
-          for (index_t k = 0; k < stages; ++k) CHECK(per_stage[static_cast<std::size_t>(k)] == even_part({0, elements}, k, stages).size());
+          for (index_t k = 0; k < stages; ++k)
+            CHECK(per_stage[static_cast<std::size_t>(k)] == even_part({0, elements}, k, stages).size());
         }
       }
     }
@@ -118,8 +122,15 @@ TEST_CASE("pieces come by source, destination, states and stage") {
 }
 
 TEST_CASE("sends come by destination; a tied copy comes where its destination keeps it, after the last layers") {
-  static constexpr model tied = make_transformer(
-      {.name = "tied", .layers = 4, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 8, .tied = true});
+  static constexpr model tied = make_transformer({.name = "tied",
+                                                  .layers = 4,
+                                                  .hidden = 8,
+                                                  .heads = 4,
+                                                  .groups = 2,
+                                                  .head_dim = 2,
+                                                  .ffn = 8,
+                                                  .vocabulary = 8,
+                                                  .tied = true});
   const layout_switch change(space(tied, config<tp<1>>{}), space(tied, config<pp<2>>{}), {.to = device_map({1, 2})});
   const std::vector<staged_piece> sent = stage_transfers(make_plan(change, 0).sends, change, 1);
   const std::vector<staged_piece> received = stage_transfers(make_plan(change, 2).receives, change, 1);
@@ -128,7 +139,8 @@ TEST_CASE("sends come by destination; a tied copy comes where its destination ke
   CHECK(sent.back().dst == 2);
   for (std::size_t i = 1; i < sent.size(); ++i) CHECK(sent[i - 1].dst <= sent[i].dst);
   CHECK(std::vector<staged_piece>(sent.end() - static_cast<std::ptrdiff_t>(received.size()), sent.end()) == received);
-  const auto parameters_end = std::find_if(received.begin(), received.end(), [](const staged_piece& p) { return p.states != parameter_states; });
+  const auto parameters_end = std::find_if(received.begin(), received.end(),
+                                           [](const staged_piece& p) { return p.states != parameter_states; });
   REQUIRE(parameters_end != received.begin());
   CHECK(tied[(parameters_end - 1)->tensor.family].place == home::both_ends);  // device 0 keeps it first
   CHECK(tied[received.front().tensor.family].place == home::layers);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank keeps of optimizer buffers: array by array its parts lie in order, apart, inside the array, and are just what the
-// holding says that the rank has; the oracle says how long each array is.
+// What a rank keeps of optimizer buffers: array by array its parts lie in order, apart, inside the array, and are just
+// what the holding says that the rank has; the oracle says how long each array is.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -64,8 +64,8 @@ TEST_CASE("slices hold, tensor by tensor, what the holding says that the rank ha
     CHECK(sliced == held);
     ++sharded;
   }
-  MESSAGE("layouts with buffers ", sharded, ", arrays over several buckets ", in_two_buckets, ", arrays of experts ", experts_apart,
-          ", parts of parameters ", parts_of_parameters);
+  MESSAGE("layouts with buffers ", sharded, ", arrays over several buckets ", in_two_buckets, ", arrays of experts ",
+          experts_apart, ", parts of parameters ", parts_of_parameters);
   CHECK(sharded > testing::tries(300) / 8);
   CHECK(in_two_buckets > 0);
   CHECK(experts_apart > 0);

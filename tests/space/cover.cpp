@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers() against a count of every element, for boxes that tile, overlap, miss, repeat or reach outside; agrees() against
-// holdings that lie; and bytes held.
+// covers() against a count of every element, for boxes that tile, overlap, miss, repeat or reach outside; agrees()
+// against holdings that lie; and bytes held.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ using namespace reshard;
 using testing::dice;
 
 namespace {
-/// Boxes of one family, box i on rank i: the least that is a Holding. owners() says what told() wrote down, or what a test made of it.
+/// Boxes of one family, box i on rank i: the least that is a Holding. owners() says what told() wrote down, or what a
+/// test made of it.
 struct boxes_of_ranks {
   struct named_box {
     family_box where;
@@ -103,8 +104,8 @@ void spoil(dice& random, const family& which, std::vector<family_box>& boxes) {
     case 0: b = boxes.back(), boxes.pop_back(); break;  // one is missing, or it was the same one
     case 1: ++i.end; break;                             // overlaps, or reaches outside
     case 2: --i.begin; break;
-    case 3: i.begin += 1; break;                        // a gap, or nothing left
-    case 4: boxes.push_back(b); break;                  // a second holder of a box: as good as before
+    case 3: i.begin += 1; break;        // a gap, or nothing left
+    case 4: boxes.push_back(b); break;  // a second holder of a box: as good as before
     case 5: boxes.push_back(testing::random_part(random, which.extent)); break;
   }
 }
@@ -131,7 +132,8 @@ TEST_CASE("covers is true iff the distinct boxes are disjoint and hold every ele
     else cut(random, h.which.whole(), static_cast<int>(random.below(5)), h.boxes);
     for (index_t times = random.below(3); times > 0 && !h.boxes.empty(); --times) spoil(random, h.which, h.boxes);
     const bool wanted = covered(h);
-    CHECK((covers(h.told(), parameter_states) && agrees(h, parameter_states)) == wanted);  // a box that lies outside has no owner
+    // a box that lies outside has no owner
+    CHECK((covers(h.told(), parameter_states) && agrees(h, parameter_states)) == wanted);
     ++(wanted ? yes : no);
   }
   CHECK(yes > 500);
@@ -170,10 +172,12 @@ TEST_CASE("bytes held are elements times width; all ranks together hold every st
   CHECK(max_bytes_per_rank(s, {}) == 0);
 }
 
-TEST_CASE("the most that any rank holds is looked for among all ranks and no others, also where each holds another part") {
+TEST_CASE(
+    "the most that any rank holds is looked for among all ranks and no others, also where each holds another part") {
   dice random(5);
   for (int n = 0; n < 50; ++n) {
-    const family which{.name = "x", .extent = {random.within(1, 4), random.within(1, 4), 1, random.within(1, 6), random.within(1, 6)}};
+    const family which{
+        .name = "x", .extent = {random.within(1, 4), random.within(1, 4), 1, random.within(1, 6), random.within(1, 6)}};
     boxes_of_ranks h{which, {}};
     cut(random, which.whole(), 4, h.boxes);
     bytes_t most = 0;
@@ -190,7 +194,9 @@ TEST_CASE("boxes that come neighbour by neighbour are joined into the family, in
   dice random(6);
   std::size_t most_cells = 0;
   for (int n = 0; n < 300; ++n) {
-    const family which{.name = "x", .extent = {random.within(1, 4), random.within(1, 3), random.within(1, 2), random.within(1, 6), random.within(1, 6)}};
+    const family which{.name = "x",
+                       .extent = {random.within(1, 4), random.within(1, 3), random.within(1, 2), random.within(1, 6),
+                                  random.within(1, 6)}};
     std::vector<family_box> cells;
     if (random.coin()) cells = grid(random, which);
     else cut(random, which.whole(), 4, cells);
@@ -202,7 +208,8 @@ TEST_CASE("boxes that come neighbour by neighbour are joined into the family, in
     CHECK(joined(cells).count == 1);
     std::reverse(cells.begin(), cells.end());
     CHECK(joined(cells).count == 1);
-    for (std::size_t i = cells.size(); i > 1; --i) std::swap(cells[i - 1], cells[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
+    for (std::size_t i = cells.size(); i > 1; --i)
+      std::swap(cells[i - 1], cells[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
     CHECK(joined(cells).are(which.whole()));
     most_cells = std::max(most_cells, cells.size());
     cells.push_back(cells.front());
@@ -291,20 +298,26 @@ TEST_CASE("a holding whose two answers differ is found out, whatever the lie") {
     boxes_of_ranks h{{.name = "x", .extent = {random.within(1, 3), 2, 1, 2, random.within(2, 3)}}, {}};
     h.boxes = grid(random, h.which);
     const std::size_t distinct = h.boxes.size();
-    for (index_t copies = random.below(4); copies > 0; --copies) h.boxes.push_back(h.boxes[static_cast<std::size_t>(random.below(static_cast<index_t>(distinct)))]);
+    for (index_t copies = random.below(4); copies > 0; --copies)
+      h.boxes.push_back(h.boxes[static_cast<std::size_t>(random.below(static_cast<index_t>(distinct)))]);
     REQUIRE(agrees(h.told(), parameter_states));
     REQUIRE(covers(h, parameter_states));
     boxes_of_ranks::named_box& one = h.named[static_cast<std::size_t>(random.below(static_cast<index_t>(distinct)))];
     boxes_of_ranks::named_box& other = h.named[static_cast<std::size_t>(random.below(static_cast<index_t>(distinct)))];
     const auto lie = static_cast<std::size_t>(random.below(7));
     switch (lie) {
-      case 0: one.ranks.push_back(h.ranks()), h.boxes.push_back({}); break;                // it does not hold the box
-      case 1: one.ranks.pop_back(); break;                                                 // it does
-      case 2: if (&one != &other) std::swap(one.ranks, other.ranks); break;                // each holds the other one
-      case 3: if (&one != &other) std::swap(h.boxes[static_cast<std::size_t>(one.ranks[0])], h.boxes[static_cast<std::size_t>(other.ranks[0])]); break;
-      case 4: ++one.where.dim[4].end; break;                                               // another box
-      case 5: h.named.erase(h.named.begin() + (&one - h.named.data())); break;             // nobody owns it
-      case 6:                                                                              // nobody holds it
+      case 0: one.ranks.push_back(h.ranks()), h.boxes.push_back({}); break;  // it does not hold the box
+      case 1: one.ranks.pop_back(); break;                                   // it does
+      case 2:
+        if (&one != &other) std::swap(one.ranks, other.ranks);
+        break;  // each holds the other one
+      case 3:
+        if (&one != &other)
+          std::swap(h.boxes[static_cast<std::size_t>(one.ranks[0])], h.boxes[static_cast<std::size_t>(other.ranks[0])]);
+        break;
+      case 4: ++one.where.dim[4].end; break;                                    // another box
+      case 5: h.named.erase(h.named.begin() + (&one - h.named.data())); break;  // nobody owns it
+      case 6:                                                                   // nobody holds it
         for (const rank_t rank : one.ranks) h.boxes[static_cast<std::size_t>(rank)] = {};
         break;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library against what Megatron's own functions and models said (tests/data): rank groups, pipeline chunks, optimizer
-// buffers, and what every rank of seven models holds.
+// The library against what Megatron's own functions and models said (tests/data): rank groups, pipeline chunks,
+// optimizer buffers, and what every rank of seven models holds.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -107,7 +107,9 @@ TEST_CASE("pipeline chunks are Megatron's, where the split exists") {
   for (const json& c : data("pipeline.json")) {
     if (!c["first_stage_layers"].is_null() || !c["last_stage_layers"].is_null()) continue;  // uneven ends are not built
     REQUIRE(c["account_for_embedding"] == c["account_for_loss"]);
-    const degrees d{.pp = c["pp"], .vpp = c["vpp"], .split = c["account_for_loss"] ? pipeline_split::account : pipeline_split::even};
+    const degrees d{.pp = c["pp"],
+                    .vpp = c["vpp"],
+                    .split = c["account_for_loss"] ? pipeline_split::account : pipeline_split::even};
     const pipeline_placement placed(c["layers"], d);
     for (index_t stage = 0; stage < d.pp; ++stage) {
       std::vector<std::vector<index_t>> found;
@@ -139,7 +141,8 @@ TEST_CASE("optimizer buffers are Megatron's: index map, buckets, and what each p
     for (const interval b : buckets) ranges.push_back({b.begin, b.end});
     for (const buffer_entry& e : entries) {
       const interval at = e.outer.item(0);
-      index_map[parameters[static_cast<std::size_t>(e.family)]["name"].get<std::string>()] = {at.begin, at.end, e.bucket};
+      index_map[parameters[static_cast<std::size_t>(e.family)]["name"].get<std::string>()] = {at.begin, at.end,
+                                                                                              e.bucket};
     }
     for (std::size_t b = 0; b < buckets.size(); ++b)
       for (index_t part = 0; part < group; ++part) {
@@ -147,7 +150,8 @@ TEST_CASE("optimizer buffers are Megatron's: index map, buckets, and what each p
         json held = json::object();
         for (const buffer_entry& e : entries) {
           const interval own = translate(intersect(e.outer.item(0), range), -e.outer.begin);
-          if (!own.empty()) held[parameters[static_cast<std::size_t>(e.family)]["name"].get<std::string>()] = {own.begin, own.end};
+          if (!own.empty())
+            held[parameters[static_cast<std::size_t>(e.family)]["name"].get<std::string>()] = {own.begin, own.end};
         }
         shards.push_back({{"bucket", b}, {"dp_rank", part}, {"range", {range.begin, range.end}}, {"params", held}});
       }
@@ -174,7 +178,8 @@ TEST_CASE("every rank of seven Megatron models holds what their own sharded stat
         const std::string state = held[0], tensor = held[1];
         const auto like = ours.at(state).find(tensor);
         REQUIRE(like != ours.at(state).end());
-        for (std::size_t i = 0; i < held[2].size(); i += 2) mark(theirs[state][tensor], held[2][i], held[2][i + 1], like->second);
+        for (std::size_t i = 0; i < held[2].size(); i += 2)
+          mark(theirs[state][tensor], held[2][i], held[2][i + 1], like->second);
       }
       CHECK(ours == theirs);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The concepts of holdings by the least that models them: a user's own layout, planned from and to, counted by hand; and types that
-// lack one member each, which are none.
+// The concepts of holdings by the least that models them: a user's own layout, planned from and to, counted by hand;
+// and types that lack one member each, which are none.
 #include <doctest/doctest.h>
 
 #include <reshard/model/transformer.hpp>
@@ -12,7 +12,8 @@
 using namespace reshard;
 
 namespace {
-constexpr model tiny = make_transformer({.name = "tiny", .layers = 2, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8});
+constexpr model tiny = make_transformer(
+    {.name = "tiny", .layers = 2, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8});
 
 /// One rank.
 struct lone_rank {

@@ -11,14 +11,8 @@
 using namespace reshard;
 
 namespace {
-constexpr model tiny = make_transformer({.name = "tiny",
-                                         .layers = 1,
-                                         .hidden = 4,
-                                         .heads = 2,
-                                         .groups = 2,
-                                         .head_dim = 2,
-                                         .ffn = 4,
-                                         .vocabulary = 8});
+constexpr model tiny = make_transformer(
+    {.name = "tiny", .layers = 1, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 8});
 }  // namespace
 
 static_assert(Layout<space> && Layout<computed_holding> && Layout<listed_holding>);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Foreign lists of shards: what a computed layout holds, written out as a list, is the same holding; and what is refused.
+// Foreign lists of shards: what a computed layout holds, written out as a list, is the same holding; and what is
+// refused.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -71,9 +72,11 @@ holders_of_elements by_owners(const H& h, int f, role r, const family_box& withi
   return elements;
 }
 
-const model tiny = make_transformer({.name = "tiny", .layers = 2, .hidden = 4, .heads = 2, .groups = 1, .head_dim = 2, .ffn = 6, .vocabulary = 8});
+const model tiny = make_transformer(
+    {.name = "tiny", .layers = 2, .hidden = 4, .heads = 2, .groups = 1, .head_dim = 2, .ffn = 6, .vocabulary = 8});
 const shard norm{.rank = 0, .tensor = "decoder.final_layernorm.weight", .whole = {4}, .offset = {0}, .shape = {4}};
-const shard fc2{.rank = 0, .tensor = "decoder.layers.1.mlp.linear_fc2.weight", .whole = {4, 6}, .offset = {0, 2}, .shape = {4, 3}};
+const shard fc2{
+    .rank = 0, .tensor = "decoder.layers.1.mlp.linear_fc2.weight", .whole = {4, 6}, .offset = {0, 2}, .shape = {4, 3}};
 
 template <typename Change>
 shard changed(shard s, Change&& change) {
@@ -109,29 +112,33 @@ TEST_CASE("a computed layout written out as a list is the same holding, element 
 }
 
 TEST_CASE("a table of the lists' own tensors: any number of dimensions, one family each") {
-  const std::vector<shard> from = {{0, "b", bf16, {6, 2, 2}, {0, 0, 0}, {3, 2, 2}}, {1, "b", bf16, {6, 2, 2}, {3, 0, 0}, {3, 2, 2}}},
+  const std::vector<shard> from = {{0, "b", bf16, {6, 2, 2}, {0, 0, 0}, {3, 2, 2}},
+                                   {1, "b", bf16, {6, 2, 2}, {3, 0, 0}, {3, 2, 2}}},
                            to = {{0, "b", bf16, {6, 2, 2}, {0, 0, 0}, {6, 2, 2}}, {0, "a", bf16, {7}, {0}, {7}}};
   const tensor_table table{&from, &to};
   CHECK(table.families() == 2);
   CHECK(table.family_at(0).name == "a");
   const listed_holding h(table, from, 2);
   int met = 0;
-  h.owners(1, role::parameter, {{{0, 1}, {0, 1}, {2, 4}, {0, 2}, {1, 2}}}, [&](const family_box& b, const listed_ranks& ranks) {
-    CHECK(b.dim[2] == interval{3 * met, 3 * met + 3});
-    CHECK(ranks.count() == 1);
-    CHECK(ranks.index_of(met) == 0);
-    ++met;
-  });
+  h.owners(1, role::parameter, {{{0, 1}, {0, 1}, {2, 4}, {0, 2}, {1, 2}}},
+           [&](const family_box& b, const listed_ranks& ranks) {
+             CHECK(b.dim[2] == interval{3 * met, 3 * met + 3});
+             CHECK(ranks.count() == 1);
+             CHECK(ranks.index_of(met) == 0);
+             ++met;
+           });
   CHECK(met == 2);
 }
 
 TEST_CASE("names are those of the model's tensors, and nothing else") {
   const tensor_table table(tiny);
-  for (const char* name : {"decoder.layers.0.mlp.linear_fc1.weight", "decoder.layers.1.self_attention.linear_qkv.weight", "output_layer.weight"})
+  for (const char* name : {"decoder.layers.0.mlp.linear_fc1.weight",
+                           "decoder.layers.1.self_attention.linear_qkv.weight", "output_layer.weight"})
     CHECK(table.find(name).has_value());
   CHECK(table.find("decoder.layers.1.mlp.linear_fc2.weight")->member == 1);
-  for (const char* name : {"", "decoder.layers.2.mlp.linear_fc1.weight", "decoder.layers.01.mlp.linear_fc1.weight", "decoder.layers..mlp.linear_fc1.weight",
-                           "decoder.layers.0.mlp.linear_fc1.weight0", "decoder.layers.{layer}.mlp.linear_fc1.weight",
+  for (const char* name : {"", "decoder.layers.2.mlp.linear_fc1.weight", "decoder.layers.01.mlp.linear_fc1.weight",
+                           "decoder.layers..mlp.linear_fc1.weight", "decoder.layers.0.mlp.linear_fc1.weight0",
+                           "decoder.layers.{layer}.mlp.linear_fc1.weight",
                            "decoder.layers.99999999999999999999.mlp.linear_fc1.weight", "output_layer"}) {
     CAPTURE(std::string(name));
     CHECK_FALSE(table.find(name).has_value());
@@ -143,13 +150,19 @@ TEST_CASE("what a list of shards is refused for") {
     std::vector<shard> shards;
     const char* sentence;
   } cases[] = {
-      {{changed(norm, [](shard& s) { s.rank = 2; })}, "shard of 'decoder.final_layernorm.weight': rank 2 of a world of 2 ranks"},
-      {{changed(norm, [](shard& s) { s.rank = -1; })}, "shard of 'decoder.final_layernorm.weight': rank -1 of a world of 2 ranks"},
+      {{changed(norm, [](shard& s) { s.rank = 2; })},
+       "shard of 'decoder.final_layernorm.weight': rank 2 of a world of 2 ranks"},
+      {{changed(norm, [](shard& s) { s.rank = -1; })},
+       "shard of 'decoder.final_layernorm.weight': rank -1 of a world of 2 ranks"},
       {{changed(norm, [](shard& s) { s.state = "momentum"; })},
-       "shard of 'decoder.final_layernorm.weight': no state is called 'momentum'; states are param, master, exp_avg and exp_avg_sq"},
+       "shard of 'decoder.final_layernorm.weight': no state is called 'momentum'; states are param, master, exp_avg "
+       "and exp_avg_sq"},
       {{changed(norm, [](shard& s) { s.tensor = "wte"; })}, "no tensor is called 'wte'"},
       {{changed(norm, [](shard& s) { s.tensor = ""; })}, "no tensor is called ''"},
-      {{changed(norm, [](shard& s) { s.offset = {0, 0}; })},
+      {{changed(norm,
+                [](shard& s) {
+                  s.offset = {0, 0};
+                })},
        "shard of 'decoder.final_layernorm.weight': an offset of 2 and a shape of 1 dimensions in a tensor of 1"},
       {{changed(norm, [](shard& s) { s.whole = {5}, s.shape = {5}; })},
        "shard of 'decoder.final_layernorm.weight': dimension 0 is said to have extent 5; the tensor's is 4"},
@@ -159,16 +172,24 @@ TEST_CASE("what a list of shards is refused for") {
        "shard of 'decoder.final_layernorm.weight' on rank 0: [-1, -1 + 4) reaches outside the extent 4 of dimension 0"},
       {{changed(fc2, [](shard& s) { s.whole = {24}, s.offset = {0}, s.shape = {24}; })},
        "shard of 'decoder.layers.1.mlp.linear_fc2.weight': 1 dimensions; the tensor has 2"},
-      {{fc2, changed(fc2, [](shard& s) { s.rank = 1, s.offset = {0, 4}, s.shape = {4, 2}; })},
-       "shards of 'decoder.layers.{layer}.mlp.linear_fc2.weight' on ranks 0 and 1 overlap without being equal; cut them so that any two are equal or "
+      {{fc2, changed(fc2,
+                     [](shard& s) {
+                       s.rank = 1, s.offset = {0, 4}, s.shape = {4, 2};
+                     })},
+       "shards of 'decoder.layers.{layer}.mlp.linear_fc2.weight' on ranks 0 and 1 overlap without being equal; cut "
+       "them so that any two are equal or "
        "disjoint"},
-      {{changed(norm, [](shard& s) { s.state = "master"; }), changed(norm, [](shard& s) { s.state = "exp_avg", s.rank = 1; })},
-       "rank 0 lists some states of a box of 'decoder.final_layernorm.weight' and not others; states of one role (all but param) lie alike"},
+      {{changed(norm, [](shard& s) { s.state = "master"; }),
+        changed(norm, [](shard& s) { s.state = "exp_avg", s.rank = 1; })},
+       "rank 0 lists some states of a box of 'decoder.final_layernorm.weight' and not others; states of one role (all "
+       "but param) lie alike"},
   };
   const tensor_table table(tiny);
-  for (const auto& c : cases) CHECK(refused([&] { listed_holding(table, c.shards, 2); }) == std::string("reshard: ") + c.sentence);
-  const std::vector<shard> good = {norm, changed(norm, [](shard& s) { s.rank = 1; }), fc2,
-                                   changed(fc2, [](shard& s) { s.rank = 1, s.offset = {0, 5}, s.shape = {4, 1}; })};
+  for (const auto& c : cases)
+    CHECK(refused([&] { listed_holding(table, c.shards, 2); }) == std::string("reshard: ") + c.sentence);
+  const std::vector<shard> good = {norm, changed(norm, [](shard& s) { s.rank = 1; }), fc2, changed(fc2, [](shard& s) {
+                                     s.rank = 1, s.offset = {0, 5}, s.shape = {4, 1};
+                                   })};
   CHECK(refused([&] { listed_holding(table, good, 2); }) == "accepted");
   CHECK(refused([] { extents{1, 2, 3, 4, 5, 6}; }) == "reshard: a tensor of 6 dimensions; at most 5 are supported");
 }
@@ -192,6 +213,7 @@ TEST_CASE("a shard that is listed again and again is held once") {
     int boxes = 0;
     each_held(h, rank, role::optimizer, [&](int, const family_box& b) { boxes += b.volume() == 4 ? 1 : 100; });
     CHECK(boxes == 1);
-    each_shared(h, rank, role::optimizer, [&](int, const family_box&, const listed_ranks& ranks) { CHECK(ranks.count() == 2); });
+    each_shared(h, rank, role::optimizer,
+                [&](int, const family_box&, const listed_ranks& ranks) { CHECK(ranks.count() == 2); });
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The space of published models: where families are cut, who holds what, and exact cover at sizes that no scan of elements
-// could check.
+// The space of published models: where families are cut, who holds what, and exact cover at sizes that no scan of
+// elements could check.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -26,7 +26,15 @@ int find(const model& m, std::string_view ending) {
 }
 
 model tied_dense() {
-  return make_transformer({.name = "tied", .layers = 6, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 12, .vocabulary = 16, .tied = true});
+  return make_transformer({.name = "tied",
+                           .layers = 6,
+                           .hidden = 8,
+                           .heads = 4,
+                           .groups = 2,
+                           .head_dim = 2,
+                           .ffn = 12,
+                           .vocabulary = 16,
+                           .tied = true});
 }
 
 /// Every distinct box counted once, by its first holder: the volumes are the family's.
@@ -140,14 +148,22 @@ TEST_CASE("a space refuses what its model does not admit") {
 }
 
 TEST_CASE("experts are cut where there are some, on a mesh of their own; all else has one part") {
-  const transformer moe{.name = "moe", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .vocabulary = 16,
-                        .experts = 4, .expert_ffn = 4};
+  const transformer moe{.name = "moe",
+                        .layers = 2,
+                        .hidden = 8,
+                        .heads = 4,
+                        .groups = 2,
+                        .head_dim = 2,
+                        .vocabulary = 16,
+                        .experts = 4,
+                        .expert_ffn = 4};
   const model four = make_transformer(moe);
   const space s(four, parse_degrees("tp=2,cp=2,dp=2,ep=2,etp=1"));
   for (int f = 0; f < four.families; ++f) {
     const bool expert = four[f].mesh == mesh_kind::expert;
     CHECK(s.expert_parts(f) == (expert ? 2 : 1));
-    for (index_t e = 0; e < s.expert_parts(f); ++e) CHECK(s.expert_part(f, e) == (expert ? interval{2 * e, 2 * e + 2} : interval{0, 1}));
+    for (index_t e = 0; e < s.expert_parts(f); ++e)
+      CHECK(s.expert_part(f, e) == (expert ? interval{2 * e, 2 * e + 2} : interval{0, 1}));
     CHECK(s.mesh_for(f).extent[mesh_axis::tensor] == (expert ? 1 : 2));
   }
   transformer one_expert = moe;

@@ -45,7 +45,8 @@ TEST_CASE("space_of is the space that the same numbers make at run time") {
   check_same_space<models::llama2_7b, config<pp<5>, split<pipeline_split::spread>>>();
   check_same_space<models::qwen3_235b_a22b, config<tp<4>, pp<8>, dp<4>, ep<16>, split<pipeline_split::account>>>();
   check_same_space<models::qwen3_30b_a3b, config<tp<4>, dp<2>, etp<2>, ep<4>>>();
-  CHECK(&space_of<models::llama2_7b, config<tp<2>>> != &space_of<models::llama2_7b, config<tp<4>>>);  // no constant under UBSan
+  // no constant under UBSan
+  CHECK(&space_of<models::llama2_7b, config<tp<2>>> != &space_of<models::llama2_7b, config<tp<4>>>);
 }
 
 TEST_CASE("a rule over integers holds for those numbers that its sentence says") {

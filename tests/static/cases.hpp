@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Laws and known answers as functions that are true: tests/static asserts them while compiling, tests/space/both_times.cpp
-// calls them, so that one algorithm is seen to give one answer at both times. Every function fits the compilers' default
-// limits of constant evaluation.
+// Laws and known answers as functions that are true: tests/static asserts them while compiling,
+// tests/space/both_times.cpp calls them, so that one algorithm is seen to give one answer at both times. Every function
+// fits the compilers' default limits of constant evaluation.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,8 @@ constexpr bool subtraction_and_intersection_make_up_the_box() {
 constexpr bool regions_are_sets() {
   const region<2> a(box<2>{{{0, 3}, {0, 3}}}), b(box<2>{{{1, 4}, {1, 2}}}), c(box<2>{{{2, 5}, {0, 5}}});
   return same_set(unite(a, b), unite(b, a)) && same_set(unite(unite(a, b), c), unite(a, unite(b, c))) &&
-         same_set(unite(a, a), a) && same_set(difference(a, unite(b, c)), intersect(difference(a, b), difference(a, c))) &&
+         same_set(unite(a, a), a) &&
+         same_set(difference(a, unite(b, c)), intersect(difference(a, b), difference(a, c))) &&
          unite(a, b).volume() == 10 && difference(a, b).volume() == 7 && intersect(a, b).volume() == 2 &&
          a.covers({{{0, 3}, {1, 2}}}) && !a.covers({{{0, 4}, {1, 2}}}) && !same_set(a, b);
 }
@@ -137,12 +138,16 @@ constexpr bool layer_sets_invert() {
   layer_set odd;
   for (index_t l = 1; l < 140; l += 2) odd.append(l);
   for (index_t i = 0; i < odd.size(); ++i)
-    if (odd.layer_of(i) != 2 * i + 1 || odd.members_below(2 * i + 1) != i || !odd.contains(2 * i + 1) || odd.contains(2 * i)) return false;
-  return odd.size() == 70 && odd.members_within({10, 20}) == interval{5, 10} && layer_set::all(2000).layer_of(1999) == 1999;
+    if (odd.layer_of(i) != 2 * i + 1 || odd.members_below(2 * i + 1) != i || !odd.contains(2 * i + 1) ||
+        odd.contains(2 * i))
+      return false;
+  return odd.size() == 70 && odd.members_within({10, 20}) == interval{5, 10} &&
+         layer_set::all(2000).layer_of(1999) == 1999;
 }
 
 constexpr bool states_take_fourteen_bytes() {
-  return all_states.bytes_per_element() == 14 && optimizer_states.bytes_per_element() == 12 && parameter_states == only(0);
+  return all_states.bytes_per_element() == 14 && optimizer_states.bytes_per_element() == 12 &&
+         parameter_states == only(0);
 }
 
 // ---- parallelism
@@ -176,7 +181,8 @@ constexpr bool ranks_are_mixed_radix() {
 }
 
 constexpr bool pipelines_invert() {
-  return inverts(pipeline_placement(12, config<pp<3>, vpp<2>>{})) && inverts(pipeline_placement(10, config<pp<12>, split<pipeline_split::account>>{})) &&
+  return inverts(pipeline_placement(12, config<pp<3>, vpp<2>>{})) &&
+         inverts(pipeline_placement(10, config<pp<12>, split<pipeline_split::account>>{})) &&
          inverts(pipeline_placement(10, config<pp<2>, vpp<3>, split<pipeline_split::account>>{})) &&
          inverts(pipeline_placement(3, config<pp<5>, split<pipeline_split::spread>>{})) &&
          pipeline_placement(94, config<pp<8>, split<pipeline_split::account>>{}).chunk(7) == interval{83, 94};
@@ -206,7 +212,8 @@ constexpr bool buffers_are_packed_as_megatron_does() {
 
 inline constexpr space llama_before(models::llama2_70b, config<tp<4>, pp<8>, dp<2>, zero<1>>{});
 inline constexpr space llama_after(models::llama2_70b, config<tp<8>, pp<16>, zero<1>>{});
-inline constexpr space qwen(models::qwen3_235b_a22b, config<tp<4>, pp<8>, dp<4>, ep<16>, split<pipeline_split::account>>{});
+inline constexpr space qwen(models::qwen3_235b_a22b,
+                            config<tp<4>, pp<8>, dp<4>, ep<16>, split<pipeline_split::account>>{});
 
 constexpr bool spaces_cut_where_they_say() {
   const int qkv = 3, fc2 = 9;
@@ -243,28 +250,28 @@ constexpr bool owners_invert_held() {
 
 }  // namespace cases
 
-#define RESHARD_ALGEBRA_CASES(CASE)                    \
-  CASE(subtraction_and_intersection_make_up_the_box)   \
-  CASE(regions_are_sets)                               \
-  CASE(flat_intervals_invert)                          \
-  CASE(runs_visit_the_flat_intervals)                  \
-  CASE(distributions_invert)                           \
+#define RESHARD_ALGEBRA_CASES(CASE)                  \
+  CASE(subtraction_and_intersection_make_up_the_box) \
+  CASE(regions_are_sets)                             \
+  CASE(flat_intervals_invert)                        \
+  CASE(runs_visit_the_flat_intervals)                \
+  CASE(distributions_invert)                         \
   CASE(progressions_count)
-#define RESHARD_MODEL_CASES(CASE)            \
-  CASE(presets_have_their_published_sizes)   \
-  CASE(layer_sets_invert)                    \
+#define RESHARD_MODEL_CASES(CASE)          \
+  CASE(presets_have_their_published_sizes) \
+  CASE(layer_sets_invert)                  \
   CASE(states_take_fourteen_bytes)
-#define RESHARD_PARALLELISM_CASES(CASE)      \
-  CASE(configurations_are_their_degrees)     \
-  CASE(ranks_are_mixed_radix)                \
-  CASE(pipelines_invert)                     \
+#define RESHARD_PARALLELISM_CASES(CASE)  \
+  CASE(configurations_are_their_degrees) \
+  CASE(ranks_are_mixed_radix)            \
+  CASE(pipelines_invert)                 \
   CASE(buffers_are_packed_as_megatron_does)
-#define RESHARD_SPACE_CASES(CASE)            \
-  CASE(spaces_cut_where_they_say)            \
-  CASE(llama_before_is_covered)              \
-  CASE(llama_after_is_covered)               \
-  CASE(parameters_of_qwen_are_covered)       \
-  CASE(ranks_hold_their_bytes)               \
+#define RESHARD_SPACE_CASES(CASE)      \
+  CASE(spaces_cut_where_they_say)      \
+  CASE(llama_before_is_covered)        \
+  CASE(llama_after_is_covered)         \
+  CASE(parameters_of_qwen_are_covered) \
+  CASE(ranks_hold_their_bytes)         \
   CASE(owners_invert_held)
 #define RESHARD_CASES(CASE) \
   RESHARD_ALGEBRA_CASES(CASE) RESHARD_MODEL_CASES(CASE) RESHARD_PARALLELISM_CASES(CASE) RESHARD_SPACE_CASES(CASE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that can be thrown again: every program prints its seed, and RESHARD_SEED replays it; `today` stands for the date
-// (UTC), a new seed every day. The same seed gives the same numbers with every standard library.
+// Random numbers that can be thrown again: every program prints its seed, and RESHARD_SEED replays it; `today` stands
+// for the date (UTC), a new seed every day. The same seed gives the same numbers with every standard library.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,8 @@ namespace testing {
 inline std::uint64_t today() {
   using namespace std::chrono;
   const year_month_day date(floor<days>(system_clock::now()));
-  return (static_cast<std::uint64_t>(static_cast<int>(date.year())) * 100 + static_cast<unsigned>(date.month())) * 100 + static_cast<unsigned>(date.day());
+  return (static_cast<std::uint64_t>(static_cast<int>(date.year())) * 100 + static_cast<unsigned>(date.month())) * 100 +
+         static_cast<unsigned>(date.day());
 }
 
 inline constexpr std::uint64_t fixed_seed = 20261121;
@@ -25,7 +26,9 @@ inline constexpr std::uint64_t fixed_seed = 20261121;
 inline std::uint64_t seed() {
   static const std::uint64_t value = [] {
     const char* given = std::getenv("RESHARD_SEED");
-    const std::uint64_t chosen = given == nullptr ? fixed_seed : std::string_view(given) == "today" ? today() : std::strtoull(given, nullptr, 10);
+    const std::uint64_t chosen = given == nullptr                     ? fixed_seed
+                                 : std::string_view(given) == "today" ? today()
+                                                                      : std::strtoull(given, nullptr, 10);
     std::printf("RESHARD_SEED=%llu\n", static_cast<unsigned long long>(chosen));
     std::fflush(stdout);  // a crash is to be replayed too
     return chosen;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The load that an even split would put on every sender: of each piece (a FROM box and a TO box that meet) each destination
-// that lacks it takes an equal share from every holder that the node rule admits: those on its node, or all where that has none.
-// Brute force over all ranks and boxes; it knows nothing of the router's formula.
+// The load that an even split would put on every sender: of each piece (a FROM box and a TO box that meet) each
+// destination that lacks it takes an equal share from every holder that the node rule admits: those on its node, or all
+// where that has none. Brute force over all ranks and boxes; it knows nothing of the router's formula.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,8 @@ inline std::vector<double> even_split_load(const reshard::computed_switch& chang
           }
           if (kept) continue;
           if (admitted.empty()) admitted = a.ranks;
-          for (const rank_t src : admitted) load[static_cast<std::size_t>(src)] += bytes / static_cast<double>(admitted.size());
+          for (const rank_t src : admitted)
+            load[static_cast<std::size_t>(src)] += bytes / static_cast<double>(admitted.size());
         }
       }
   }
@@ -81,15 +82,18 @@ inline constexpr balanced_switch balanced_switches[] = {
 };
 
 /// Busiest sender of the plan over the busiest of the even split; bytes of the states of `param`.
-inline double balance_ratio(const balanced_switch& s, reshard::index_t node_devices, const reshard::space& from, const reshard::space& to) {
+inline double balance_ratio(const balanced_switch& s, reshard::index_t node_devices, const reshard::space& from,
+                            const reshard::space& to) {
   using namespace reshard;
   std::vector<rank_t> devices;
   for (rank_t r = 0; r < to.ranks(); ++r) devices.push_back(s.first_to_device + r);
-  const layout_switch change(from, to, {.to = device_map(devices), .node_devices = node_devices, .states = parameter_states});
+  const layout_switch change(from, to,
+                             {.to = device_map(devices), .node_devices = node_devices, .states = parameter_states});
   const std::vector<double> even = even_split_load(change);
   double busiest = 0;
   for (rank_t r = 0; r < from.ranks(); ++r)
-    busiest = std::max(busiest, static_cast<double>(total_bytes(make_plan(change, change.from_devices().device_of(r)).sends)));
+    busiest = std::max(busiest,
+                       static_cast<double>(total_bytes(make_plan(change, change.from_devices().device_of(r)).sends)));
   return busiest / *std::max_element(even.begin(), even.end());
 }
 

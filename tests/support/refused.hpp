@@ -22,9 +22,9 @@ std::string refused(Call&& call) {
 }  // namespace testing
 
 /// The call is refused with a sentence that contains these words.
-#define CHECK_REFUSED(call, words)                                                    \
-  do {                                                                                \
+#define CHECK_REFUSED(call, words)                                                   \
+  do {                                                                               \
     const std::string sentence = testing::refused([&] { static_cast<void>(call); }); \
-    CAPTURE(sentence);                                                                \
-    CHECK(sentence.find(words) != std::string::npos);                                 \
+    CAPTURE(sentence);                                                               \
+    CHECK(sentence.find(words) != std::string::npos);                                \
   } while (false)

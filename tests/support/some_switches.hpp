@@ -16,7 +16,8 @@ inline auto rows_to_columns() {
   const std::vector<shard> rows = {{0, "wte", bf16, {10, 8}, {0, 0}, {4, 8}},
                                    {1, "wte", bf16, {10, 8}, {4, 0}, {4, 8}},
                                    {2, "wte", bf16, {10, 8}, {8, 0}, {2, 8}}};
-  const std::vector<shard> columns = {{0, "wte", bf16, {10, 8}, {0, 0}, {10, 4}}, {2, "wte", bf16, {10, 8}, {0, 4}, {10, 4}}};
+  const std::vector<shard> columns = {{0, "wte", bf16, {10, 8}, {0, 0}, {10, 4}},
+                                      {2, "wte", bf16, {10, 8}, {0, 4}, {10, 4}}};
   return layout_switch(rows, columns);
 }
 
@@ -34,7 +35,8 @@ void some_switches(Visit&& visit) {
   std::vector<shard> whole;
   for (int f = 0; f < m.families; ++f)
     for (index_t member = 0; member < m[f].extent[axis_of::layer]; ++member) {
-      const index_t rows = m[f].extent[axis_of::part] * m[f].extent[axis_of::row], columns = m[f].extent[axis_of::column];
+      const index_t rows = m[f].extent[axis_of::part] * m[f].extent[axis_of::row],
+                    columns = m[f].extent[axis_of::column];
       const bool vector = m[f].vector();
       whole.push_back({0, m.tensor({f, member, 0}), bf16, vector ? extents{columns} : extents{rows, columns},
                        vector ? extents{0} : extents{0, 0}, vector ? extents{columns} : extents{rows, columns}});

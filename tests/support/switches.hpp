@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole switch in one process, checked at every step: filled by a function of (state, tensor, global index), moved,
-// compared, by the library's own fill and compare and by the oracle's judge in turn; and the memory that it said it would
-// have committed is what the kernel says, stage by stage.
+// compared, by the library's own fill and compare and by the oracle's judge in turn; and the memory that it said it
+// would have committed is what the kernel says, stage by stage.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <reshard/memory/rank_storage.hpp>
 #include <reshard/exec/switch_state.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse.hpp>
 
 #include "../oracle/random_layouts.hpp"
@@ -58,13 +58,15 @@ struct switch_in_memory {
   std::vector<reshard::switch_report> reports;
   filled_by by = next_in_turn();
 
-  static std::vector<reshard::rank_t> ranks(const std::vector<long>& devices) { return {devices.begin(), devices.end()}; }
+  static std::vector<reshard::rank_t> ranks(const std::vector<long>& devices) {
+    return {devices.begin(), devices.end()};
+  }
 
-  switch_in_memory(const reshard::model& m, const std::string& from_text, const std::string& to_text, const reshard::device_map& from_devices,
-                   const reshard::device_map& to_devices, reshard::pages_are targets = reshard::pages_are::reserved)
-      : of(m),
-        change(reshard::space(m, reshard::parse_degrees(from_text)), reshard::space(m, reshard::parse_degrees(to_text)),
-               {from_devices, to_devices}) {
+  switch_in_memory(const reshard::model& m, const std::string& from_text, const std::string& to_text,
+                   const reshard::device_map& from_devices, const reshard::device_map& to_devices,
+                   reshard::pages_are targets = reshard::pages_are::reserved)
+      : of(m), change(reshard::space(m, reshard::parse_degrees(from_text)),
+                      reshard::space(m, reshard::parse_degrees(to_text)), {from_devices, to_devices}) {
     for (reshard::rank_t d = 0; d < change.devices(); ++d) {
       const reshard::rank_t f = change.from_rank(d), t = change.to_rank(d);
       if (f < 0) before.emplace_back();
@@ -79,13 +81,16 @@ struct switch_in_memory {
       : switch_in_memory(m, from_text, to_text, reshard::device_map(reshard::parse_degrees(from_text).world()),
                          reshard::device_map(reshard::parse_degrees(to_text).world())) {}
   explicit switch_in_memory(const oracle::switch_case& c)
-      : switch_in_memory(to_model(c.m), c.from_text, c.to_text, reshard::device_map(ranks(c.from_devices)), reshard::device_map(ranks(c.to_devices))) {}
+      : switch_in_memory(to_model(c.m), c.from_text, c.to_text, reshard::device_map(ranks(c.from_devices)),
+                         reshard::device_map(ranks(c.to_devices))) {}
   switch_in_memory(const switch_in_memory&) = delete;
 
   std::size_t devices() const { return before.size(); }
 
   /// What a device holds of FROM, or of TO, compared by whoever filled it.
-  reshard::comparison found_before(std::size_t d) const { return testing::compare(by, before[d].tensors(), change.from()); }
+  reshard::comparison found_before(std::size_t d) const {
+    return testing::compare(by, before[d].tensors(), change.from());
+  }
   reshard::comparison found_after(std::size_t d) const { return testing::compare(by, after[d].tensors(), change.to()); }
 
   /// No page has gone and none has come: what a refusal must leave behind.
@@ -132,7 +137,8 @@ struct switch_in_memory {
       const std::lock_guard lock(mutex);
       if (d < devices()) reports[d] = report;
       if (held != report.memory.before || new_state.resident_bytes() != report.memory.after ||
-          old_state.resident_bytes() != (kept ? held : 0) || looking.stages != report.stages || !looking.staging_kept || most != report.memory.peak)
+          old_state.resident_bytes() != (kept ? held : 0) || looking.stages != report.stages || !looking.staging_kept ||
+          most != report.memory.peak)
         kernel_agrees = false;
     });
     CHECK(kernel_agrees);
@@ -143,7 +149,8 @@ struct switch_in_memory {
       bytes_t elements = 0;
       if (rank >= 0)
         for (const role r : roles)
-          each_held(change.to(), rank, r, [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
+          each_held(change.to(), rank, r,
+                    [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
       CHECK(found.elements == elements);
       if (options.budget != no_budget) CHECK(reports[d].memory.excess() <= options.budget);
     }

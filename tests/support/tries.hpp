@@ -7,8 +7,8 @@
 
 namespace testing {
 
-/// How often to try what is tried n times: n / RESHARD_FEW where that is set, for sanitizers and for what runs programs in thousands;
-/// but 20 times, or n where that is less.
+/// How often to try what is tried n times: n / RESHARD_FEW where that is set, for sanitizers and for what runs programs
+/// in thousands; but 20 times, or n where that is less.
 inline int tries(int n) {
   const char* const few = std::getenv("RESHARD_FEW");
   return few == nullptr ? n : std::min(n, std::max(20, n / std::atoi(few)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure-plans [--once]: measures planning, one line of JSON per figure, {"figure","value","unit"}. With --once every call is made
-// once, which shows that it works and measures little. Every plan is built from nothing but the parsed
+// measure-plans [--once]: measures planning, one line of JSON per figure, {"figure","value","unit"}. With --once every
+// call is made once, which shows that it works and measures little. Every plan is built from nothing but the parsed
 // model and layouts: spaces, optimizer buffers, device maps, transfers.
 #include <algorithm>
 #include <chrono>
@@ -42,7 +42,8 @@ struct switch_of_layouts {
     const double start = now_us();
     const plan p = make_plan(change(), device);
     const double took = now_us() - start;
-    if (p.sends.empty() && p.receives.empty() && p.retains.empty()) std::fprintf(stderr, "device %lld has nothing to do\n", static_cast<long long>(device));
+    if (p.sends.empty() && p.receives.empty() && p.retains.empty())
+      std::fprintf(stderr, "device %lld has nothing to do\n", static_cast<long long>(device));
     return took;
   }
   double median_of(rank_t device, int calls) const {
@@ -56,7 +57,8 @@ struct switch_of_layouts {
   }
   rank_t devices() const { return greatest(from.world(), to.world()); }
 
-  /// The slowest rank by the median of 100 calls; with many ranks, among the 128 that a first round of 5 calls found slowest.
+  /// The slowest rank by the median of 100 calls; with many ranks, among the 128 that a first round of 5 calls found
+  /// slowest.
   double slowest_rank() const {
     std::vector<std::pair<double, rank_t>> first;
     for (rank_t d = 0; d < devices(); ++d) first.push_back({devices() > 128 ? median_of(d, 5) : 0.0, d});
@@ -92,7 +94,8 @@ double all_pairs_us(const switch_of_layouts& s, rank_t device) {
     const double start = now_us();
     each_held(after, device, role::parameter, [&](int f, const family_box& target) {
       for (rank_t r = 0; r < a.ranks(); ++r)
-        before.held(f, r, role::parameter, [&](int, const family_box& source) { met += intersects(source, target) ? 1 : 0; });
+        before.held(f, r, role::parameter,
+                    [&](int, const family_box& source) { met += intersects(source, target) ? 1 : 0; });
     });
     times.push_back(now_us() - start);
   }
@@ -104,9 +107,11 @@ double all_pairs_us(const switch_of_layouts& s, rank_t device) {
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--once") most_calls = 1;
   const model& qwen = models::qwen3_235b_a22b;
-  const auto with = [](const char* text, bool zero) { return parse_degrees(std::string(text) + (zero ? ",zero=1" : "")); };
+  const auto with = [](const char* text, bool zero) {
+    return parse_degrees(std::string(text) + (zero ? ",zero=1" : ""));
+  };
   const char *from = "tp=4,pp=8,dp=4,ep=16,split=account", *to = "tp=8,pp=16,dp=1,ep=8,split=account";
-  const char *one_stage = "tp=8,pp=1,dp=16,ep=8,split=account";
+  const char* one_stage = "tp=8,pp=1,dp=16,ep=8,split=account";
   const char *from_16k = "tp=4,pp=8,dp=512,ep=16,split=account", *to_16k = "tp=8,pp=16,dp=128,ep=8,split=account";
   const switch_of_layouts parameters{qwen, with(from, false), with(to, false), parameter_states};
   const switch_of_layouts zero1{qwen, with(from, true), with(to, true), optimizer_states};
@@ -121,16 +126,20 @@ int main(int argc, char** argv) {
   print("plan, one rank of 128, parameters, to one pipeline stage", to_one_stage.slowest_rank(), "us");
   print("plan, one rank of 16384, parameters", parameters_16k.slowest_rank(), "us");
   print("plan, one rank of 16384, ZeRO-1 optimizer state", zero1_16k.slowest_rank(), "us");
-  const switch_of_layouts buckets{qwen, parse_degrees("tp=4,dp=32,zero=1,bucket=1000000"), parse_degrees("tp=4,dp=16,zero=1,bucket=1000000"), optimizer_states};
-  print("plan, one rank of 128, ZeRO-1 in buckets of 1000000, per transfer", buckets.median_of(5, 21) / static_cast<double>(buckets.transfers(5)), "us");
+  const switch_of_layouts buckets{qwen, parse_degrees("tp=4,dp=32,zero=1,bucket=1000000"),
+                                  parse_degrees("tp=4,dp=16,zero=1,bucket=1000000"), optimizer_states};
+  print("plan, one rank of 128, ZeRO-1 in buckets of 1000000, per transfer",
+        buckets.median_of(5, 21) / static_cast<double>(buckets.transfers(5)), "us");
   print("plans of all 128 ranks, parameters and ZeRO-1", everything.all_ranks_ms(), "ms");
-  print("scan over all ranks instead, one rank of 16384, over the plan", all_pairs_us(parameters_16k, 77) / parameters_16k.median_of(77, 100), "x");
+  print("scan over all ranks instead, one rank of 16384, over the plan",
+        all_pairs_us(parameters_16k, 77) / parameters_16k.median_of(77, 100), "x");
 
   double worst = 0;
   for (const testing::balanced_switch& s : testing::balanced_switches)
     for (const index_t node : {index_t{0}, index_t{8}}) {
       const model m = preset(s.model);
-      worst = std::max(worst, testing::balance_ratio(s, node, space(m, parse_degrees(s.from)), space(m, parse_degrees(s.to))));
+      worst = std::max(worst,
+                       testing::balance_ratio(s, node, space(m, parse_degrees(s.from)), space(m, parse_degrees(s.to))));
     }
   print("busiest sender over an even split, worst of the switches", worst, "x");
 }

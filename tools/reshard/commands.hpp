@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line said, and the subcommands that answer it. Everything arrives as text and is read by the library, so
-// that every refusal is one of its sentences. A command prints nothing before all that could be refused has been.
+// What the command line said, and the subcommands that answer it. Everything arrives as text and is read by the
+// library, so that every refusal is one of its sentences. A command prints nothing before all that could be refused has
+// been.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,7 @@ using namespace io;
 
 struct arguments {
   std::string model;
-  std::string layout;       // FROM, for those that take two
+  std::string layout;  // FROM, for those that take two
   std::string to;
   std::optional<std::string> rank;
   std::optional<std::string> state;
@@ -38,7 +39,8 @@ state_set states_asked_for(const arguments& given);
 
 /// Refuses a world too large to be gone through rank by rank, before anything is made for it.
 inline void require_listable(const char* side, rank_t ranks) {
-  if (ranks > max_listed_ranks) refuse(side, " has ", ranks, " ranks; at most ", max_listed_ranks, " are gone through one by one");
+  if (ranks > max_listed_ranks)
+    refuse(side, " has ", ranks, " ranks; at most ", max_listed_ranks, " are gone through one by one");
 }
 
 }  // namespace reshard::tool

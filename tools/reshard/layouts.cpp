@@ -40,7 +40,8 @@ void regions(const arguments& given) {
     write_file(*given.svg, picture.text());
   }
   text_output out(stdout);
-  if (given.json) write_regions_json(out, holding, rank < 0 ? interval{0, where.ranks()} : interval{rank, rank + 1}, states);
+  if (given.json)
+    write_regions_json(out, holding, rank < 0 ? interval{0, where.ranks()} : interval{rank, rank + 1}, states);
   else if (given.svg) out << "The picture is in " << one_line(*given.svg) << "\n";
   else if (given.rank) out << rank_text(holding, rank, states);
   else out << layout_picture(holding);

@@ -78,7 +78,7 @@ int refuse_subcommand(std::string_view word) {
     if (word.size() <= name.size() + 2 && edits_between(word, name) <= 2)
       close = reshard::io::text_of(" is close to ", name, " but");
   return refuse_with(reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
-                                      " is no subcommand; they are check, regions and plan"));
+                                          " is no subcommand; they are check, regions and plan"));
 }
 
 int run(int count, const char* const* words) {
@@ -114,8 +114,9 @@ int run(int count, const char* const* words) {
   plan.add_flag("--transfers", given.transfers, "list every transfer (with --json)");
   plan.add_flag("--relabel", given.relabel, "not built yet");
 
-  app.add_subcommand("simulate")->group("")->allow_extras()->callback(
-      [] { reshard::refuse("simulate is not built yet; built are check, regions and plan"); });
+  app.add_subcommand("simulate")->group("")->allow_extras()->callback([] {
+    reshard::refuse("simulate is not built yet; built are check, regions and plan");
+  });
 
   try {
     app.parse(count, words);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A distribution: how one axis is cut into parts, which part owns which intervals, and the inverse. Both directions are
-// arithmetic, so nothing ever scans the parts. What a later distribution needs is in the concept: a part may own several
-// intervals (block-cyclic, interleaved pipelines) or none, and an interval may have several owners (replicas).
+// arithmetic, so nothing ever scans the parts. What a later distribution needs is in the concept: a part may own
+// several intervals (block-cyclic, interleaved pipelines) or none, and an interval may have several owners (replicas).
 // Builds on: algebra/interval.hpp.
 #pragma once
 
@@ -66,7 +66,8 @@ class block {
   index_t parts_;
 };
 
-/// Part p owns [point[p], point[p + 1]); points ascend from 0, equal neighbours are an empty part. At most Capacity parts.
+/// Part p owns [point[p], point[p + 1]); points ascend from 0, equal neighbours are an empty part. At most Capacity
+/// parts.
 template <int Capacity>
 class explicit_cuts {
  public:
@@ -76,7 +77,8 @@ class explicit_cuts {
     for (std::size_t i = 0; i < Points; ++i) {
       const index_t before = i == 0 ? 0 : points[i - 1];
       if (points[i] < before || (i == 0 && points[i] != 0))
-        refuse("explicit cuts: point ", static_cast<index_t>(i), " is ", points[i], ", but points ascend from 0 and the one before is ", before);
+        refuse("explicit cuts: point ", static_cast<index_t>(i), " is ", points[i],
+               ", but points ascend from 0 and the one before is ", before);
       points_[i] = points[i];
     }
   }

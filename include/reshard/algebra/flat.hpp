@@ -29,8 +29,8 @@ constexpr interval flat_hull(const index_t (&extent)[N], const box<N>& b) {
 /// Calls sink(box) with at most 2N - 1 disjoint boxes, in order of offset, whose union is
 /// { x in [0, extent) : flat_offset(extent, x) in range }.
 ///
-/// At each offset reached: as many slices as begin there and fit, of the first dimension of which one does. The dimension
-/// climbs to the first in which both ends differ, then falls, one box each: 1 + 2 (N - 1) at most.
+/// At each offset reached: as many slices as begin there and fit, of the first dimension of which one does. The
+/// dimension climbs to the first in which both ends differ, then falls, one box each: 1 + 2 (N - 1) at most.
 template <int N, typename Sink>
 constexpr void invert_flat(const index_t (&extent)[N], interval range, Sink&& sink) {
   index_t slice[N + 1];  // slice[i + 1]: elements of one slice of dimension i

@@ -19,14 +19,13 @@ struct interval {
   constexpr bool contains(index_t x) const { return begin <= x && x < end; }
 
   /// other is a subset of this; the empty set is a subset of every set.
-  constexpr bool contains(interval other) const {
-    return other.empty() || (begin <= other.begin && other.end <= end);
-  }
+  constexpr bool contains(interval other) const { return other.empty() || (begin <= other.begin && other.end <= end); }
 
   friend constexpr bool operator==(const interval&, const interval&) = default;
 };
 
-// Written out, without greatest() and least(): compilers count calls, and assertions about layouts are made of these two.
+// Written out, without greatest() and least(): compilers count calls, and assertions about layouts are made of these
+// two.
 /// { x : x in a and x in b }
 constexpr interval intersect(interval a, interval b) {
   return {a.begin < b.begin ? b.begin : a.begin, a.end < b.end ? a.end : b.end};

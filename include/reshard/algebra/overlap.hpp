@@ -16,8 +16,8 @@ struct box_pair {
   std::size_t second = 0;
 };
 
-/// Two boxes that share a coordinate, if any do. The boxes are sorted along the axis with the most distinct beginnings, and each
-/// is compared with those that begin before it ends: n log n for a list cut along one axis.
+/// Two boxes that share a coordinate, if any do. The boxes are sorted along the axis with the most distinct beginnings,
+/// and each is compared with those that begin before it ends: n log n for a list cut along one axis.
 template <int N>
 constexpr box_pair find_overlap(const std::vector<box<N>>& boxes) {
   int axis = 0;
@@ -32,12 +32,15 @@ constexpr box_pair find_overlap(const std::vector<box<N>>& boxes) {
   std::vector<std::size_t> order(boxes.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    if (boxes[a].dim[axis].begin != boxes[b].dim[axis].begin) return boxes[a].dim[axis].begin < boxes[b].dim[axis].begin;
+    if (boxes[a].dim[axis].begin != boxes[b].dim[axis].begin)
+      return boxes[a].dim[axis].begin < boxes[b].dim[axis].begin;
     return a < b;
   });
   for (std::size_t i = 0; i < order.size(); ++i)
-    for (std::size_t j = i + 1; j < order.size() && boxes[order[j]].dim[axis].begin < boxes[order[i]].dim[axis].end; ++j)
-      if (intersects(boxes[order[i]], boxes[order[j]])) return {std::min(order[i], order[j]), std::max(order[i], order[j])};
+    for (std::size_t j = i + 1; j < order.size() && boxes[order[j]].dim[axis].begin < boxes[order[i]].dim[axis].end;
+         ++j)
+      if (intersects(boxes[order[i]], boxes[order[j]]))
+        return {std::min(order[i], order[j]), std::max(order[i], order[j])};
   return {};
 }
 

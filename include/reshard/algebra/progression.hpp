@@ -7,7 +7,8 @@
 
 namespace reshard {
 
-/// { first + i step : 0 <= i < count }, step >= 1. {0, P} all of an axis, {c, 1} one coordinate, {0, 2, P - 1} both ends.
+/// { first + i step : 0 <= i < count }, step >= 1. {0, P} all of an axis, {c, 1} one coordinate, {0, 2, P - 1} both
+/// ends.
 struct progression {
   index_t first = 0;
   index_t count = 1;
@@ -52,8 +53,8 @@ struct item_row {
     return x <= begin ? 0 : least(count, ceil_divide(x - begin, pitch));
   }
 
-  /// The items that meet `range`, in order: partial(i, interval) for one that is cut, the interval relative to the item;
-  /// whole(interval of i) for a stretch of items that lie inside. At most one stretch and two cut items.
+  /// The items that meet `range`, in order: partial(i, interval) for one that is cut, the interval relative to the
+  /// item; whole(interval of i) for a stretch of items that lie inside. At most one stretch and two cut items.
   template <typename Whole, typename Partial>
   constexpr void meet(interval range, Whole&& whole, Partial&& partial) const {
     interval items{first_ending_after(range.begin), count_beginning_before(range.end)};

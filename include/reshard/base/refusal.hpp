@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A refusal is a sentence with values: who, what, which numbers, what would be legal. The same check refuses in every
-// build; a constant expression stops at the throw, and the compiler's notes lead from the rule's words to the line at fault.
+// build; a constant expression stops at the throw, and the compiler's notes lead from the rule's words to the line at
+// fault.
 // Builds on: nothing of the library.
 #pragma once
 
@@ -33,8 +34,9 @@ template <typename... Parts>
 }
 }  // namespace detail
 
-/// Throws refusal("reshard: " + parts...), numbers written in decimal. Parts are values, as clang's notes print no references;
-/// the throw is called through a pointer, as g++ does not enter a function that it sees to be no constant expression.
+/// Throws refusal("reshard: " + parts...), numbers written in decimal. Parts are values, as clang's notes print no
+/// references; the throw is called through a pointer, as g++ does not enter a function that it sees to be no constant
+/// expression.
 template <typename... Parts>
 [[noreturn]] constexpr void refuse(Parts... parts) {
   void (*const stop)(const Parts&...) = detail::throw_refusal<Parts...>;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies as data: what one device does in each stage as a flat list of strided copies, each at most a few hundred KiB and with
-// the pages that are committed just before it, while they are still in the cache when the copy writes them.
+// Copies as data: what one device does in each stage as a flat list of strided copies, each at most a few hundred KiB
+// and with the pages that are committed just before it, while they are still in the cache when the copy writes them.
 // Builds on: copy/strided_copy.hpp, memory/page_stages.hpp.
 #pragma once
 
 #include <vector>
 
-#include <reshard/memory/page_stages.hpp>
 #include <reshard/copy/strided_copy.hpp>
+#include <reshard/memory/page_stages.hpp>
 
 namespace reshard {
 
@@ -31,7 +31,8 @@ class job_list {
  public:
   explicit job_list(index_t stages = 0) : begin_(static_cast<std::size_t>(stages) + 1, 0) {}
 
-  /// Copies a box from one place to another, in the stage of the last call or a later one. `pages` are the destination's.
+  /// Copies a box from one place to another, in the stage of the last call or a later one. `pages` are the
+  /// destination's.
   void add(index_t stage, const bound_box& to, const bound_box& from, page_stages* pages) {
     int cut = 0;  // the outermost dimension that there is
     while (cut < 2 && to.where.dim[cut].size() == 1) ++cut;
@@ -60,11 +61,12 @@ class job_list {
   std::size_t end(index_t stage) const { return begin_[static_cast<std::size_t>(stage) + 1]; }
   std::size_t size() const { return jobs_.size(); }
 
-  /// Commits the job's pages in the destination's blocks, and copies: through the caches where these hold the new pages already, as
-  /// the kernel has just cleared them, else past them.
+  /// Commits the job's pages in the destination's blocks, and copies: through the caches where these hold the new pages
+  /// already, as the kernel has just cleared them, else past them.
   void run(std::size_t i, const binding& into) const {
     const copy_job& job = jobs_[i];
-    for (std::size_t s = job.first_span; s < job.first_span + job.spans; ++s) into.blocks()[spans_[s].block].commit(spans_[s].pages);
+    for (std::size_t s = job.first_span; s < job.first_span + job.spans; ++s)
+      into.blocks()[spans_[s].block].commit(spans_[s].pages);
     copy_shape shape{.ndim = job.ndim, .run_bytes = job.run_bytes};
     for (int d = 0; d < job.ndim; ++d)
       shape.extent[d] = job.extent[d], shape.src_stride[d] = job.src_stride[d], shape.dst_stride[d] = job.dst_stride[d];
@@ -82,7 +84,8 @@ class job_list {
     }
     s = coalesce(s);
     copy_job job{to.data, from.data, s.run_bytes, s.ndim};
-    for (int i = 0; i < s.ndim; ++i) job.extent[i] = s.extent[i], job.src_stride[i] = s.src_stride[i], job.dst_stride[i] = s.dst_stride[i];
+    for (int i = 0; i < s.ndim; ++i)
+      job.extent[i] = s.extent[i], job.src_stride[i] = s.src_stride[i], job.dst_stride[i] = s.dst_stride[i];
     job.first_span = spans_.size();
     if (pages != nullptr) pages->claim(to, spans_);
     job.spans = spans_.size() - job.first_span;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of an N-d strided copy: runs of contiguous bytes, at a stride of its own on either side in each dimension; and the
-// same shape in the fewest dimensions. Builds on: base/integer.hpp.
+// The shape of an N-d strided copy: runs of contiguous bytes, at a stride of its own on either side in each dimension;
+// and the same shape in the fewest dimensions. Builds on: base/integer.hpp.
 #pragma once
 
 #include <cstdint>

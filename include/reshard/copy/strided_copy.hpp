@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An N-d strided copy between two byte arrays. Builds on: copy/copy_shape.hpp; on x86-64 also SSE2, which every such processor
-// has, so that nothing is dispatched on the processor's model.
+// An N-d strided copy between two byte arrays. Builds on: copy/copy_shape.hpp; on x86-64 also SSE2, which every such
+// processor has, so that nothing is dispatched on the processor's model.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pair of devices' rendezvous: each hands the other a message, taken by a copy while its sender waits, or none at all.
+// One pair of devices' rendezvous: each hands the other a message, taken by a copy while its sender waits, or none at
+// all.
 // Builds on: exec/meeting.hpp, memory/page_block.hpp.
 #pragma once
 
@@ -18,12 +19,14 @@ class mailbox {
   /// Which device of the pair calls.
   enum class side { lower, higher };
 
-  /// Hands `out` to the peer and fills `in` with what the peer hands over; neither where it has no bytes. False where the peer does
-  /// not come in time, or `world` breaks. Where `in` has bytes and the peer's message came, `offered` is its
-  /// length.
+  /// Hands `out` to the peer and fills `in` with what the peer hands over; neither where it has no bytes. False where
+  /// the peer does not come in time, or `world` breaks. Where `in` has bytes and the peer's message came, `offered` is
+  /// its length.
   bool exchange(side mine, memory out, memory in, meeting& world, bytes_t& offered) {
     std::unique_lock lock(mutex_);
-    const auto wait = [&](auto&& what) { return changed_.wait_for(lock, world.waits(), [&] { return what() || world.broken(); }) && what(); };
+    const auto wait = [&](auto&& what) {
+      return changed_.wait_for(lock, world.waits(), [&] { return what() || world.broken(); }) && what();
+    };
     letter &to = letters_[mine == side::higher], &from = letters_[mine == side::lower];
     offered = in.bytes;
     const auto retract = [&] { return to.full = false; };  // nobody takes a letter whose sender is gone

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of one process, a thread each, that exchange packed messages as processes would: one message per peer, direction
-// and stage, peers in XOR order. A sender packs from its own list, a receiver unpacks by its own; a message is handed over when
-// both are there, and whoever waits too long says for whom. For testing schedules; exec/thread_group.hpp is faster.
+// The devices of one process, a thread each, that exchange packed messages as processes would: one message per peer,
+// direction and stage, peers in XOR order. A sender packs from its own list, a receiver unpacks by its own; a message
+// is handed over when both are there, and whoever waits too long says for whom. For testing schedules;
+// exec/thread_group.hpp is faster.
 // Builds on: copy/copy_jobs.hpp, exec/mailbox.hpp, exec/transport.hpp, schedule/xor_order.hpp.
 #pragma once
 
@@ -66,8 +67,12 @@ class mailbox_group {
 
     moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
       const index_t steps = xor_steps(devices());
-      moves made{&into, std::vector<std::vector<exchange>>(static_cast<std::size_t>(plan.stages)),
-                 job_list(plan.stages * (steps + 1)), job_list(plan.stages * (steps + 1)), {}, {}};
+      moves made{&into,
+                 std::vector<std::vector<exchange>>(static_cast<std::size_t>(plan.stages)),
+                 job_list(plan.stages * (steps + 1)),
+                 job_list(plan.stages * (steps + 1)),
+                 {},
+                 {}};
       bytes_t longest_out = 0, longest_in = 0;
       for (index_t k = 0; k < plan.stages; ++k) {
         longest_out = greatest(longest_out, longest(lengths(plan.sends, k, &staged_piece::dst)));
@@ -76,7 +81,8 @@ class mailbox_group {
       if (longest_out > 0) made.out.emplace(longest_out);
       if (longest_in > 0) made.in.emplace(longest_in);
       for (index_t k = 0; k < plan.stages; ++k) {
-        for (const staged_piece& p : pieces_of_stage(plan.retains, k)) retain(p, k * (steps + 1), made.unpack, into, pages);
+        for (const staged_piece& p : pieces_of_stage(plan.retains, k))
+          retain(p, k * (steps + 1), made.unpack, into, pages);
         for (index_t step = 1; step <= steps; ++step) {
           const rank_t peer = xor_peer(device_, step, devices());
           if (peer < 0) continue;
@@ -114,8 +120,7 @@ class mailbox_group {
         const memory room{e.in_bytes > 0 ? in->data() : nullptr, e.in_bytes};
         meet(e, k, sent, room);
         prepared.run(prepared.unpack, e.slot);
-        staging_seen_ =
-            greatest(staging_seen_, (out ? out->resident_bytes() : 0) + (in ? in->resident_bytes() : 0));
+        staging_seen_ = greatest(staging_seen_, (out ? out->resident_bytes() : 0) + (in ? in->resident_bytes() : 0));
         if (out) out->release(0, out->bytes());
         if (in) in->release(0, in->bytes());
       }
@@ -146,9 +151,12 @@ class mailbox_group {
       return bytes;
     }
     static bytes_t longest(const std::vector<bytes_t>& bytes) { return *std::max_element(bytes.begin(), bytes.end()); }
-    static bytes_t staged(const std::vector<bytes_t>& bytes) { return pages_touching(0, longest(bytes)).count() * page_bytes; }
+    static bytes_t staged(const std::vector<bytes_t>& bytes) {
+      return pages_touching(0, longest(bytes)).count() * page_bytes;
+    }
 
-    /// Calls sink(bound box, its place in the message) for a piece, state after state, each in row-major order; its bytes.
+    /// Calls sink(bound box, its place in the message) for a piece, state after state, each in row-major order; its
+    /// bytes.
     template <typename Sink>
     bytes_t message_part(const staged_piece& p, const binding& tensors, std::byte* at, Sink&& sink) const {
       bytes_t bytes = 0;

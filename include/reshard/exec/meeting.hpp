@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the devices of one process meet, one thread each: a barrier that knows the largest of what they bring, and that ends in an
-// exception with a sentence, never a hang, where one of them fails, leaves or does not come.
+// Where the devices of one process meet, one thread each: a barrier that knows the largest of what they bring, and that
+// ends in an exception with a sentence, never a hang, where one of them fails, leaves or does not come.
 // Builds on: base/refusal.hpp and the threads of C++.
 #pragma once
 
@@ -38,13 +38,14 @@ class peer_missing : public std::runtime_error {
 
 class meeting {
  public:
-  meeting(rank_t devices, patience wait) : devices_(devices), wait_(wait), here_(counted(devices), false), gone_(here_) {}
+  meeting(rank_t devices, patience wait)
+      : devices_(devices), wait_(wait), here_(counted(devices), false), gone_(here_) {}
 
   rank_t devices() const { return devices_; }
   patience waits() const { return wait_; }
 
-  /// The largest of the values that all devices call with; nobody returns before all have called. The sentence of a device that
-  /// waits in vain says at the end of which stage, where one is given.
+  /// The largest of the values that all devices call with; nobody returns before all have called. The sentence of a
+  /// device that waits in vain says at the end of which stage, where one is given.
   std::int64_t all_reduce_max(rank_t device, std::int64_t value, index_t stage = -1) {
     std::unique_lock lock(mutex_);
     require_whole();
@@ -65,8 +66,8 @@ class meeting {
       std::string absent;
       for (std::size_t d = 0; d < here_.size(); ++d)
         if (!here_[d]) absent += (absent.empty() ? "" : ", ") + std::to_string(d);
-      const std::string sentence = "reshard: device " + std::to_string(device) + " waited " + std::to_string(wait_.count()) +
-                                   " ms in vain for these devices: " + absent +
+      const std::string sentence = "reshard: device " + std::to_string(device) + " waited " +
+                                   std::to_string(wait_.count()) + " ms in vain for these devices: " + absent +
                                    (stage < 0 ? std::string() : " at the end of stage " + std::to_string(stage));
       break_off(sentence);
       throw peer_missing(sentence);
@@ -80,12 +81,14 @@ class meeting {
     return generation_;
   }
 
-  /// A device ends its part, in good order or because of what `sentence` says; whoever waits for it then does not wait on.
+  /// A device ends its part, in good order or because of what `sentence` says; whoever waits for it then does not wait
+  /// on.
   void leave(rank_t device, const std::string& sentence = {}) {
     const std::lock_guard lock(mutex_);
     if (gone_[static_cast<std::size_t>(device)]) return;
     gone_[static_cast<std::size_t>(device)] = true;
-    break_off(sentence.empty() ? "reshard: device " + std::to_string(device) + " has left; a world serves one run" : sentence);
+    break_off(sentence.empty() ? "reshard: device " + std::to_string(device) + " has left; a world serves one run"
+                               : sentence);
   }
   /// After a failure: returns once every device has failed or left, so that nobody still reads this one's memory.
   void leave_together(rank_t device, const std::string& sentence) {
@@ -107,7 +110,8 @@ class meeting {
  private:
   static std::size_t counted(rank_t devices) {
     constexpr rank_t most = 1 << 12;  // each is a thread
-    if (devices < 1 || devices > most) refuse("a world of ", devices, " devices in one process; 1 to ", most, " are legal");
+    if (devices < 1 || devices > most)
+      refuse("a world of ", devices, " devices in one process; 1 to ", most, " are legal");
     return static_cast<std::size_t>(devices);
   }
   void require_whole() const {
@@ -135,8 +139,8 @@ class meeting {
   std::function<void()> wake_;
 };
 
-/// Runs body(endpoint) on a thread per device of an in-process world and waits for all of them. Throws what the first device that
-/// failed by itself threw.
+/// Runs body(endpoint) on a thread per device of an in-process world and waits for all of them. Throws what the first
+/// device that failed by itself threw.
 template <typename World, typename Body>
 void run_devices(World& world, Body&& body) {
   std::mutex mutex;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step: planned,
-// checked, staged and bound when it is made; run() only copies.
+// A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step:
+// planned, checked, staged and bound when it is made; run() only copies.
 // Builds on: exec/switch_checks.hpp, memory/replay_pages.hpp, exec/transport.hpp, exec/meeting.hpp.
 #pragma once
 
@@ -9,11 +9,11 @@
 #include <optional>
 
 #include <reshard/exec/meeting.hpp>
-#include <reshard/memory/replay_pages.hpp>
 #include <reshard/exec/switch_checks.hpp>
 #include <reshard/exec/switch_options.hpp>
-#include <reshard/memory/tensor_names.hpp>
 #include <reshard/exec/transport.hpp>
+#include <reshard/memory/replay_pages.hpp>
+#include <reshard/memory/tensor_names.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
@@ -21,7 +21,8 @@ namespace reshard {
 
 namespace detail {
 
-/// The steps of a switch on one device. What can be refused is refused by prepare(), on all devices, before anything is touched.
+/// The steps of a switch on one device. What can be refused is refused by prepare(), on all devices, before anything is
+/// touched.
 template <Holding From, Holding To, Transport T>
 class switch_steps {
  public:
@@ -77,7 +78,8 @@ class switch_steps {
     }
   }
 
-  /// Does something that may be refused, and agrees on the largest of the numbers it returns: all devices go on, or none does.
+  /// Does something that may be refused, and agrees on the largest of the numbers it returns: all devices go on, or
+  /// none does.
   template <typename Do>
   std::int64_t max_of_all(Do&& something) {
     std::exception_ptr mine;
@@ -125,7 +127,8 @@ class switch_steps {
   }
 
   void require_one_budget() {
-    const bytes_t most = transport_.all_reduce_max(options_.budget), smallest = -transport_.all_reduce_max(-options_.budget);
+    const bytes_t most = transport_.all_reduce_max(options_.budget),
+                  smallest = -transport_.all_reduce_max(-options_.budget);
     if (most == smallest) return;  // all devices see the same two numbers
     all_know_ = true;
     refuse("the devices were given budgets from ", smallest, " to ", most, " bytes; a switch has one budget");
@@ -170,8 +173,7 @@ class switch_steps {
 
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
     if (drained.empty()) return;
-    for (const block_span& span : drained[static_cast<std::size_t>(at)])
-      old_.blocks()[span.block].release(span.pages);
+    for (const block_span& span : drained[static_cast<std::size_t>(at)]) old_.blocks()[span.block].release(span.pages);
   }
 
   const layout_switch<From, To>& change_;
@@ -191,8 +193,8 @@ class switch_steps {
 
 }  // namespace detail
 
-/// Made by every device of the transport, each with its own tensors; a device without a rank on a side has an empty binding
-/// there. Keeps its sources, whatever the options say. The switch, the bindings and the transport outlive it.
+/// Made by every device of the transport, each with its own tensors; a device without a rank on a side has an empty
+/// binding there. Keeps its sources, whatever the options say. The switch, the bindings and the transport outlive it.
 template <Holding From, Holding To, Transport T>
 class prepared_switch {
  public:

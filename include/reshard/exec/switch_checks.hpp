@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device checks of its own bindings before a switch: every element that its plan needs is bound, and every byte that it
-// makes is a byte of its own.
+// What a device checks of its own bindings before a switch: every element that its plan needs is bound, and every byte
+// that it makes is a byte of its own.
 // Builds on: plan/transfer.hpp, memory/binding.hpp.
 #pragma once
 
@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include <reshard/memory/binding.hpp>
 #include <reshard/exec/switch_options.hpp>
+#include <reshard/memory/binding.hpp>
 #include <reshard/plan/transfer.hpp>
 
 namespace reshard {
 
 /// Refuses where an element of the transfers is not bound. `device` begins the sentence, `side` is FROM or TO.
-inline void require_bound(const std::string& device, const std::vector<transfer>& transfers, const binding& in, const char* side,
-                          const tensor_names& names) {
+inline void require_bound(const std::string& device, const std::vector<transfer>& transfers, const binding& in,
+                          const char* side, const tensor_names& names) {
   for (const transfer& t : transfers)
     for (int state = 0; state < state_count; ++state) {
       if (!t.states.contains(state)) continue;
@@ -44,11 +44,10 @@ struct stretch {
 };
 
 /// From the first byte of a box to its last; between them may lie bytes that are not its own.
-inline stretch hull(const bound_box& b, bool target) {
-  return {b.data, b.data + b.bytes_spanned(), &b, target};
-}
+inline stretch hull(const bound_box& b, bool target) { return {b.data, b.data + b.bytes_spanned(), &b, target}; }
 
-/// Whether each dimension steps over all that the ones with smaller strides reach, so that no two elements share an address.
+/// Whether each dimension steps over all that the ones with smaller strides reach, so that no two elements share an
+/// address.
 inline bool nested(const bound_box& b) {
   int order[] = {0, 1, 2};
   std::sort(order, order + 3, [&](int i, int j) { return b.stride[i] < b.stride[j]; });
@@ -74,14 +73,28 @@ void each_run(const bound_box& b, bool target, Sink&& sink) {
       }
 }
 
+/// Refuses where a byte of a target lies in a page that the sources give back.
+inline void require_outside_given_pages(const std::string& device, const binding& from, const binding& into,
+                                        const std::vector<stretch>& all) {
+  for (const stretch& s : all) {
+    if (!s.target || !from.meets_block(s.begin, s.end)) continue;
+    each_run(*s.of, true, [&](const stretch& run) {
+      if (from.meets_block(run.begin, run.end))
+        refuse(device, ", ", into.who(), ": ", into.name(*s.of), " lies in pages that ", from.who(), " gives back");
+    });
+  }
+}
+
 }  // namespace detail
 
 /// Runs that are compared at most.
 inline constexpr index_t most_runs = index_t{1} << 22;
 
-/// Refuses where a byte of what a switch makes is a byte of something else that it makes or of FROM's, moving or not, or lies in a
-/// page that it gives back. Arrays may interleave: boxes whose stretches cross are compared run by run, the others are only sorted.
-inline void require_apart(const std::string& device, const binding& from, const binding& into, state_set moving, sources after_use) {
+/// Refuses where a byte of what a switch makes is a byte of something else that it makes or of FROM's, moving or not,
+/// or lies in a page that it gives back. Arrays may interleave: boxes whose stretches cross are compared run by run,
+/// the others are only sorted.
+inline void require_apart(const std::string& device, const binding& from, const binding& into, state_set moving,
+                          sources after_use) {
   using detail::stretch;
   std::vector<stretch> all, runs;
   for (const bool target : {false, true})
@@ -91,11 +104,13 @@ inline void require_apart(const std::string& device, const binding& from, const 
 
   const auto refuse_pair = [&](const stretch& a, const stretch& b) {  // one at least is a target
     if (a.of == b.of && a.target && b.target)
-      refuse(device, ", ", into.who(), ": ", into.name(*a.of), " has strides by which its elements lie in the same memory");
+      refuse(device, ", ", into.who(), ": ", into.name(*a.of),
+             " has strides by which its elements lie in the same memory");
     const stretch &made = a.target ? a : b, &other = a.target ? b : a;
-    if (other.target) refuse(device, ", ", into.who(), ": ", into.name(*a.of), " and ", into.name(*b.of), " lie in the same memory");
-    refuse(device, ", ", into.who(), ": ", into.name(*made.of), " lies in the memory of ", from.name(*other.of), " of ", from.who(),
-           "; a switch wants memory of its own for what it makes");
+    if (other.target)
+      refuse(device, ", ", into.who(), ": ", into.name(*a.of), " and ", into.name(*b.of), " lie in the same memory");
+    refuse(device, ", ", into.who(), ": ", into.name(*made.of), " lies in the memory of ", from.name(*other.of), " of ",
+           from.who(), "; a switch wants memory of its own for what it makes");
   };
   const auto require_distinct = [&](auto first, auto last) {
     runs.clear();
@@ -105,14 +120,17 @@ inline void require_apart(const std::string& device, const binding& from, const 
       count += least(most_runs + 1, of.volume() / (s->of->stride[2] == 1 ? of.dim[2].size() : 1));
       const binding& in = s->target ? into : from;
       if (count > most_runs)
-        refuse(device, ", ", in.who(), ": ", in.name(*s->of), " crosses other arrays in memory; more than ", most_runs, " runs are not compared");
+        refuse(device, ", ", in.who(), ": ", in.name(*s->of), " crosses other arrays in memory; more than ", most_runs,
+               " runs are not compared");
     }
-    for (auto s = first; s != last; ++s) detail::each_run(*s->of, s->target, [&](const stretch& run) { runs.push_back(run); });
+    for (auto s = first; s != last; ++s)
+      detail::each_run(*s->of, s->target, [&](const stretch& run) { runs.push_back(run); });
     std::sort(runs.begin(), runs.end());
     const stretch* furthest[2] = {};  // of the sources, of the targets: the run that ends last so far
     for (const stretch& run : runs) {
       for (const bool target : {false, true})
-        if ((run.target || target) && furthest[target] && std::less<>()(run.begin, furthest[target]->end)) refuse_pair(*furthest[target], run);
+        if ((run.target || target) && furthest[target] && std::less<>()(run.begin, furthest[target]->end))
+          refuse_pair(*furthest[target], run);
       const stretch*& mine = furthest[run.target];
       if (mine == nullptr || std::less<>()(mine->end, run.end)) mine = &run;
     }
@@ -120,7 +138,8 @@ inline void require_apart(const std::string& device, const binding& from, const 
   for (auto first = all.begin(); first != all.end();) {  // stretches that touch one another, directly or through others
     auto last = first;
     bool any_target = false, crossing = false;
-    for (const std::byte* end = first->end; last != all.end() && (last == first || std::less<>()(last->begin, end)); ++last) {
+    for (const std::byte* end = first->end; last != all.end() && (last == first || std::less<>()(last->begin, end));
+         ++last) {
       any_target = any_target || last->target;
       crossing = crossing || last != first || !detail::nested(*last->of);
       if (std::less<>()(end, last->end)) end = last->end;
@@ -128,15 +147,7 @@ inline void require_apart(const std::string& device, const binding& from, const 
     if (any_target && crossing) require_distinct(first, last);
     first = last;
   }
-
-  if (after_use == sources::keep) return;
-  for (const stretch& s : all) {
-    if (!s.target || !from.meets_block(s.begin, s.end)) continue;
-    detail::each_run(*s.of, true, [&](const stretch& run) {
-      if (from.meets_block(run.begin, run.end))
-        refuse(device, ", ", into.who(), ": ", into.name(*s.of), " lies in pages that ", from.who(), " gives back");
-    });
-  }
+  if (after_use == sources::release) detail::require_outside_given_pages(device, from, into, all);
 }
 
 }  // namespace reshard

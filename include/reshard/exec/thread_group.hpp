@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of one process, a thread each: every box is copied once, straight from where its source keeps it to where its
-// destination does. A device that is done with a stage takes copies over from those that are not.
+// The devices of one process, a thread each: every box is copied once, straight from where its source keeps it to where
+// its destination does. A device that is done with a stage takes copies over from those that are not.
 // Builds on: copy/copy_jobs.hpp, exec/meeting.hpp, exec/transport.hpp.
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a back end is to a switch: one device's end of a transport, which agrees with the others on a number, prepares all that
-// it will do before anything is touched, and moves one stage at a time. Planning, stages, refusals and memory are not its work.
+// What a back end is to a switch: one device's end of a transport, which agrees with the others on a number, prepares
+// all that it will do before anything is touched, and moves one stage at a time. Planning, stages, refusals and memory
+// are not its work.
 // Builds on: schedule/staged_plan.hpp, memory/page_stages.hpp.
 #pragma once
 
@@ -21,16 +22,19 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 /// For one device's end t of a transport:
 ///   t.device(), t.devices()                  which device of how many;
 ///   t.offer(binding)                         what this device holds now, sealed; no waiting;
-///   t.all_reduce_max(n)                             the largest n of all devices; nobody returns before all have called. Throws
+///   t.all_reduce_max(n) the largest n of all devices; nobody returns before all have called. Throws
 ///                                            peer_failed where a device failed, left or does not come;
 ///   t.staging_bytes(staged_plan, k)          memory that it takes in stage k beside the state;
-///   t.prepare(staged_plan, into, pages)      after a `all_reduce_max` that followed `offer`: everything that can fail. `into` is what this
-///                                            device shall hold, `pages` its pages by first writer, to be claimed by copies.
+///   t.prepare(staged_plan, into, pages) after a `all_reduce_max` that followed `offer`: everything that can fail.
+///   `into` is what this
+///                                            device shall hold, `pages` its pages by first writer, to be claimed by
+///                                            copies.
 ///                                            What it returns is movable, and is what move is given;
-///   t.move(moves, k)                         on return, what this device receives and retains in stage k is in place, and what it
-///                                            sends in stage k has been read. Called for k = 0, 1, .. in turn; and from 0 again,
+///   t.move(moves, k) on return, what this device receives and retains in stage k is in place, and what it
+///                                            sends in stage k has been read. Called for k = 0, 1, .. in turn; and from
+///                                            0 again,
 ///                                            after a `all_reduce_max`, for another run;
-///   t.fail(sentence)                         this device cannot go on: no device waits for it, and it returns once none reads its memory.
+///   t.fail(sentence) this device cannot go on: no device waits for it, and it returns once none reads its memory.
 template <typename T>
 concept Transport = requires(T& t, const binding& tensors, const staged_plan& plan, page_stages& pages, index_t k,
                              const std::string& sentence) {

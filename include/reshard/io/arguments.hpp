@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The written forms of what the command line takes: lists of devices "0-2,8,12-15", clusters "16x8", bytes "64MiB", states,
-// ranks. Every text that is not of its form is refused in one sentence.
+// The written forms of what the command line takes: lists of devices "0-2,8,12-15", clusters "16x8", bytes "64MiB",
+// states, ranks. Every text that is not of its form is refused in one sentence.
 // Builds on: io/print.hpp, model/state.hpp.
 #pragma once
 
@@ -51,7 +51,8 @@ inline state_set parse_states(std::string_view text) {
   refuse("--state: '", one_line(text, 40), "' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
 }
 
-/// "0-2,8,12-15": the device of every rank, in rank order. `what` names the list in sentences; it must have `ranks` devices.
+/// "0-2,8,12-15": the device of every rank, in rank order. `what` names the list in sentences; it must have `ranks`
+/// devices.
 inline std::vector<rank_t> parse_device_list(std::string_view what, std::string_view text, rank_t ranks) {
   std::vector<interval> runs;
   index_t count = 0;
@@ -91,11 +92,13 @@ struct cluster_shape {
 inline cluster_shape parse_cluster(std::string_view text) {
   const std::size_t x = text.find('x');
   if (x == text.npos) refuse("--cluster: '", one_line(text, 40), "' is not of the form NODESxGPUS, like 16x8");
-  const cluster_shape shape{detail::digits_of("--cluster", text.substr(0, x)), detail::digits_of("--cluster", text.substr(x + 1))};
+  const cluster_shape shape{detail::digits_of("--cluster", text.substr(0, x)),
+                            detail::digits_of("--cluster", text.substr(x + 1))};
   if (shape.nodes < 1 || shape.node_devices < 1)
     refuse("--cluster: ", shape.nodes, " nodes of ", shape.node_devices, " devices; both are at least 1");
   if (shape.nodes > device_limit || shape.node_devices > device_limit || shape.devices() > device_limit)
-    refuse("--cluster: ", shape.nodes, " nodes of ", shape.node_devices, " devices are more than ", device_limit, " devices");
+    refuse("--cluster: ", shape.nodes, " nodes of ", shape.node_devices, " devices are more than ", device_limit,
+           " devices");
   return shape;
 }
 
@@ -122,8 +125,16 @@ inline bytes_t parse_bytes(std::string_view what, std::string_view text) {
     std::string_view suffix;
     bytes_t bytes;
   };
-  constexpr unit_of_bytes units[] = {{"KiB", bytes_t{1} << 10}, {"MiB", bytes_t{1} << 20}, {"GiB", bytes_t{1} << 30}, {"TiB", bytes_t{1} << 40},
-                                     {"kB", 1'000}, {"KB", 1'000}, {"MB", 1'000'000}, {"GB", 1'000'000'000}, {"TB", 1'000'000'000'000}, {"B", 1}};
+  constexpr unit_of_bytes units[] = {{"KiB", bytes_t{1} << 10},
+                                     {"MiB", bytes_t{1} << 20},
+                                     {"GiB", bytes_t{1} << 30},
+                                     {"TiB", bytes_t{1} << 40},
+                                     {"kB", 1'000},
+                                     {"KB", 1'000},
+                                     {"MB", 1'000'000},
+                                     {"GB", 1'000'000'000},
+                                     {"TB", 1'000'000'000'000},
+                                     {"B", 1}};
   const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789"));
   const std::string_view suffix = text.substr(std::min(text.find_first_not_of(' ', digits.size()), text.size()));
   const auto* const named =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The top level of a config.json. The text is read as a stream of events, of which only the keys that a reader asks for are
-// kept, so neither a large nor a deeply nested file costs memory or stack. What cannot be read is refused in one sentence.
+// The top level of a config.json. The text is read as a stream of events, of which only the keys that a reader asks for
+// are kept, so neither a large nor a deeply nested file costs memory or stack. What cannot be read is refused in one
+// sentence.
 // Builds on: io/print.hpp, nlohmann-json.
 #pragma once
 
@@ -26,8 +27,8 @@ inline constexpr std::size_t max_config_items = 65536;  // of a list we read
 struct config_value {
   enum class kind { absent, null, boolean, integer, other_number, text, list, object };
   kind is = kind::absent;
-  index_t integer = 0;              // an integer; 0 or 1 for a boolean
-  std::string text = {};            // a string; or a number that is no 64-bit integer, as it is written
+  index_t integer = 0;    // an integer; 0 or 1 for a boolean
+  std::string text = {};  // a string; or a number that is no 64-bit integer, as it is written
   std::vector<config_value> items = {};
 
   /// The value inside a sentence.
@@ -89,9 +90,10 @@ class config_values {
 
  private:
   static constexpr std::string_view keys[] = {
-      "architectures", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
-      "head_dim", "intermediate_size", "vocab_size", "tie_word_embeddings", "num_experts",
-      "moe_intermediate_size", "mlp_only_layers", "decoder_sparse_step"};
+      "architectures",       "num_hidden_layers", "hidden_size",           "num_attention_heads",
+      "num_key_value_heads", "head_dim",          "intermediate_size",     "vocab_size",
+      "tie_word_embeddings", "num_experts",       "moe_intermediate_size", "mlp_only_layers",
+      "decoder_sparse_step"};
 
   static std::size_t index_of(std::string_view key) {
     return static_cast<std::size_t>(std::find(std::begin(keys), std::end(keys), key) - std::begin(keys));
@@ -113,7 +115,9 @@ class config_values {
     bool number_float(double, const std::string& written) { return take({.is = kind::other_number, .text = written}); }
     bool string(std::string& value) { return take({.is = kind::text, .text = value}); }
     template <typename Binary>
-    bool binary(Binary&) { return false; }  // not in JSON text
+    bool binary(Binary&) {
+      return false;
+    }  // not in JSON text
     bool start_object(std::size_t) { return open(kind::object); }
     bool start_array(std::size_t) { return open(kind::list); }
     bool end_object() { return --depth_, true; }
@@ -133,8 +137,8 @@ class config_values {
       const std::string_view before = text_.substr(0, std::min(position > 0 ? position - 1 : 0, text_.size()));
       const auto line = std::count(before.begin(), before.end(), '\n') + 1;
       const auto column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 == 0
-      file_.refuse_file("not JSON: ", position > text_.size() ? "the text ends too early" : "wrong text",
-                        " at line ", line, ", column ", column);
+      file_.refuse_file("not JSON: ", position > text_.size() ? "the text ends too early" : "wrong text", " at line ",
+                        line, ", column ", column);
     }
 
    private:
@@ -143,7 +147,8 @@ class config_values {
       if (depth_ == 1 && slot_ != nullptr) *slot_ = std::move(value);
       if (depth_ == 2 && slot_ != nullptr && slot_->is == kind::list) {
         if (slot_->items.size() == max_config_items)
-          file_.refuse_file(keys[static_cast<std::size_t>(slot_ - file_.values_)], " has more than ", max_config_items, " entries");
+          file_.refuse_file(keys[static_cast<std::size_t>(slot_ - file_.values_)], " has more than ", max_config_items,
+                            " entries");
         slot_->items.push_back(std::move(value));
       }
       return true;

@@ -39,7 +39,8 @@ inline std::string short_name(std::string_view pattern) {
   return name;
 }
 
-/// The global layers of some members: "[4,8)", or "[4,12) 4 of 8" where the family has not all of them; "-" for pinned ones.
+/// The global layers of some members: "[4,8)", or "[4,12) 4 of 8" where the family has not all of them; "-" for pinned
+/// ones.
 inline std::string layers_text(const model& m, int f, interval members) {
   if (m[f].place != home::layers) return "-";
   const interval layers{m.layers_of(f).layer_of(members.begin), m.layers_of(f).layer_of(members.end - 1) + 1};
@@ -80,8 +81,8 @@ inline std::string tensor_box_text(const family& tensors, const family_box& b) {
 
 inline std::string model_text(const model& m) {
   const dimensions& s = m.shape;
-  std::string text = text_of(count_text(s.layers), " layers, hidden ", count_text(s.hidden), ", ", count_text(s.heads), " heads of ",
-                             count_text(s.head_dim), " in ", count_text(s.groups), " query groups");
+  std::string text = text_of(count_text(s.layers), " layers, hidden ", count_text(s.hidden), ", ", count_text(s.heads),
+                             " heads of ", count_text(s.head_dim), " in ", count_text(s.groups), " query groups");
   if (s.ffn > 0) text += text_of(", ffn ", count_text(s.ffn));
   if (s.experts > 0) text += text_of(", ", count_text(s.experts), " experts of ", count_text(s.expert_ffn));
   return text_of(text, ", vocabulary ", count_text(s.vocabulary), s.tied ? " (tied)" : "");
@@ -108,8 +109,8 @@ inline std::string check_text(const computed_holding& holding) {
   std::string text = text_of(folded(text_of(detail::title_text(s), " is legal."), 4), "\n\n",
                              folded(text_of("  model        ", detail::model_text(m)), 15), "\n  parameters   ",
                              count_text(m.parameters()), " in ", count_text(tensors), " tensors of ", m.families,
-                             " families\n  world        ", count_text(s.ranks()),
-                             s.ranks() == 1 ? " rank" : " ranks", "\n  dense mesh   ", detail::mesh_text(s, mesh_kind::dense), "\n");
+                             " families\n  world        ", count_text(s.ranks()), s.ranks() == 1 ? " rank" : " ranks",
+                             "\n  dense mesh   ", detail::mesh_text(s, mesh_kind::dense), "\n");
   if (m.shape.experts > 0) text += text_of("  expert mesh  ", detail::mesh_text(s, mesh_kind::expert), "\n");
   text += "\n";
 
@@ -131,10 +132,13 @@ inline std::string check_text(const computed_holding& holding) {
   const index_t together = d.pp <= 16 ? 1 : d.pp;
   for (index_t stage = 0, past = 0; stage < d.pp; stage = past) {
     const index_t layers = detail::stage_layer_count(pipeline, stage);
-    for (past = stage + 1; past < d.pp && past - stage < together && detail::stage_layer_count(pipeline, past) == layers;) ++past;
+    for (past = stage + 1;
+         past < d.pp && past - stage < together && detail::stage_layer_count(pipeline, past) == layers;)
+      ++past;
     std::string holds = text_of(stage == 0 ? "embedding, " : "", detail::stage_layers_text(pipeline, {stage, past}));
     if (past == d.pp) holds += m.shape.tied ? d.pp > 1 ? ", norm, copy of the embedding" : ", norm" : ", norm, output";
-    stages.row({range_text({stage, past}), range_text({stage * d.stage_ranks(), past * d.stage_ranks()}), std::to_string(layers), holds});
+    stages.row({range_text({stage, past}), range_text({stage * d.stage_ranks(), past * d.stage_ranks()}),
+                std::to_string(layers), holds});
   }
   return text + stages.text();
 }
@@ -195,7 +199,8 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, state
     s.mesh_for(kind).coordinates(rank, c);
     constexpr const char* names[2][mesh_ndim] = {{"tp ", "cp ", "dp ", "pp "}, {"etp ", "ep ", "edp ", nullptr}};
     for (int a = 0; a < mesh_ndim; ++a)
-      if (const char* name = names[kind == mesh_kind::expert ? 1 : 0][a]) text += text_of(separator, name, c[a]), separator = ", ";
+      if (const char* name = names[kind == mesh_kind::expert ? 1 : 0][a])
+        text += text_of(separator, name, c[a]), separator = ", ";
   }
   text += "\n";
 

@@ -16,7 +16,8 @@ namespace detail {
 inline constexpr index_t bar_columns = 32;
 inline constexpr index_t picture_rows = 16;  // of one block; more are left out in the middle
 
-/// A bar for the part [begin, end) of `extent`: full blocks, a half one at an end that falls inside a column, dots elsewhere.
+/// A bar for the part [begin, end) of `extent`: full blocks, a half one at an end that falls inside a column, dots
+/// elsewhere.
 inline std::string bar_text(const std::vector<interval>& parts, index_t extent, index_t columns = bar_columns) {
   std::string bar;
   for (index_t c = 0; c < columns; ++c) {
@@ -35,7 +36,8 @@ inline std::string bar_text(const std::vector<interval>& parts, index_t extent, 
   return bar;
 }
 
-/// Ranks of a product, in order: all where there are few or they are a range, else the first ones and how many there are.
+/// Ranks of a product, in order: all where there are few or they are a range, else the first ones and how many there
+/// are.
 inline std::string holders_text(const rank_product& ranks) {
   const index_t count = ranks.count();
   if (ranks[count - 1] == ranks[0] + count - 1) return range_text({ranks[0], ranks[0] + count});
@@ -78,11 +80,13 @@ inline std::string buffer_block(const computed_holding& holding, mesh_kind kind,
   if (elements == 0 || n == 1) return {};
   const mesh& on = s.mesh_for(kind);
   const index_t middle = on.extent[mesh_axis::middle];
-  return block_text(text_of("zero=1 cuts each buffer of optimizer states of ", what, " in ", n, kind == mesh_kind::dense ? " (cp x dp)" : " (edp)"),
+  return block_text(text_of("zero=1 cuts each buffer of optimizer states of ", what, " in ", n,
+                            kind == mesh_kind::dense ? " (cp x dp)" : " (edp)"),
                     n, n, [&](index_t i) -> bar_row {
-                      const rank_product ranks = kind == mesh_kind::dense
-                          ? rank_product{on, {{0, on.extent[0]}, {i % middle}, {i / middle}, {0}}}
-                          : rank_product{on, {{0, on.extent[0]}, {0, middle}, {i}, {0}}};
+                      const rank_product ranks =
+                          kind == mesh_kind::dense
+                              ? rank_product{on, {{0, on.extent[0]}, {i % middle}, {i / middle}, {0}}}
+                              : rank_product{on, {{0, on.extent[0]}, {0, middle}, {i}, {0}}};
                       return {text_of("shard ", i), {{i, i + 1}}, text_of("ranks ", holders_text(ranks))};
                     });
 }
@@ -107,8 +111,10 @@ inline std::string pipeline_block(const space& s) {
     if (per_row == 1 && parts.size() > 1) range += parts.size() > 2 ? " .." : text_of(" ", to_text(parts[1]));
     const bool first = row == 0, last = row == rows - 1;
     const char* ends = m.shape.tied ? d.pp > 1 ? "Ne" : "N" : "NO";
-    stages.row({range_text(stages_of_row), range_text({stages_of_row.begin * d.stage_ranks(), stages_of_row.end * d.stage_ranks()}),
-                text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""), std::to_string(layers), range});
+    stages.row({range_text(stages_of_row),
+                range_text({stages_of_row.begin * d.stage_ranks(), stages_of_row.end * d.stage_ranks()}),
+                text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""),
+                std::to_string(layers), range});
   }
   const char* last_end = m.shape.tied ? d.pp > 1 ? ", e its tied copy)\n" : ")\n" : ", O output)\n";
   return text_of("\nLayers along the pipeline, 0 to ", m.shape.layers - 1, " (E embedding, N norm", last_end,
@@ -139,9 +145,9 @@ inline std::string expert_block(const space& s) {
     return {text_of("ep ", e), {experts}, text_of(to_text(experts), " ", holders_text(ranks))};
   };
   const std::string by_etp = d.expert_tp() > 1 ? text_of(", etp each expert in ", d.expert_tp()) : "";
-  return block_text(text_of("ep cuts the ", all_experts, " experts of a layer in ", d.ep, by_etp,
-                            ": experts and their ranks"),
-                    d.ep, all_experts, row);
+  return block_text(
+      text_of("ep cuts the ", all_experts, " experts of a layer in ", d.ep, by_etp, ": experts and their ranks"), d.ep,
+      all_experts, row);
 }
 
 }  // namespace detail
@@ -153,10 +159,10 @@ inline std::string layout_picture(const computed_holding& holding) {
   const model& m = s.model();
   const degrees& d = s.degrees();
   const std::string stage_ranks = count_text(d.stage_ranks());
-  std::string text = text_of(folded(title_text(s), 4), "\n", count_text(s.ranks()),
-                             s.ranks() == 1 ? " rank, " : " ranks, ", count_text(d.pp),
-                             d.pp == 1 ? " stage" : " stages", " of ", stage_ranks, "; ", count_text(m.parameters()),
-                             " parameters\n", pipeline_block(s));
+  std::string text =
+      text_of(folded(title_text(s), 4), "\n", count_text(s.ranks()), s.ranks() == 1 ? " rank, " : " ranks, ",
+              count_text(d.pp), d.pp == 1 ? " stage" : " stages", " of ", stage_ranks, "; ", count_text(m.parameters()),
+              " parameters\n", pipeline_block(s));
   if (d.stage_ranks() > 1)
     text += text_of("\nInside a stage, drawn for stage 0",
                     d.pp > 1 ? text_of("; the others add ", stage_ranks, " ranks a stage") : "", ".\n");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as bytes, for another process or another day. All numbers are 64 bits, little-endian:
-//   "reshplan", version 1, fingerprint of the families, device, numbers of sends, receives and retains, then per transfer
+//   "reshplan", version 1, fingerprint of the families, device, numbers of sends, receives and retains, then per
+//   transfer
 //   src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before it.
 // Builds on: io/plan_check.hpp.
 #pragma once
@@ -82,7 +83,8 @@ std::vector<std::byte> to_bytes(const plan& p, const layout_switch<From, To>& ch
   for (const std::vector<transfer>* list : lists) out.put(std::uint64_t{list->size()});
   for (const std::vector<transfer>* list : lists)
     for (const transfer& t : *list) {
-      for (const std::int64_t number : {t.src, t.dst, std::int64_t{t.states.bits}, std::int64_t{t.family}}) out.put(number);
+      for (const std::int64_t number : {t.src, t.dst, std::int64_t{t.states.bits}, std::int64_t{t.family}})
+        out.put(number);
       for (const interval& i : t.where.dim) out.put(i.begin), out.put(i.end);
     }
   return out.finish();
@@ -94,13 +96,15 @@ plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From,
   constexpr std::size_t header = 7 * 8, closing = 8;
   if (bytes.size() < header + closing) refuse("plan from bytes: ", bytes.size(), " bytes are too few");
   for (std::size_t i = 0; i < 8; ++i)
-    if (static_cast<char>(bytes[i]) != detail::plan_magic[i]) refuse("plan from bytes: these do not begin as a plan does");
+    if (static_cast<char>(bytes[i]) != detail::plan_magic[i])
+      refuse("plan from bytes: these do not begin as a plan does");
   const auto number = [&](std::size_t i) { return detail::number_at(bytes, 8 * i); };
   if (number(1) != detail::plan_version)
     refuse("plan from bytes: version ", number(1), "; version ", detail::plan_version, " is read here");
   detail::hash_of_bytes hash;
   for (const std::byte b : bytes.first(bytes.size() - closing)) hash.add(b);
-  if (detail::number_at(bytes, bytes.size() - closing) != hash.value) refuse("plan from bytes: some of them were changed");
+  if (detail::number_at(bytes, bytes.size() - closing) != hash.value)
+    refuse("plan from bytes: some of them were changed");
   if (number(2) != detail::fingerprint(change.to())) refuse("plan from bytes: the plan is of another model");
   plan p;
   p.device = static_cast<rank_t>(number(3));
@@ -113,9 +117,13 @@ plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From,
   std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
   for (std::size_t i = 0; i < 3; ++i)
     for (std::uint64_t n = number(4 + i); n > 0; --n) {
-      if ((number(at + 2) | number(at + 3)) >> 31 != 0) refuse("plan from bytes: no states or family have such a number");
-      transfer t{static_cast<rank_t>(number(at)), static_cast<rank_t>(number(at + 1)),
-                 {static_cast<unsigned>(number(at + 2))}, static_cast<int>(number(at + 3)), {}};
+      if ((number(at + 2) | number(at + 3)) >> 31 != 0)
+        refuse("plan from bytes: no states or family have such a number");
+      transfer t{static_cast<rank_t>(number(at)),
+                 static_cast<rank_t>(number(at + 1)),
+                 {static_cast<unsigned>(number(at + 2))},
+                 static_cast<int>(number(at + 3)),
+                 {}};
       at += 4;
       for (interval& side : t.where.dim) {
         side = {static_cast<index_t>(number(at)), static_cast<index_t>(number(at + 1))};

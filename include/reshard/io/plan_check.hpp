@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a plan that was read from somewhere is one of a switch: what every reader of plans asks before it hands one over.
+// Whether a plan that was read from somewhere is one of a switch: what every reader of plans asks before it hands one
+// over.
 // Builds on: plan/layout_switch.hpp, plan/transfer.hpp.
 #pragma once
 
@@ -10,8 +11,8 @@
 
 namespace reshard::io {
 
-/// Refuses a plan with a device, states, family or box that the switch does not have, or whose lists are not the device's own,
-/// in order. `who` begins the sentence.
+/// Refuses a plan with a device, states, family or box that the switch does not have, or whose lists are not the
+/// device's own, in order. `who` begins the sentence.
 template <Holding From, Holding To>
 void require_plan_of(const layout_switch<From, To>& change, const plan& p, std::string_view who) {
   if (p.device < 0 || p.device >= change.devices())
@@ -23,7 +24,8 @@ void require_plan_of(const layout_switch<From, To>& change, const plan& p, std::
         refuse(who, ": ", name, "[", i, "] goes from device ", t.src, " to ", t.dst, "; the switch has ",
                change.devices(), " devices");
       if ((t.src == p.device) != leaves || (t.dst == p.device) != arrives)
-        refuse(who, ": ", name, "[", i, "] goes from device ", t.src, " to ", t.dst, ", in a plan of device ", p.device);
+        refuse(who, ": ", name, "[", i, "] goes from device ", t.src, " to ", t.dst, ", in a plan of device ",
+               p.device);
       if (t.states.empty() || (t.states & change.states()) != t.states)
         refuse(who, ": ", name, "[", i, "] has states that the switch does not move");
       if (t.family < 0 || t.family >= change.to().families())

@@ -43,7 +43,8 @@ inline state_set states_named(const nlohmann::json& names) {
 
 template <Holding From, Holding To>
 std::string to_json(const plan& p, const layout_switch<From, To>& change) {
-  nlohmann::ordered_json result{{"format", detail::plan_format}, {"version", detail::plan_json_version}, {"device", p.device}};
+  nlohmann::ordered_json result{
+      {"format", detail::plan_format}, {"version", detail::plan_json_version}, {"device", p.device}};
   const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
   for (std::size_t i = 0; i < 3; ++i) {
     nlohmann::ordered_json& list = result[detail::plan_lists[i]] = nlohmann::ordered_json::array();
@@ -52,8 +53,11 @@ std::string to_json(const plan& p, const layout_switch<From, To>& change) {
       for (int s = 0; s < state_count; ++s)
         if (t.states.contains(s)) states.push_back(adam_states[s].name);
       for (const interval& side : t.where.dim) box.push_back({side.begin, side.end});
-      list.push_back({{"src", t.src}, {"dst", t.dst}, {"states", states},
-                      {"family", change.to().family_at(t.family).name}, {"box", box}});
+      list.push_back({{"src", t.src},
+                      {"dst", t.dst},
+                      {"states", states},
+                      {"family", change.to().family_at(t.family).name},
+                      {"box", box}});
     }
   }
   try {
@@ -69,16 +73,22 @@ plan plan_from_json(std::string_view text, const layout_switch<From, To>& change
   plan p;
   try {
     const nlohmann::json read = nlohmann::json::parse(text);
-    if (read.at("format") != detail::plan_format) refuse("plan from JSON: its format is not '", detail::plan_format, "'");
+    if (read.at("format") != detail::plan_format)
+      refuse("plan from JSON: its format is not '", detail::plan_format, "'");
     if (read.at("version") != detail::plan_json_version)
-      refuse("plan from JSON: version ", one_line(read.at("version").dump()), "; version ", detail::plan_json_version, " is read here");
+      refuse("plan from JSON: version ", one_line(read.at("version").dump()), "; version ", detail::plan_json_version,
+             " is read here");
     p.device = read.at("device").get<rank_t>();
     std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
     for (std::size_t i = 0; i < 3; ++i)
       for (const nlohmann::json& t : read.at(detail::plan_lists[i])) {
-        transfer one{t.at("src").get<rank_t>(), t.at("dst").get<rank_t>(), detail::states_named(t.at("states")),
-                     detail::family_named(change.to(), t.at("family").get<std::string>()), {}};
-        if (t.at("box").size() != family_ndim) refuse("plan from JSON: a box of ", t.at("box").size(), " intervals; it has ", family_ndim);
+        transfer one{t.at("src").get<rank_t>(),
+                     t.at("dst").get<rank_t>(),
+                     detail::states_named(t.at("states")),
+                     detail::family_named(change.to(), t.at("family").get<std::string>()),
+                     {}};
+        if (t.at("box").size() != family_ndim)
+          refuse("plan from JSON: a box of ", t.at("box").size(), " intervals; it has ", family_ndim);
         for (std::size_t axis = 0; axis < family_ndim; ++axis)
           one.where.dim[axis] = {t.at("box")[axis].at(0).get<index_t>(), t.at("box")[axis].at(1).get<index_t>()};
         lists[i]->push_back(one);

@@ -103,7 +103,8 @@ inline std::string range_text(interval a) {
   return text_of(a.begin, "-", a.end - 1);
 }
 
-/// Text of others inside a sentence of ours: control characters written as \xNN, and the middle left out where it is long.
+/// Text of others inside a sentence of ours: control characters written as \xNN, and the middle left out where it is
+/// long.
 inline std::string one_line(std::string_view text, std::size_t limit = 80) {
   const std::size_t tail = limit / 3, head = limit - tail;
   const bool whole = text.size() <= limit + 3;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what, as JSON: boxes of families expanded to the tensors that a framework knows by name, and bytes per rank.
+// Who holds what, as JSON: boxes of families expanded to the tensors that a framework knows by name, and bytes per
+// rank.
 // Builds on: space/cover.hpp (bytes of a rank), io/text_output.hpp.
 #pragma once
 
@@ -99,7 +100,8 @@ inline void write_rank_json(text_output& out, const computed_holding& holding, r
     index_t c[mesh_ndim] = {};
     mesh_of(s.degrees(), kind).coordinates(rank, c);
     for (int a = 0; a < mesh_ndim; ++a)
-      if (const char* axis = names[kind == mesh_kind::expert ? 1 : 0][a]) coordinates.next() << "\"" << axis << "\":" << c[a];
+      if (const char* axis = names[kind == mesh_kind::expert ? 1 : 0][a])
+        coordinates.next() << "\"" << axis << "\":" << c[a];
   }
   out << "},\"regions\":[";
   json_items regions(out);

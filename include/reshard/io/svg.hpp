@@ -35,18 +35,20 @@ inline std::string xml_text(std::string_view text) {
 class svg_canvas {
  public:
   svg_canvas(text_output& out, index_t width, index_t height) : out_(&out) {
-    out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width / 10 << "\" height=\"" << height / 10 << "\" viewBox=\"0 0 "
-        << width / 10 << " " << height / 10 << "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
+    out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width / 10 << "\" height=\"" << height / 10
+        << "\" viewBox=\"0 0 " << width / 10 << " " << height / 10
+        << "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
         << "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
   }
   void rectangle(index_t x, index_t y, index_t width, index_t height, std::string_view style) {
-    *out_ << "<rect x=\"" << tenths(x) << "\" y=\"" << tenths(y) << "\" width=\"" << tenths(width) << "\" height=\"" << tenths(height)
-          << "\" " << style << "/>\n";
+    *out_ << "<rect x=\"" << tenths(x) << "\" y=\"" << tenths(y) << "\" width=\"" << tenths(width) << "\" height=\""
+          << tenths(height) << "\" " << style << "/>\n";
   }
   /// `anchor`: start, middle or end.
-  void text(index_t x, index_t y, std::string_view words, std::string_view anchor = "start", std::string_view style = "") {
-    *out_ << "<text x=\"" << tenths(x) << "\" y=\"" << tenths(y) << "\" text-anchor=\"" << anchor << "\"" << style << ">" << xml_text(words)
-          << "</text>\n";
+  void text(index_t x, index_t y, std::string_view words, std::string_view anchor = "start",
+            std::string_view style = "") {
+    *out_ << "<text x=\"" << tenths(x) << "\" y=\"" << tenths(y) << "\" text-anchor=\"" << anchor << "\"" << style
+          << ">" << xml_text(words) << "</text>\n";
   }
   void finish() { *out_ << "</svg>\n"; }
 
@@ -64,15 +66,17 @@ struct cell_part {
   index_t covered = 1000;  // how much of the other axes it has, in thousandths
 };
 inline cell_part part_of_cell(const family& tensors, interval members, const family_box& b) {
-  const int down = tensors.extent[axis_of::expert] > 1 ? axis_of::expert
-                   : tensors.vector()                  ? axis_of::column
+  const int down = tensors.extent[axis_of::expert] > 1      ? axis_of::expert
+                   : tensors.vector()                       ? axis_of::column
                    : tensors.tensor_axis == axis_of::column ? axis_of::column
-                                                       : axis_of::row;
+                                                            : axis_of::row;
   const auto scaled = [](interval a, index_t extent) {
     const double unit = 10000.0 / static_cast<double>(extent);
-    return interval{static_cast<index_t>(unit * static_cast<double>(a.begin)), static_cast<index_t>(unit * static_cast<double>(a.end))};
+    return interval{static_cast<index_t>(unit * static_cast<double>(a.begin)),
+                    static_cast<index_t>(unit * static_cast<double>(a.end))};
   };
-  cell_part part{scaled(translate(b.dim[axis_of::layer], -members.begin), members.size()), scaled(b.dim[down], tensors.extent[down])};
+  cell_part part{scaled(translate(b.dim[axis_of::layer], -members.begin), members.size()),
+                 scaled(b.dim[down], tensors.extent[down])};
   double covered = 1000;
   for (int a = axis_of::expert; a < family_ndim; ++a)
     if (a != down) covered = covered * static_cast<double>(b.dim[a].size()) / static_cast<double>(tensors.extent[a]);
@@ -119,11 +123,8 @@ inline std::vector<stage_families> cell_blocks(const space& s, index_t stage) {
 class layout_drawing {
  public:
   layout_drawing(text_output& out, const computed_holding& holding, rank_t rank)
-      : holding_(&holding),
-        stage_ranks_(holding.space().degrees().stage_ranks()),
-        columns_(least(stage_ranks_, 16)),
-        first_(rank % stage_ranks_ / columns_ * columns_),
-        blocks_(cell_blocks(holding.space(), rank / stage_ranks_)),
+      : holding_(&holding), stage_ranks_(holding.space().degrees().stage_ranks()), columns_(least(stage_ranks_, 16)),
+        first_(rank % stage_ranks_ / columns_ * columns_), blocks_(cell_blocks(holding.space(), rank / stage_ranks_)),
         canvas_(out, left + layers_width + 800, blocks_top() + height_of_blocks() + 1100) {}
 
   void draw() {
@@ -166,9 +167,9 @@ class layout_drawing {
   void title() {
     canvas_.text(200, 320, text_of(one_line(model().name, 40), " under ", layout_name(space())), "start",
                  " font-size=\"16\" font-weight=\"bold\"");
-    canvas_.text(200, 540, text_of(count_text(space().ranks()), " ranks, ", count_text(degrees().pp),
-                                   " pipeline stages of ", count_text(stage_ranks_), "; ",
-                                   count_text(model().parameters()), " parameters"));
+    canvas_.text(200, 540,
+                 text_of(count_text(space().ranks()), " ranks, ", count_text(degrees().pp), " pipeline stages of ",
+                         count_text(stage_ranks_), "; ", count_text(model().parameters()), " parameters"));
     canvas_.text(left, top - 60, "layers along the pipeline");
   }
 
@@ -189,9 +190,8 @@ class layout_drawing {
                          range_text({own.begin * stage_ranks_, own.end * stage_ranks_})),
                  "end", rows() > 24 ? " font-size=\"9\"" : "");
     for (index_t s = own.begin; s < own.end; ++s) {
-      space().pipeline().intervals(s, [&](interval part) {
-        box(across(part.begin), across(part.end) - across(part.begin), s);
-      });
+      space().pipeline().intervals(
+          s, [&](interval part) { box(across(part.begin), across(part.end) - across(part.begin), s); });
       if (s == 0) pinned(left, s, "E");
       if (s == d.pp - 1) pinned(left + layers_width - 220, s, tied_copy() ? "e" : model().shape.tied ? "N" : "O");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A switch between two spaces as JSON: transfers expanded to the tensors that a framework knows by name, figures of devices, and
-// the summary.
+// A switch between two spaces as JSON: transfers expanded to the tensors that a framework knows by name, figures of
+// devices, and the summary.
 // Builds on: schedule/figures.hpp, io/regions.hpp.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace reshard::io {
 
 namespace detail {
 
-inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst, state_set states, int f,
-                           const family_box& b, index_t stage) {
+inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst, state_set states,
+                           int f, const family_box& b, index_t stage) {
   const space& target = change.to().space();
   for (int s = 0; s < state_count; ++s) {
     if (!states.contains(s)) continue;
@@ -34,8 +34,8 @@ inline void write_list(json_items& items, const computed_switch& change, const s
 
 }  // namespace detail
 
-/// The transfers that a device's plan, or plan in stages, adds to the list: those of a whole switch where they arrive, of one
-/// device's view all.
+/// The transfers that a device's plan, or plan in stages, adds to the list: those of a whole switch where they arrive,
+/// of one device's view all.
 template <typename Plan>
 void write_transfers(json_items& items, const computed_switch& change, const Plan& p, figures_of told) {
   if (told == figures_of::one_device) detail::write_list(items, change, p.sends);
@@ -56,12 +56,15 @@ inline void write_figures(text_output& out, const switch_figures& f, double plan
   out << "\"devices\":[";
   json_items devices(out);
   for (const device_figures& d : f.devices)
-    devices.next() << "{\"device\":" << d.device << ",\"send_bytes\":" << d.send << ",\"receive_bytes\":" << d.receive << ",\"retained_bytes\":" << d.retained
-                   << ",\"before_bytes\":" << d.before << ",\"after_bytes\":" << d.after << ",\"peak_bytes\":" << d.peak << "}";
-  out << "],\"summary\":{\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed << ",\"retained_bytes\":" << f.retained
-      << ",\"least_bytes\":" << f.least << ",\"inter_node_bytes\":" << f.inter_node << ",\"messages\":" << f.messages << ",\"stages\":" << f.stages
-      << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive << ",\"peak_bytes\":" << f.peak
-      << ",\"peak_floor_bytes\":" << f.peak_floor << ",\"peak_excess_bytes\":" << f.peak_excess << ",\"planning_seconds\":" << planning_seconds << "}";
+    devices.next() << "{\"device\":" << d.device << ",\"send_bytes\":" << d.send << ",\"receive_bytes\":" << d.receive
+                   << ",\"retained_bytes\":" << d.retained << ",\"before_bytes\":" << d.before
+                   << ",\"after_bytes\":" << d.after << ",\"peak_bytes\":" << d.peak << "}";
+  out << "],\"summary\":{\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed
+      << ",\"retained_bytes\":" << f.retained << ",\"least_bytes\":" << f.least
+      << ",\"inter_node_bytes\":" << f.inter_node << ",\"messages\":" << f.messages << ",\"stages\":" << f.stages
+      << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive
+      << ",\"peak_bytes\":" << f.peak << ",\"peak_floor_bytes\":" << f.peak_floor
+      << ",\"peak_excess_bytes\":" << f.peak_excess << ",\"planning_seconds\":" << planning_seconds << "}";
 }
 
 }  // namespace reshard::io

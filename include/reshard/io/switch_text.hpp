@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a switch costs as a person reads it: a summary, the busiest links, and what each device sends, receives, keeps and needs at its peak.
+// What a switch costs as a person reads it: a summary, the busiest links, and what each device sends, receives, keeps
+// and needs at its peak.
 // Builds on: io/layout_text.hpp, schedule/figures.hpp.
 #pragma once
 
@@ -23,11 +24,13 @@ inline std::string device_table(const switch_figures& f) {
     bytes_t traffic() const { return figures.send + figures.receive; }
   };
   const auto alike = [](const device_figures& a, const device_figures& b) {
-    return a.send == b.send && a.receive == b.receive && a.retained == b.retained && a.before == b.before && a.after == b.after && a.peak == b.peak;
+    return a.send == b.send && a.receive == b.receive && a.retained == b.retained && a.before == b.before &&
+           a.after == b.after && a.peak == b.peak;
   };
   std::vector<group> groups;
   for (const device_figures& d : f.devices) {
-    if (!groups.empty() && groups.back().devices.end == d.device && alike(groups.back().figures, d)) ++groups.back().devices.end;
+    if (!groups.empty() && groups.back().devices.end == d.device && alike(groups.back().figures, d))
+      ++groups.back().devices.end;
     else groups.push_back({{d.device, d.device + 1}, d});
   }
   const std::size_t all = groups.size();
@@ -37,7 +40,8 @@ inline std::string device_table(const switch_figures& f) {
     });
     groups.resize(rows_shown);
   }
-  table rows({{"device", table::side::left}, {"sends"}, {"receives"}, {"keeps"}, {"before"}, {"after"}, {"peak"}, {"excess"}});
+  table rows(
+      {{"device", table::side::left}, {"sends"}, {"receives"}, {"keeps"}, {"before"}, {"after"}, {"peak"}, {"excess"}});
   const auto row = [&](std::string name, const device_figures& d, bytes_t excess) {
     rows.row({std::move(name), narrow_bytes_text(d.send), narrow_bytes_text(d.receive), narrow_bytes_text(d.retained),
               narrow_bytes_text(d.before), narrow_bytes_text(d.after), narrow_bytes_text(d.peak),
@@ -48,8 +52,9 @@ inline std::string device_table(const switch_figures& f) {
     device_figures least_of = f.devices[0], most_of = f.devices[0];
     bytes_t least_excess = f.peak_excess;
     for (const device_figures& d : f.devices) {
-      for (bytes_t device_figures::*figure : {&device_figures::send, &device_figures::receive, &device_figures::retained, &device_figures::before,
-                                              &device_figures::after, &device_figures::peak}) {
+      for (bytes_t device_figures::*figure :
+           {&device_figures::send, &device_figures::receive, &device_figures::retained, &device_figures::before,
+            &device_figures::after, &device_figures::peak}) {
         least_of.*figure = least(least_of.*figure, d.*figure);
         most_of.*figure = greatest(most_of.*figure, d.*figure);
       }
@@ -59,22 +64,25 @@ inline std::string device_table(const switch_figures& f) {
     row("most", most_of, f.peak_excess);
   }
   std::string text = rows.text();
-  if (all > rows_shown) text += text_of("  The busiest devices; ", all - rows_shown, " more rows are left out. --json has them all.\n");
+  if (all > rows_shown)
+    text += text_of("  The busiest devices; ", all - rows_shown, " more rows are left out. --json has them all.\n");
   return text;
 }
 
 }  // namespace detail
 
 /// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
-inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds, bytes_t budget,
-                               rank_t told_device) {
+inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds,
+                               bytes_t budget, rank_t told_device) {
   const space &from = change.from().space(), &to = change.to().space();
-  const auto side = [](const space& s) { return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)"); };
+  const auto side = [](const space& s) {
+    return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)");
+  };
   std::string text = text_of(folded(text_of(one_line(from.model().name, 60), " from ", side(from)), 4), "\n",
                              folded(text_of("to ", side(to)), 4), "\n");
   const index_t node = change.node_devices();
-  std::string on = node == 0 ? text_of("on ", count_text(change.devices()), change.devices() == 1 ? " device" : " devices",
-                                       " of one node")
+  std::string on = node == 0 ? text_of("on ", count_text(change.devices()),
+                                       change.devices() == 1 ? " device" : " devices", " of one node")
                              : text_of("on ", ceil_divide(change.devices(), node), " nodes of ", node, " devices");
   if (change.states() != all_states) on += text_of(", ", to_text(change.states()), " only");
   if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
@@ -85,14 +93,16 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
     label.resize(12, ' ');
     text += text_of("  ", label, value, note.empty() ? "" : "  ", note, "\n");
   };
-  line("moves", bytes_text(f.moved), f.moved == f.least ? "the least possible" : text_of("least possible: ", bytes_text(f.least)));
+  line("moves", bytes_text(f.moved),
+       f.moved == f.least ? "the least possible" : text_of("least possible: ", bytes_text(f.least)));
   if (change.node_devices() != 0) line("", bytes_text(f.inter_node), "of it between nodes");
   line("keeps", bytes_text(f.retained), "already where it is needed");
   line("messages", count_text(f.messages), text_of("in ", count_text(f.stages), f.stages == 1 ? " stage" : " stages"));
   line("peak", bytes_text(f.peak), "of any device");
   line("excess", bytes_text(f.peak_excess), "at most above what a device holds before or after");
   if (budget > 0)
-    line("budget", bytes_text(budget), f.peak_excess <= budget ? "kept" : text_of("exceeded by ", bytes_text(f.peak_excess - budget)));
+    line("budget", bytes_text(budget),
+         f.peak_excess <= budget ? "kept" : text_of("exceeded by ", bytes_text(f.peak_excess - budget)));
   line("planned in", seconds_text(planning_seconds), "");
 
   text += "\n" + detail::device_table(f);

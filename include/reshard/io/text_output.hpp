@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where text goes that may be long: a buffer, written to a file whenever it has grown large, or kept as a string. Numbers are
-// appended without a stream or a format string: regions of a large world are hundreds of thousands of lines.
+// Where text goes that may be long: a buffer, written to a file whenever it has grown large, or kept as a string.
+// Numbers are appended without a stream or a format string: regions of a large world are hundreds of thousands of
+// lines.
 // Builds on: base/integer.hpp.
 #pragma once
 
@@ -43,7 +44,8 @@ class text_output {
   /// Writes what is buffered; refused where the file takes no more. Nothing is flushed by a destructor.
   void flush() {
     if (file_ == nullptr) return;
-    const bool written = std::fwrite(buffer_.data(), 1, buffer_.size(), file_) == buffer_.size() && std::fflush(file_) == 0;
+    const bool written =
+        std::fwrite(buffer_.data(), 1, buffer_.size(), file_) == buffer_.size() && std::fflush(file_) == 0;
     if (!written) refuse("the output cannot be written: the disk is full, or nobody reads");
     buffer_.clear();
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bindings by name: a shard of a framework's own list (tensor name, state name, offset, shape) and the memory that it lies in.
+// Bindings by name: a shard of a framework's own list (tensor name, state name, offset, shape) and the memory that it
+// lies in.
 // Builds on: space/shard_boxes.hpp, memory/binding.hpp.
 #pragma once
 
@@ -10,8 +11,8 @@ namespace reshard {
 
 namespace detail {
 
-/// Refuses memory that is not the shard's: smaller than from its first element to past its last, larger than its rows with what
-/// the strides leave between them, or of elements of another width.
+/// Refuses memory that is not the shard's: smaller than from its first element to past its last, larger than its rows
+/// with what the strides leave between them, or of elements of another width.
 inline void require_memory_of_shard(const binding& out, const shard& s, memory at, const extents& stride) {
   index_t last = 0, pitch = 1;
   for (int i = 0; i < s.shape.ndim; ++i) {
@@ -24,15 +25,20 @@ inline void require_memory_of_shard(const binding& out, const shard& s, memory a
 }
 
 /// The shard is known to lie at `place`.
-inline void bind_located(binding& out, const tensor_table& table, const shard& s, const shard_place& place, memory at, const extents& stride) {
+inline void bind_located(binding& out, const tensor_table& table, const shard& s, const shard_place& place, memory at,
+                         const extents& stride) {
   const int state = place.state;
   if (s.type != adam_states[state].type)
-    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", and this library keeps it as ", name(adam_states[state].type));
+    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", and this library keeps it as ",
+           name(adam_states[state].type));
   if (stride.ndim != s.shape.ndim)
-    refuse(out.who(), ": '", s.tensor, "' has ", s.shape.ndim, " dimensions, and strides for ", stride.ndim, " were given");
+    refuse(out.who(), ": '", s.tensor, "' has ", s.shape.ndim, " dimensions, and strides for ", stride.ndim,
+           " were given");
   for (int i = 0; i < stride.ndim; ++i)
-    if (stride.at[i] < 0) refuse(out.who(), ": '", s.tensor, "' has a stride of ", stride.at[i], " elements; strides count forwards");
-  // strides over the family's axes; where the first stored dimension is parts x rows, a part is as far from the next as its rows are
+    if (stride.at[i] < 0)
+      refuse(out.who(), ": '", s.tensor, "' has a stride of ", stride.at[i], " elements; strides count forwards");
+  // strides over the family's axes; where the first stored dimension is parts x rows, a part is as far from the next as
+  // its rows are
   const family& tensors = table.family_at(place.tensor.family);
   index_t step[family_ndim] = {};
   for (int i = 0; i < stride.ndim; ++i) step[family_ndim - stride.ndim + i] = stride.at[i];
@@ -51,8 +57,8 @@ inline void bind_located(binding& out, const tensor_table& table, const shard& s
 
 }  // namespace detail
 
-/// Binds a shard whose element x (0 <= x < shape) lies at data + width (sum over i of x[i] stride[i]); the element type is the
-/// state's. What `locate` refuses of a shard is refused here too, and what has no memory.
+/// Binds a shard whose element x (0 <= x < shape) lies at data + width (sum over i of x[i] stride[i]); the element type
+/// is the state's. What `locate` refuses of a shard is refused here too, and what has no memory.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at, const extents& stride) {
   detail::bind_located(out, table, s, locate(table, s, out.who() + ": "), at, stride);
 }

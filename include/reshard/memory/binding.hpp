@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of a plan
-// are looked up in it by binary search. It also says which of the memory may be given back page by page, and by whom.
+// A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of
+// a plan are looked up in it by binary search. It also says which of the memory may be given back page by page, and by
+// whom.
 // Builds on: algebra/flat.hpp, model/state.hpp, memory/page_block.hpp, memory/tensor_names.hpp.
 #pragma once
 
@@ -43,8 +44,7 @@ struct bound_box : tensor_box {
   /// From its first element to past its last: width (1 + sum over i of (size(where.dim[i]) - 1) stride[i]); not empty.
   constexpr bytes_t bytes_spanned() const {
     index_t last = 0;
-    for (int i = 0; i < 3; ++i)
-      last = checked_add(last, checked_multiply(where.dim[i].size() - 1, stride[i]));
+    for (int i = 0; i < 3; ++i) last = checked_add(last, checked_multiply(where.dim[i].size() - 1, stride[i]));
     return checked_multiply(checked_add(last, 1), element_bytes());
   }
 
@@ -52,7 +52,8 @@ struct bound_box : tensor_box {
   bound_box narrowed(const box<3>& within) const {
     bound_box result = *this;
     result.where = intersect(where, within);
-    for (int i = 0; i < 3; ++i) result.data += (result.where.dim[i].begin - where.dim[i].begin) * stride[i] * element_bytes();
+    for (int i = 0; i < 3; ++i)
+      result.data += (result.where.dim[i].begin - where.dim[i].begin) * stride[i] * element_bytes();
     return result;
   }
 };
@@ -78,17 +79,20 @@ void require_memory(memory at, dtype type, index_t fewest, index_t most, Array&&
 class binding {
  public:
   /// `who` is what sentences call its owner: "rank 3 of FROM".
-  explicit binding(std::string who = "a binding", tensor_names names = {}) : who_(std::move(who)), names_(std::move(names)) {}
+  explicit binding(std::string who = "a binding", tensor_names names = {})
+      : who_(std::move(who)), names_(std::move(names)) {}
 
   /// A box whose elements lie in row-major order, none between them.
   void add(const tensor_box& what, memory at) {
     const index_t columns = what.where.dim[2].size();
     add(what, at, {columns * what.where.dim[1].size(), columns, 1});
   }
-  /// A box at strides of its own, in elements. Refused where the memory is not the array's: smaller than from its first element to
-  /// past its last, or larger than its rows with what the strides leave between them; or of elements of another width.
+  /// A box at strides of its own, in elements. Refused where the memory is not the array's: smaller than from its first
+  /// element to past its last, or larger than its rows with what the strides leave between them; or of elements of
+  /// another width.
   void add(const tensor_box& what, memory at, const index_t (&stride)[3]) {
-    if (what.state < 0 || what.state >= state_count) refuse(who_, ": there is no state ", what.state, "; states are 0 to ", state_count - 1);
+    if (what.state < 0 || what.state >= state_count)
+      refuse(who_, ": there is no state ", what.state, "; states are 0 to ", state_count - 1);
     if (what.where.empty()) return;
     index_t last = 0, pitch = 0;
     for (int i = 0; i < 3; ++i) {
@@ -106,14 +110,15 @@ class binding {
   /// A box as it is bound elsewhere.
   void add(const bound_box& b) { add(b, {b.data, b.bytes_spanned()}, b.stride); }
 
-  /// The flat range of a local row-major tensor, such as an optimizer buffer holds: `local` is the local tensor's box, `at` the
-  /// memory of the range's elements, one after the other. At most 5 boxes.
+  /// The flat range of a local row-major tensor, such as an optimizer buffer holds: `local` is the local tensor's box,
+  /// `at` the memory of the range's elements, one after the other. At most 5 boxes.
   void add_flat(const tensor_box& local, interval range, memory at) {
     if (range.empty()) return;
     const index_t extent[] = {local.where.dim[0].size(), local.where.dim[1].size(), local.where.dim[2].size()};
     const index_t corner[] = {local.where.dim[0].begin, local.where.dim[1].begin, local.where.dim[2].begin};
     if (range.begin < 0 || range.end > local.where.volume())
-      refuse(who_, ": [", range.begin, ", ", range.end, ") is no range of the ", local.where.volume(), " elements of ", name(local));
+      refuse(who_, ": [", range.begin, ", ", range.end, ") is no range of the ", local.where.volume(), " elements of ",
+             name(local));
     detail::require_memory(at, adam_states[local.state].type, range.size(), range.size(),
                            [&] { return who_ + ": " + name(local); });
     invert_flat(extent, range, [&](const box<3>& part) {
@@ -130,8 +135,8 @@ class binding {
     blocks_.push_back({range.data(), range.bytes() / page_bytes, at_first, &range, {}});
     sealed_ = false;
   }
-  /// The same for memory of the caller's: give_back(begin, bytes) is called with whole pages that nobody reads any more. Pages that
-  /// reach outside the memory are left alone.
+  /// The same for memory of the caller's: give_back(begin, bytes) is called with whole pages that nobody reads any
+  /// more. Pages that reach outside the memory are left alone.
   void own(memory of, pages_are at_first, std::function<void(std::byte*, bytes_t)> give_back) {
     const auto address = reinterpret_cast<std::uintptr_t>(of.data);
     const auto lead = static_cast<bytes_t>((page_bytes - address % page_bytes) % page_bytes);
@@ -148,9 +153,11 @@ class binding {
       for (std::size_t j = i + 1; j < boxes_.size() && boxes_[j].same_tensor(boxes_[i]); ++j) {
         if (boxes_[j].where.dim[0].begin >= boxes_[i].where.dim[0].end) break;
         if (intersects(boxes_[i].where, boxes_[j].where))
-          refuse(who_, ": ", name(boxes_[i]), " is bound twice, ", intersect(boxes_[i].where, boxes_[j].where).volume(), " elements of it");
+          refuse(who_, ": ", name(boxes_[i]), " is bound twice, ", intersect(boxes_[i].where, boxes_[j].where).volume(),
+                 " elements of it");
       }
-    std::sort(blocks_.begin(), blocks_.end(), [](const page_block& a, const page_block& b) { return std::less<>()(a.begin, b.begin); });
+    std::sort(blocks_.begin(), blocks_.end(),
+              [](const page_block& a, const page_block& b) { return std::less<>()(a.begin, b.begin); });
     for (std::size_t i = 1; i < blocks_.size(); ++i)
       if (std::less<>()(static_cast<const std::byte*>(blocks_[i].begin), blocks_[i - 1].end()))
         refuse(who_, ": two blocks of pages overlap, of ", blocks_[i - 1].pages, " and ", blocks_[i].pages, " pages");
@@ -166,29 +173,35 @@ class binding {
     std::string text = std::string(adam_states[what.state].name) + " of ";
     const tensor_id& t = what.tensor;
     if (names_) return text + names_(t);
-    return text + "family " + std::to_string(t.family) + ", member " + std::to_string(t.member) + ", expert " + std::to_string(t.expert);
+    return text + "family " + std::to_string(t.family) + ", member " + std::to_string(t.member) + ", expert " +
+           std::to_string(t.expert);
   }
 
-  /// Calls sink(bound_box) with the part of every bound box that lies in `wanted`, in order of the boxes. Sealed before.
+  /// Calls sink(bound_box) with the part of every bound box that lies in `wanted`, in order of the boxes. Sealed
+  /// before.
   template <typename Sink>
   void meet(const tensor_box& wanted, Sink&& sink) const {
     tensor_box first = wanted;
     for (interval& i : first.where.dim) i = {-1, -1};  // precedes every box
-    auto at = std::lower_bound(boxes_.begin(), boxes_.end(), first, [](const tensor_box& a, const tensor_box& b) { return precedes(a, b); });
+    auto at = std::lower_bound(boxes_.begin(), boxes_.end(), first,
+                               [](const tensor_box& a, const tensor_box& b) { return precedes(a, b); });
     for (; at != boxes_.end() && at->same_tensor(wanted); ++at)
       if (intersects(at->where, wanted.where)) sink(at->narrowed(wanted.where));
   }
 
   /// The block that holds an address, or -1. Sealed before.
   std::ptrdiff_t block_of(const std::byte* address) const {
-    const auto after = std::upper_bound(blocks_.begin(), blocks_.end(), address,
-                                        [](const std::byte* a, const page_block& b) { return std::less<>()(a, static_cast<const std::byte*>(b.begin)); });
+    const auto after =
+        std::upper_bound(blocks_.begin(), blocks_.end(), address, [](const std::byte* a, const page_block& b) {
+          return std::less<>()(a, static_cast<const std::byte*>(b.begin));
+        });
     if (after == blocks_.begin() || !std::less<>()(address, (after - 1)->end())) return -1;
     return after - blocks_.begin() - 1;
   }
   /// Whether a byte of [begin, end) lies in a block. Sealed before.
   bool meets_block(const std::byte* begin, const std::byte* end) const {
-    const auto at = std::partition_point(blocks_.begin(), blocks_.end(), [&](const page_block& b) { return !std::less<>()(begin, b.end()); });
+    const auto at = std::partition_point(blocks_.begin(), blocks_.end(),
+                                         [&](const page_block& b) { return !std::less<>()(begin, b.end()); });
     return at != blocks_.end() && std::less<>()(static_cast<const std::byte*>(at->begin), end);
   }
 

@@ -23,8 +23,7 @@ struct memory {
   /// An array of a type of its own: std::byte and characters are bytes of any type.
   template <typename T>
   memory(std::span<T> array)
-      : data(reinterpret_cast<std::byte*>(array.data())),
-        bytes(static_cast<bytes_t>(array.size_bytes())),
+      : data(reinterpret_cast<std::byte*>(array.data())), bytes(static_cast<bytes_t>(array.size_bytes())),
         element_bytes(sizeof(T) == 1 ? 0 : static_cast<bytes_t>(sizeof(T))) {}
   template <typename T, typename Allocator>
   memory(std::vector<T, Allocator>& array) : memory(std::span<T>(array)) {}
@@ -33,7 +32,8 @@ struct memory {
 /// Whether pages take memory from the first, or only once they are written.
 enum class pages_are { reserved, committed };
 
-/// Whole pages of a binding that may be given back: a page_range of the library's kind, or memory of an owner who releases it.
+/// Whole pages of a binding that may be given back: a page_range of the library's kind, or memory of an owner who
+/// releases it.
 struct page_block {
   std::byte* begin = nullptr;
   std::int64_t pages = 0;
@@ -47,7 +47,8 @@ struct page_block {
     else give_back(begin + span.first * page_bytes, span.count() * page_bytes);
   }
   void commit(page_span span) const {
-    if (range != nullptr && at_first == pages_are::reserved) range->commit(span.first * page_bytes, span.last * page_bytes);
+    if (range != nullptr && at_first == pages_are::reserved)
+      range->commit(span.first * page_bytes, span.last * page_bytes);
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per page of a binding, the one stage that matters: the first that writes it, or the last that reads it. From that alone
-// follow the pages committed at any time, their peak, and which go when.
+// Per page of a binding, the one stage that matters: the first that writes it, or the last that reads it. From that
+// alone follow the pages committed at any time, their peak, and which go when.
 // Builds on: memory/binding.hpp.
 #pragma once
 
@@ -18,7 +18,8 @@ struct block_span {
 
 namespace detail {
 
-/// Calls sink(begin, bytes) with stretches of memory in which every page holds a byte of the box, and which hold all of them.
+/// Calls sink(begin, bytes) with stretches of memory in which every page holds a byte of the box, and which hold all of
+/// them.
 template <typename Sink>
 void each_stretch(const bound_box& b, Sink&& sink) {
   struct loop {
@@ -54,8 +55,8 @@ enum class binding_side { source, target };
 
 class page_stages {
  public:
-  /// No stage yet. The binding is sealed, and outlives this. Pages that hold other states than those that move stay, and pages of a
-  /// target that are committed beforehand are there already: both count as memory outside.
+  /// No stage yet. The binding is sealed, and outlives this. Pages that hold other states than those that move stay,
+  /// and pages of a target that are committed beforehand are there already: both count as memory outside.
   page_stages(const binding& of, binding_side which, state_set moving = all_states) : of_(&of) {
     for (const page_block& block : of.blocks()) {
       first_.push_back(mark_.size());
@@ -70,7 +71,9 @@ class page_stages {
     for (const bound_box& b : of.boxes())
       if (!moving.contains(b.state)) each_page(b, stays);
     for (std::size_t block = 0; which == binding_side::target && block < of.blocks().size(); ++block)
-      for (std::size_t p = first_[block]; of.blocks()[block].at_first == pages_are::committed && p < first_[block + 1]; ++p) stays(mark_[p]);
+      for (std::size_t p = first_[block]; of.blocks()[block].at_first == pages_are::committed && p < first_[block + 1];
+           ++p)
+        stays(mark_[p]);
   }
 
   /// A box is written in a stage: its pages keep the first.
@@ -112,9 +115,11 @@ class page_stages {
       if (page == unbound || (page & claimed) != 0) return;
       page |= claimed;
       const auto p = static_cast<std::size_t>(&page - mark_.data());
-      const std::size_t block = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), p) - first_.begin()) - 1;
+      const std::size_t block =
+          static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), p) - first_.begin()) - 1;
       const page_span one = span_of(block, p, p + 1);
-      if (spans.size() > before && spans.back().block == block && spans.back().pages.last == one.first) ++spans.back().pages.last;
+      if (spans.size() > before && spans.back().block == block && spans.back().pages.last == one.first)
+        ++spans.back().pages.last;
       else spans.push_back({block, one});
     });
   }
@@ -144,11 +149,13 @@ class page_stages {
         return;
       }
       while (bytes > 0) {
-        if (block < 0 || at < blocks[static_cast<std::size_t>(block)].begin || at >= blocks[static_cast<std::size_t>(block)].end())
+        if (block < 0 || at < blocks[static_cast<std::size_t>(block)].begin ||
+            at >= blocks[static_cast<std::size_t>(block)].end())
           block = of_->block_of(at);
         bytes_t here = bytes;
         if (block < 0) {  // up to the next block
-          const auto next = std::upper_bound(blocks.begin(), blocks.end(), at, [](const std::byte* a, const page_block& p) { return a < p.begin; });
+          const auto next = std::upper_bound(blocks.begin(), blocks.end(), at,
+                                             [](const std::byte* a, const page_block& p) { return a < p.begin; });
           if (next != blocks.end()) here = least(bytes, next->begin - at);
           outside += here;
         } else {

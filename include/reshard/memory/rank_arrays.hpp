@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays that a rank keeps in memory under a holding, in order, and the binding that they make: one array per tensor and
-// state, or, where a state lies in optimizer buffers, one per buffer of what the rank keeps of it.
+// The arrays that a rank keeps in memory under a holding, in order, and the binding that they make: one array per
+// tensor and state, or, where a state lies in optimizer buffers, one per buffer of what the rank keeps of it.
 // Builds on: space/buffer_slices.hpp, space/holding_of.hpp, memory/binding.hpp.
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace reshard {
 
-/// One array: `box` of a tensor, or, where `sharded`, a rank's slices of an optimizer buffer; of `box` only the state counts then.
+/// One array: `box` of a tensor, or, where `sharded`, a rank's slices of an optimizer buffer; of `box` only the state
+/// counts then.
 struct rank_array {
   tensor_box box = {};
   bool sharded = false;
@@ -20,13 +21,14 @@ struct rank_array {
   bytes_t bytes() const { return elements * box.element_bytes(); }
 };
 
-/// "exp_avg of decoder.layers.3.mlp.linear_fc2.weight", or "exp_avg buffer of chunk 0, experts": another one for every array of
-/// a rank.
+/// "exp_avg of decoder.layers.3.mlp.linear_fc2.weight", or "exp_avg buffer of chunk 0, experts": another one for every
+/// array of a rank.
 template <Holding H>
 std::string array_name(const H& h, const rank_array& a) {
   const std::string name(adam_states[a.box.state].name);
   if (!a.sharded) return name + " of " + tensor_name(h, a.box.tensor);
-  return name + " buffer of chunk " + std::to_string(a.buffer.chunk) + (a.buffer.mesh == mesh_kind::expert ? ", experts" : "");
+  return name + " buffer of chunk " + std::to_string(a.buffer.chunk) +
+         (a.buffer.mesh == mesh_kind::expert ? ", experts" : "");
 }
 
 /// Calls sink(rank_array) with every array of a rank, of the wanted states that the holding has, state by state.
@@ -39,9 +41,7 @@ void each_array(const H& h, rank_t rank, state_set wanted, Sink&& sink) {
     const role r = adam_states[state].placed_as;
     if constexpr (BufferedHolding<H>) {
       if (h.sharded(r)) {
-        each_buffer(h, rank, [&](const buffer_slices& b) {
-          sink(rank_array{{state, {}, {}}, true, b, b.elements});
-        });
+        each_buffer(h, rank, [&](const buffer_slices& b) { sink(rank_array{{state, {}, {}}, true, b, b.elements}); });
         continue;
       }
     }
@@ -70,7 +70,8 @@ void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, 
   }
 }
 
-/// The binding of a rank whose arrays lie where `memory_of(rank_array)` says: what a trainer writes. Rank -1, none, has nothing.
+/// The binding of a rank whose arrays lie where `memory_of(rank_array)` says: what a trainer writes. Rank -1, none, has
+/// nothing.
 template <Layout L, typename MemoryOf>
 binding bind_rank(const L& layout, rank_t rank, std::string who, MemoryOf&& memory_of, state_set wanted = all_states) {
   const auto& h = holding_of(layout, wanted);

@@ -10,11 +10,11 @@
 
 namespace reshard {
 
-/// The committed memory of one device over the stages: pages of the sources go after their last reader, pages of the targets
-/// come with their first writer, and `staging[k]` bytes more are there in stage k. What is bound outside blocks, or committed
-/// beforehand, is there all the time.
-inline memory_replay replay_pages(const page_stages& source, const page_stages& target, index_t stages, sources after_use,
-                                  const std::vector<bytes_t>& staging) {
+/// The committed memory of one device over the stages: pages of the sources go after their last reader, pages of the
+/// targets come with their first writer, and `staging[k]` bytes more are there in stage k. What is bound outside
+/// blocks, or committed beforehand, is there all the time.
+inline memory_replay replay_pages(const page_stages& source, const page_stages& target, index_t stages,
+                                  sources after_use, const std::vector<bytes_t>& staging) {
   const std::vector<std::int64_t> goes = source.pages_by_stage(stages), comes = target.pages_by_stage(stages);
   bytes_t live = source.outside_bytes() + target.outside_bytes();
   for (const std::int64_t pages : goes) live += pages * page_bytes;

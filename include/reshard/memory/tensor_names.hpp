@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tensors are called in sentences: of a model by layer and expert, of a list by themselves. Names outlive what they were
-// made of.
+// What tensors are called in sentences: of a model by layer and expert, of a list by themselves. Names outlive what
+// they were made of.
 // Builds on: space/listed_holding.hpp, space/computed_holding.hpp.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tensor family: all tensors of one role in a model as one dense array
 //   [member layers, experts, parts (gate / up), rows, columns],
-// an extent of 1 where a family has no such axis. Every parallel dimension is an axis of it, so "strided" SwiGLU shards,
-// expert blocks and pipeline chunks are all plain boxes.
+// an extent of 1 where a family has no such axis. Every parallel dimension is an axis of it, so "strided" SwiGLU
+// shards, expert blocks and pipeline chunks are all plain boxes.
 // Builds on: algebra/box.hpp.
 #pragma once
 
@@ -33,7 +33,7 @@ struct family {
   std::string_view tied_name = {};  // the name of the copy on the last stage (home::both_ends), else empty
   index_t extent[family_ndim] = {1, 1, 1, 1, 1};
   home place = home::layers;
-  int layers = 0;                   // which of the model's layer sets, for home::layers
+  int layers = 0;  // which of the model's layer sets, for home::layers
   mesh_kind mesh = mesh_kind::dense;
   int tensor_axis = axis_of::none;  // the axis that tensor parallelism cuts
   int shape_ndim = 2;               // dimensions of one stored tensor: 1 for a vector (columns only), 2 for a matrix

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which global layers a tensor family has: a strictly increasing map from member to layer, and back. Pipeline cuts are made
-// on global layers and pulled back through it, so dense layers among MoE ones are no special case.
+// Which global layers a tensor family has: a strictly increasing map from member to layer, and back. Pipeline cuts are
+// made on global layers and pulled back through it, so dense layers among MoE ones are no special case.
 // Builds on: algebra/interval.hpp.
 #pragma once
 

@@ -18,15 +18,17 @@ struct dimensions {
   index_t layers = 0;
   index_t hidden = 0;
   index_t heads = 0;
-  index_t groups = 0;    // query groups (key/value heads)
+  index_t groups = 0;  // query groups (key/value heads)
   index_t head_dim = 0;
-  index_t ffn = 0;       // intermediate size of the dense layers; 0 where there are none
+  index_t ffn = 0;  // intermediate size of the dense layers; 0 where there are none
   index_t vocabulary = 0;
-  bool tied = false;     // the output layer is the embedding
-  index_t experts = 0;   // 0: a dense model
+  bool tied = false;    // the output layer is the embedding
+  index_t experts = 0;  // 0: a dense model
   index_t expert_ffn = 0;
 
-  constexpr index_t qkv_rows() const { return checked_multiply(checked_add(heads, checked_multiply(2, groups)), head_dim); }
+  constexpr index_t qkv_rows() const {
+    return checked_multiply(checked_add(heads, checked_multiply(2, groups)), head_dim);
+  }
 };
 
 struct model {

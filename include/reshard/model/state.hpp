@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // States: what a training job keeps per parameter element. A state is a value (name, dtype, role); the role says which
-// rule places it: parameters on every replica, optimizer states where ZeRO puts them. States of one role lie alike, so the
-// planner answers once per role and a transfer carries a set of states.
+// rule places it: parameters on every replica, optimizer states where ZeRO puts them. States of one role lie alike, so
+// the planner answers once per role and a transfer carries a set of states.
 // Builds on: model/dtype.hpp.
 #pragma once
 

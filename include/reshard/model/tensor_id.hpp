@@ -23,7 +23,8 @@ constexpr family_box family_box_of(const tensor_id& t, const box<3>& part) {
   return {{{t.member, t.member + 1}, {t.expert, t.expert + 1}, part.dim[0], part.dim[1], part.dim[2]}};
 }
 
-/// Calls sink(tensor_id, box<3>) for every tensor that a box of a family meets, in order, with the part of it that the box has:
+/// Calls sink(tensor_id, box<3>) for every tensor that a box of a family meets, in order, with the part of it that the
+/// box has:
 ///   [m0, m1) x [e0, e1) x b  =  union over m in [m0, m1), e in [e0, e1) of {(m, e)} x b
 template <typename Sink>
 constexpr void each_tensor(int family, const family_box& b, Sink&& sink) {

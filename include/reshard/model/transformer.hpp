@@ -93,14 +93,17 @@ constexpr void add_mlp(model& m, const transformer& t) {
   using namespace axis_of;
   if (const index_t n = m.sets[dense_layers].size(); n > 0) {
     add_to(m, dense_layers, vector("decoder.layers.{layer}.mlp.linear_fc1.layer_norm_weight", n, t.hidden));
-    add_to(m, dense_layers, gate_and_up(matrix("decoder.layers.{layer}.mlp.linear_fc1.weight", n, t.ffn, t.hidden, row)));
+    add_to(m, dense_layers,
+           gate_and_up(matrix("decoder.layers.{layer}.mlp.linear_fc1.weight", n, t.ffn, t.hidden, row)));
     add_to(m, dense_layers, matrix("decoder.layers.{layer}.mlp.linear_fc2.weight", n, t.hidden, t.ffn, column));
   }
   if (const index_t n = m.sets[moe_layers].size(); n > 0) {
     add_to(m, moe_layers, vector("decoder.layers.{layer}.pre_mlp_layernorm.weight", n, t.hidden));
     add_to(m, moe_layers, matrix("decoder.layers.{layer}.mlp.router.weight", n, t.experts, t.hidden, none));
-    const family fc1 = matrix("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", n, t.expert_ffn, t.hidden, row);
-    const family fc2 = matrix("decoder.layers.{layer}.mlp.experts.linear_fc2.weight{expert}", n, t.hidden, t.expert_ffn, column);
+    const family fc1 =
+        matrix("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", n, t.expert_ffn, t.hidden, row);
+    const family fc2 =
+        matrix("decoder.layers.{layer}.mlp.experts.linear_fc2.weight{expert}", n, t.hidden, t.expert_ffn, column);
     add_to(m, moe_layers, of_experts(gate_and_up(fc1), t.experts));
     add_to(m, moe_layers, of_experts(fc2, t.experts));
   }
@@ -122,11 +125,14 @@ constexpr model make_transformer(const transformer& t, IsMoe&& is_moe) {
   detail::require_heads_in_groups(t.name, t.heads, t.groups);
 
   model m{.name = t.name,
-          .shape = {t.layers, t.hidden, t.heads, t.groups, t.head_dim, t.ffn, t.vocabulary, t.tied, t.experts, t.expert_ffn}};
+          .shape = {t.layers, t.hidden, t.heads, t.groups, t.head_dim, t.ffn, t.vocabulary, t.tied, t.experts,
+                    t.expert_ffn}};
   detail::deal_layers(m, is_moe);
-  if (m.sets[detail::dense_layers].size() > 0) require_positive(t.name, "the intermediate size of the dense layers", t.ffn);
+  if (m.sets[detail::dense_layers].size() > 0)
+    require_positive(t.name, "the intermediate size of the dense layers", t.ffn);
   else m.shape.ffn = 0;
-  if (m.sets[detail::moe_layers].size() > 0) require_positive(t.name, "the intermediate size of an expert", t.expert_ffn);
+  if (m.sets[detail::moe_layers].size() > 0)
+    require_positive(t.name, "the intermediate size of an expert", t.expert_ffn);
   else m.shape.expert_ffn = 0;
 
   const family matrix = detail::matrix("embedding.word_embeddings.weight", 1, t.vocabulary, t.hidden, axis_of::row);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// config<tp<4>, pp<8>, dp<2>, zero<1>>: a parallelism configuration as a type, keys in any order, those not named at their
-// defaults. Each degree is static (tp<4>) or dynamic (tp<>, given as a number when the value is made), as mdspan mixes extents.
+// config<tp<4>, pp<8>, dp<2>, zero<1>>: a parallelism configuration as a type, keys in any order, those not named at
+// their defaults. Each degree is static (tp<4>) or dynamic (tp<>, given as a number when the value is made), as mdspan
+// mixes extents.
 // Builds on: parallelism/layout_keys.hpp.
 #pragma once
 
@@ -40,12 +41,12 @@ struct degree<Key, dynamic_degree> {
 };
 }  // namespace detail
 
-#define RESHARD_DEGREE(NAME)                                         \
-  template <index_t Value = dynamic_degree>                          \
-  struct NAME : detail::degree<layout_key::NAME, Value> {                  \
-    using detail::degree<layout_key::NAME, Value>::degree;                 \
-  };                                                                 \
-  NAME(index_t) -> NAME<dynamic_degree>
+#define RESHARD_DEGREE(NAME)                               \
+  template <index_t Value = dynamic_degree>                \
+  struct NAME : detail::degree<layout_key::NAME, Value> {  \
+    using detail::degree<layout_key::NAME, Value>::degree; \
+  };                                                       \
+  NAME(index_t)->NAME<dynamic_degree>
 RESHARD_DEGREE(tp);
 RESHARD_DEGREE(cp);
 RESHARD_DEGREE(pp);
@@ -84,8 +85,8 @@ template <typename... Settings>
 concept distinct_keys = named_once<Settings...>();
 }  // namespace detail
 
-/// A configuration. `config<tp<4>, pp<>>{8}` takes its dynamic degrees in the order of the list; `config{tp{4}, pp<8>{}}`
-/// deduces. `operator degrees()` is the plain form that algorithms take.
+/// A configuration. `config<tp<4>, pp<>>{8}` takes its dynamic degrees in the order of the list; `config{tp{4},
+/// pp<8>{}}` deduces. `operator degrees()` is the plain form that algorithms take.
 template <LayoutSetting... Settings>
 class config : private Settings... {
   static_assert(detail::distinct_keys<Settings...>, "reshard: a key is named twice in config<...>");
@@ -94,13 +95,9 @@ class config : private Settings... {
   static constexpr bool is_static = (Settings::is_static && ...);
   static constexpr int dynamic_degrees = (0 + ... + (Settings::is_static ? 0 : 1));
 
-  constexpr config()
-    requires is_static
-  = default;
+  constexpr config() requires is_static = default;
 
-  constexpr explicit config(const Settings&... settings)
-    requires(sizeof...(Settings) > 0)
-      : Settings(settings)... {}
+  constexpr explicit config(const Settings&... settings) requires(sizeof...(Settings) > 0) : Settings(settings)... {}
 
   template <std::integral... Numbers>
     requires(sizeof...(Numbers) > 0)

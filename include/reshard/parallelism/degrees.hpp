@@ -16,16 +16,16 @@ enum class pipeline_split {
 };
 
 struct degrees {
-  index_t tp = 1;       // tensor
-  index_t cp = 1;       // context
-  index_t pp = 1;       // pipeline
-  index_t vpp = 1;      // chunks per pipeline rank
-  index_t dp = 1;       // data
-  index_t ep = 1;       // expert
-  index_t etp = 0;      // expert-tensor; 0: its default, 1 where ep > 1, else tp
-  index_t zero = 0;     // ZeRO level: 1 shards the optimizer states
+  index_t tp = 1;    // tensor
+  index_t cp = 1;    // context
+  index_t pp = 1;    // pipeline
+  index_t vpp = 1;   // chunks per pipeline rank
+  index_t dp = 1;    // data
+  index_t ep = 1;    // expert
+  index_t etp = 0;   // expert-tensor; 0: its default, 1 where ep > 1, else tp
+  index_t zero = 0;  // ZeRO level: 1 shards the optimizer states
   pipeline_split split = pipeline_split::even;
-  index_t bucket = 0;   // elements after which an optimizer bucket closes; 0: one bucket per buffer
+  index_t bucket = 0;  // elements after which an optimizer bucket closes; 0: one bucket per buffer
 
   constexpr index_t expert_tp() const { return etp != 0 ? etp : ep > 1 ? 1 : tp; }
   /// Ranks of one pipeline stage: tp cp dp.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a layout, one table: what each is called, which number of the degrees it sets, and from which value on. Types
-// (config.hpp), text (parse.hpp) and legality (legal.hpp) all read it.
+// The keys of a layout, one table: what each is called, which number of the degrees it sets, and from which value on.
+// Types (config.hpp), text (parse.hpp) and legality (legal.hpp) all read it.
 // Builds on: parallelism/degrees.hpp.
 #pragma once
 
@@ -20,11 +20,11 @@ struct key_entry {
   index_t least;             // legal value
 };
 inline constexpr key_entry layout_keys[] = {
-    {layout_key::tp, "tp", &degrees::tp, 1},          {layout_key::cp, "cp", &degrees::cp, 1},
-    {layout_key::pp, "pp", &degrees::pp, 1},          {layout_key::vpp, "vpp", &degrees::vpp, 1},
-    {layout_key::dp, "dp", &degrees::dp, 1},          {layout_key::ep, "ep", &degrees::ep, 1},
-    {layout_key::etp, "etp", &degrees::etp, 1},       {layout_key::zero, "zero", &degrees::zero, 0},
-    {layout_key::split, "split", nullptr, 0},         {layout_key::bucket, "bucket", &degrees::bucket, 0},
+    {layout_key::tp, "tp", &degrees::tp, 1},    {layout_key::cp, "cp", &degrees::cp, 1},
+    {layout_key::pp, "pp", &degrees::pp, 1},    {layout_key::vpp, "vpp", &degrees::vpp, 1},
+    {layout_key::dp, "dp", &degrees::dp, 1},    {layout_key::ep, "ep", &degrees::ep, 1},
+    {layout_key::etp, "etp", &degrees::etp, 1}, {layout_key::zero, "zero", &degrees::zero, 0},
+    {layout_key::split, "split", nullptr, 0},   {layout_key::bucket, "bucket", &degrees::bucket, 0},
 };
 constexpr const key_entry& entry_of(layout_key key) { return layout_keys[static_cast<int>(key)]; }
 constexpr const char* name(layout_key key) { return entry_of(key).name; }
@@ -45,7 +45,8 @@ constexpr void require_degree(layout_key key, index_t value) {
 
 namespace detail {
 constexpr void assign(degrees& d, layout_key key, index_t value) {
-  d.*entry_of(key).number = key == layout_key::bucket ? greatest(value, 1) : value;  // 0 and 1 both close after every parameter
+  // 0 and 1 both close after every parameter
+  d.*entry_of(key).number = key == layout_key::bucket ? greatest(value, 1) : value;
 }
 constexpr void assign(degrees& d, layout_key, pipeline_split value) { d.split = value; }
 }  // namespace detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which configurations a model admits. Every rule is one predicate over plain integers: `require_legal` refuses with a sentence
-// and its values at run time, and static_space (space/static_space.hpp) makes a static_assert of the same predicate.
+// Which configurations a model admits. Every rule is one predicate over plain integers: `require_legal` refuses with a
+// sentence and its values at run time, and static_space (space/static_space.hpp) makes a static_assert of the same
+// predicate.
 // Builds on: model/model.hpp, parallelism/config.hpp.
 #pragma once
 
@@ -25,7 +26,8 @@ constexpr bool layers_split(pipeline_split split, index_t layers, index_t pp, in
 
 namespace detail {
 
-/// "1,2,4,8" in a sentence: the divisors of n up to 1024, at most 16, for what would be legal. A number until it is written.
+/// "1,2,4,8" in a sentence: the divisors of n up to 1024, at most 16, for what would be legal. A number until it is
+/// written.
 struct divisors {
   index_t n;
 };
@@ -43,8 +45,7 @@ constexpr void require_divides(const char* what, index_t size, const char* key, 
     refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors{size}, "}");
 }
 constexpr void require_groups_match(index_t groups, index_t tp) {
-  if (!rules::groups_match(groups, tp))
-    refuse(groups, " query groups and tp=", tp, ": one must divide the other");
+  if (!rules::groups_match(groups, tp)) refuse(groups, " query groups and tp=", tp, ": one must divide the other");
 }
 constexpr void require_vpp_has_stages(index_t vpp, index_t pp) {
   if (!rules::vpp_has_stages(vpp, pp)) refuse("vpp=", vpp, " needs pp > 1, and pp=", pp);
@@ -85,7 +86,8 @@ constexpr void require_zero_level(index_t zero) {
 /// facts of the layout (docs/reference/layouts.md lists them), in this order.
 constexpr degrees require_legal(const model& m, const degrees& d) {
   for (const key_entry& k : layout_keys) {
-    const bool by_itself = k.key == layout_key::split || k.key == layout_key::zero || (k.key == layout_key::etp && d.etp == 0);
+    const bool by_itself =
+        k.key == layout_key::split || k.key == layout_key::zero || (k.key == layout_key::etp && d.etp == 0);
     if (!by_itself) require_degree(k.key, d.*k.number);
   }
   detail::require_zero_level(d.zero);

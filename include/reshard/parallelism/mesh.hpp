@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh: four axes, the first fastest, and the mixed-radix map between ranks and coordinates. The dense mesh (tp, cp, dp,
-// pp) and the expert mesh (etp, ep, edp, pp) are two readings of the same ranks, in Megatron's order.
-// Source of the order: Megatron-core parallel_state, "tp-cp-ep-dp-pp".
+// A mesh: four axes, the first fastest, and the mixed-radix map between ranks and coordinates. The dense mesh (tp, cp,
+// dp, pp) and the expert mesh (etp, ep, edp, pp) are two readings of the same ranks, in Megatron's order. Source of the
+// order: Megatron-core parallel_state, "tp-cp-ep-dp-pp".
 // Builds on: parallelism/degrees.hpp, algebra/progression.hpp, model/family.hpp (which mesh a family uses).
 #pragma once
 

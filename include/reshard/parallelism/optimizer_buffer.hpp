@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZeRO-1's flat buffers, exact to the padding, as a run-length list: parameters that repeat at a pitch (layers of one
 // pattern, experts of one size) are one entry, so the cost does not grow with layers or experts.
-// Rules (Megatron-core DistributedOptimizer): parameters in reverse of the model's order, counted in local elements; each
-// begins at a multiple of 64; a bucket closes after the parameter that brings its length to `bucket`; a shared parameter
-// has a bucket of its own; a bucket's end is padded to a multiple of lcm(n, 128), n the size of the sharding group.
+// Rules (Megatron-core DistributedOptimizer): parameters in reverse of the model's order, counted in local elements;
+// each begins at a multiple of 64; a bucket closes after the parameter that brings its length to `bucket`; a shared
+// parameter has a bucket of its own; a bucket's end is padded to a multiple of lcm(n, 128), n the size of the sharding
+// group.
 // Builds on: algebra/progression.hpp.
 #pragma once
 
@@ -13,8 +14,8 @@
 
 namespace reshard {
 
-inline constexpr index_t parameter_alignment = 64;  // elements
-inline constexpr index_t bucket_alignment = 128;    // elements, times what the group's size adds
+inline constexpr index_t parameter_alignment = 64;         // elements
+inline constexpr index_t bucket_alignment = 128;           // elements, times what the group's size adds
 inline constexpr index_t most_buckets = index_t{1} << 20;  // of one buffer: a list of them is kept
 
 /// Equal parameters of one family: member `member_last - i`, expert `expert_last - j` begins at
@@ -23,11 +24,11 @@ struct buffer_entry {
   int family = 0;
   index_t member_last = 0;
   index_t expert_last = 0;
-  item_row outer;           // one item per member, spanning its experts
+  item_row outer;  // one item per member, spanning its experts
   index_t experts = 1;
   index_t inner_pitch = 1;
-  index_t elements = 0;     // of one parameter, local
-  index_t bucket = 0;       // index into the buffer's buckets
+  index_t elements = 0;  // of one parameter, local
+  index_t bucket = 0;    // index into the buffer's buckets
 
   constexpr item_row inner(index_t i) const { return {outer.item(i).begin, experts, inner_pitch, elements}; }
 };
@@ -35,7 +36,8 @@ struct buffer_entry {
 /// Writes one buffer: calls go in buffer order, finish() last. Entries and buckets are appended to the given vectors.
 class buffer_writer {
  public:
-  constexpr buffer_writer(index_t group, index_t bucket_elements, std::vector<buffer_entry>& entries, std::vector<interval>& buckets)
+  constexpr buffer_writer(index_t group, index_t bucket_elements, std::vector<buffer_entry>& entries,
+                          std::vector<interval>& buckets)
       : padding_(lcm(group, bucket_alignment)), limit_(bucket_elements), entries_(&entries), buckets_(&buckets),
         first_bucket_(static_cast<index_t>(buckets.size())) {}
 
@@ -66,7 +68,8 @@ class buffer_writer {
     }
   }
 
-  /// How many whole layers of a pattern (its length from an aligned start to its last element) fit without filling the bucket.
+  /// How many whole layers of a pattern (its length from an aligned start to its last element) fit without filling the
+  /// bucket.
   constexpr index_t layers_without_closing(index_t pattern_elements, index_t layers) const {
     if (limit_ == 0) return layers;
     const index_t room = limit_ - 1 - (round_up(cursor_, parameter_alignment) - open_) - pattern_elements;
@@ -74,7 +77,8 @@ class buffer_writer {
     return least(layers, room / round_up(pattern_elements, parameter_alignment) + 1);
   }
 
-  /// `layers` repetitions of a pattern that began with entries_[first]: what the last calls wrote for one layer counts for all.
+  /// `layers` repetitions of a pattern that began with entries_[first]: what the last calls wrote for one layer counts
+  /// for all.
   constexpr void repeat(std::size_t first, index_t pattern_begin, index_t layers) {
     const index_t pitch = round_up(cursor_ - pattern_begin, parameter_alignment);
     for (std::size_t e = first; e < entries_->size(); ++e) {
@@ -95,14 +99,20 @@ class buffer_writer {
     const index_t begin = round_up(cursor_, parameter_alignment);
     const index_t pitch = round_up(elements, parameter_alignment);
     const index_t span = checked_add(checked_multiply(count - 1, pitch), elements);
-    entries_->push_back({.family = family, .member_last = member, .expert_last = expert_last,
-                         .outer = {begin, 1, span, span}, .experts = count, .inner_pitch = pitch, .elements = elements,
+    entries_->push_back({.family = family,
+                         .member_last = member,
+                         .expert_last = expert_last,
+                         .outer = {begin, 1, span, span},
+                         .experts = count,
+                         .inner_pitch = pitch,
+                         .elements = elements,
                          .bucket = static_cast<index_t>(buckets_->size()) - first_bucket_});
     cursor_ = checked_add(begin, span);
   }
   constexpr void close(index_t end) {
     if (static_cast<index_t>(buckets_->size()) - first_bucket_ == most_buckets)
-      refuse("bucket=", limit_, " cuts an optimizer buffer into more than ", most_buckets, " buckets; give a larger one");
+      refuse("bucket=", limit_, " cuts an optimizer buffer into more than ", most_buckets,
+             " buckets; give a larger one");
     const index_t padded = round_up(end, padding_);
     buckets_->push_back({open_, padded});
     open_ = cursor_ = padded;

@@ -40,7 +40,8 @@ inline pipeline_split parse_split(std::string_view text) {
 }
 }  // namespace detail
 
-/// The degrees that a text names; refused: a key that is unknown or given twice, a value that is no number or below its least.
+/// The degrees that a text names; refused: a key that is unknown or given twice, a value that is no number or below its
+/// least.
 inline degrees parse_degrees(std::string_view text) {
   degrees result;
   bool seen[std::size(layout_keys)] = {};
@@ -53,14 +54,16 @@ inline degrees parse_degrees(std::string_view text) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) refuse("layout: '", item, "' is not of the form key=value");
     const std::string_view key = item.substr(0, equals), value = item.substr(equals + 1);
-    const key_entry* const found = std::find_if(std::begin(layout_keys), std::end(layout_keys), [key](const key_entry& k) { return key == k.name; });
+    const key_entry* const found = std::find_if(std::begin(layout_keys), std::end(layout_keys),
+                                                [key](const key_entry& k) { return key == k.name; });
     if (found == std::end(layout_keys)) refuse("layout: '", key, "' is no key; keys are ", detail::every_key{});
     bool& given = seen[found - std::begin(layout_keys)];
     if (given) refuse("layout: ", key, " is given twice");
     given = true;
     if (found->key == layout_key::split) {
       result.split = detail::parse_split(value);
-    } else if (found->key != layout_key::bucket || value != "none") {  // bucket=none is the default, and bucket=0 is not
+      // bucket=none is the default, and bucket=0 is not
+    } else if (found->key != layout_key::bucket || value != "none") {
       const index_t number = detail::parse_number(key, value);
       require_degree(found->key, number);
       detail::assign(result, found->key, number);

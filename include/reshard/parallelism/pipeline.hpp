@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipeline placement: layers are cut into pp x vpp chunks in order, chunk k is the (k / pp)-th chunk of stage k mod pp
-// (interleaved virtual pipelines). A distribution of the layer axis: cut points and their inverse, both closed formulas.
-// Source: Megatron-core get_num_layers_to_build and get_transformer_layer_offset.
+// (interleaved virtual pipelines). A distribution of the layer axis: cut points and their inverse, both closed
+// formulas. Source: Megatron-core get_num_layers_to_build and get_transformer_layer_offset.
 // Builds on: parallelism/degrees.hpp, algebra/distribution.hpp.
 #pragma once
 

@@ -43,9 +43,7 @@ class device_map {
   constexpr bool identity() const { return by_rank_.empty(); }
 
   /// One past the highest device in use.
-  constexpr rank_t devices() const {
-    return identity() ? ranks_ : by_device_.back().device + by_device_.back().count;
-  }
+  constexpr rank_t devices() const { return identity() ? ranks_ : by_device_.back().device + by_device_.back().count; }
 
   /// The device of a rank, 0 <= rank < ranks().
   constexpr rank_t device_of(rank_t rank) const {
@@ -90,7 +88,7 @@ class device_map {
     rank_t device;
     index_t count;
   };
-  rank_t ranks_ = -1;              // -1: as many as there are
+  rank_t ranks_ = -1;         // -1: as many as there are
   std::vector<run> by_rank_;  // empty: the identity
   std::vector<run> by_device_;
 };

@@ -69,8 +69,9 @@ inline tensor_table table_beside(const computed_holding& h) { return table_besid
 inline tensor_table table_beside(const listed_holding& h) { return h.table(); }
 template <typename H>
 tensor_table table_beside(const H&) {
-  static_assert(std::same_as<H, space>,
-                "reshard: a list of shards beside a Holding of your own is given as a listed_holding, made with a table");
+  static_assert(
+      std::same_as<H, space>,
+      "reshard: a list of shards beside a Holding of your own is given as a listed_holding, made with a table");
   return tensor_table{};
 }
 
@@ -86,7 +87,7 @@ two_sides<From, To> make_sides(A&& from, const B& to, state_set wanted) {
   return make_sides<From, To>(std::forward<A>(from), std::move(list), wanted);
 }
 template <typename From, typename To, typename A, typename B>
-  requires(is_list<A> && is_list<B>)
+  requires(is_list<A>&& is_list<B>)
 two_sides<From, To> make_sides(const A& from, const B& to, state_set wanted) {
   const shard_list &a = from, &b = to;
   const tensor_table both{&a.shards(), &b.shards()};
@@ -95,20 +96,18 @@ two_sides<From, To> make_sides(const A& from, const B& to, state_set wanted) {
 
 }  // namespace detail
 
-/// A switch between two layouts, each a space, a list of shards or a Holding, named or temporary: it keeps what it is given
-/// (of what is named, a copy) and what it makes. Refuses sides of different models, maps of the wrong size, and states that
-/// a side lacks.
+/// A switch between two layouts, each a space, a list of shards or a Holding, named or temporary: it keeps what it is
+/// given (of what is named, a copy) and what it makes. Refuses sides of different models, maps of the wrong size, and
+/// states that a side lacks.
 template <Holding From, Holding To>
 class layout_switch {
  public:
   template <typename A, typename B>
-    requires(detail::is_layout<A> && detail::is_layout<B>)
+    requires(detail::is_layout<A>&& detail::is_layout<B>)
   constexpr layout_switch(A&& from, B&& to, const placement& placed = {})
       : sides_(detail::make_sides<From, To>(std::forward<A>(from), std::forward<B>(to), placed.states)),
-        from_devices_(placed.from.of_world(sides_.from.ranks())),
-        to_devices_(placed.to.of_world(sides_.to.ranks())),
-        node_devices_(placed.node_devices),
-        states_(placed.states == all_states ? sides_.to.states() : placed.states),
+        from_devices_(placed.from.of_world(sides_.from.ranks())), to_devices_(placed.to.of_world(sides_.to.ranks())),
+        node_devices_(placed.node_devices), states_(placed.states == all_states ? sides_.to.states() : placed.states),
         devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))) {
     require_placed();
     require_one_model();
@@ -152,8 +151,7 @@ class layout_switch {
              "; both sides hold one model");
     for (int f = 0; f < from.families(); ++f) {
       const family &a = from.family_at(f), &b = to.family_at(f);
-      if (a.name != b.name)
-        refuse("switch: family ", f, " is ", a.name, " on one side and ", b.name, " on the other");
+      if (a.name != b.name) refuse("switch: family ", f, " is ", a.name, " on one side and ", b.name, " on the other");
       for (int i = 0; i < family_ndim; ++i)
         if (a.extent[i] != b.extent[i])
           refuse("switch: ", a.name, " has extent ", a.extent[i], " along axis ", i, " on one side and ", b.extent[i],

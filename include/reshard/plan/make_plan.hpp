@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing: what one device sends, receives and retains in a switch. Each device derives its own plan from the two holdings
-// alone; the cost is that of its own pieces and peers, not of the world.
+// Routing: what one device sends, receives and retains in a switch. Each device derives its own plan from the two
+// holdings alone; the cost is that of its own pieces and peers, not of the world.
 // Builds on: plan/layout_switch.hpp, plan/source.hpp, plan/node_holders.hpp, plan/transfer.hpp.
 #pragma once
 
@@ -17,12 +17,8 @@ template <Holding From, Holding To>
 class router {
  public:
   constexpr router(const layout_switch<From, To>& change, rank_t device)
-      : change_(&change),
-        from_(&change.from()),
-        to_(&change.to()),
-        device_(device),
-        from_rank_(change.from_rank(device)),
-        to_rank_(change.to_rank(device)) {}
+      : change_(&change), from_(&change.from()), to_(&change.to()), device_(device),
+        from_rank_(change.from_rank(device)), to_rank_(change.to_rank(device)) {}
 
   constexpr void receives(role r, state_set states, plan& out) const {
     if (to_rank_ < 0) return;
@@ -113,8 +109,8 @@ class router {
 
 }  // namespace detail
 
-/// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's FROM
-/// rank held it. Lists are in the order of `precedes`, the same at both ends.
+/// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
+/// FROM rank held it. Lists are in the order of `precedes`, the same at both ends.
 template <Holding From, Holding To>
 constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
   plan result;

@@ -2,7 +2,7 @@
 // Which holder sends a piece to which destination: a closed formula over the holders, evaluated alone by both ends.
 // A piece is the intersection of a FROM box and a TO box. Let n be its holders (those on the destination's node, or all
 // where that has none), D its destinations, k the index of one of them, E the extent of the axis that is cut:
-//   b = n / gcd(n, D),  m = min(b ceil(min(n, 4) / b), E),  part q = [floor(q E / m), floor((q + 1) E / m)), 0 <= q < m,
+//   b = n / gcd(n, D), m = min(b ceil(min(n, 4) / b), E), part q = [floor(q E / m), floor((q + 1) E / m)), 0 <= q < m,
 //   part q of destination k comes from holder (k m + q) mod n.
 // Builds on: model/family.hpp.
 #pragma once
@@ -13,7 +13,7 @@ namespace reshard {
 
 /// How a piece is cut into parts.
 struct piece_cut {
-  index_t parts = 1;              // m
+  index_t parts = 1;  // m
   int along = axis_of::layer;
 
   constexpr family_box part(const family_box& piece, index_t q) const {
@@ -37,12 +37,15 @@ constexpr piece_cut cut_piece(const family_box& piece, const family& tensors, in
 }
 
 /// The holder that sends part q to destination k.
-constexpr index_t holder_of_part(index_t k, index_t q, index_t parts, index_t holders) { return (k * parts + q) % holders; }
+constexpr index_t holder_of_part(index_t k, index_t q, index_t parts, index_t holders) {
+  return (k * parts + q) % holders;
+}
 
 /// The destinations of one holder: calls sink(k, q) for all k < destinations, q < parts with
 /// (k parts + q) mod holders == holder, by solving the congruence: the cost is that of its solutions and `parts`.
 template <typename Sink>
-constexpr void destinations_of_holder(index_t holder, index_t holders, index_t destinations, index_t parts, Sink&& sink) {
+constexpr void destinations_of_holder(index_t holder, index_t holders, index_t destinations, index_t parts,
+                                      Sink&& sink) {
   const index_t stride = parts % holders;
   const index_t g = gcd(stride, holders);  // gcd(0, n) == n: every k has the same part
   const index_t period = holders / g;

@@ -34,8 +34,8 @@ constexpr bool precedes(const transfer& a, const transfer& b) {
   return precedes(a.where, b.where);
 }
 
-/// Sorts a list of one end's transfers by `precedes`, given the other end of each. First by peer over small keys, as a transfer
-/// is too large to be moved log(n) times; then inside each peer's list, which mostly arrives in order.
+/// Sorts a list of one end's transfers by `precedes`, given the other end of each. First by peer over small keys, as a
+/// transfer is too large to be moved log(n) times; then inside each peer's list, which mostly arrives in order.
 constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer::*peer) {
   struct key {
     rank_t peer;

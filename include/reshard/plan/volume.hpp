@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much a switch moves, without planning it: a device lacks what its TO rank holds and its FROM rank did not, and every
-// lacking byte moves once. Runs in a static_assert.
+// How much a switch moves, without planning it: a device lacks what its TO rank holds and its FROM rank did not, and
+// every lacking byte moves once. Runs in a static_assert.
 // Builds on: plan/layout_switch.hpp.
 #pragma once
 
@@ -15,7 +15,8 @@ struct switch_volume {
   friend constexpr bool operator==(const switch_volume&, const switch_volume&) = default;
 };
 
-/// moved + retained = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO boxes| x width.
+/// moved + retained = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO boxes| x
+/// width.
 template <Holding From, Holding To>
 constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
   switch_volume total;
@@ -29,9 +30,8 @@ constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
         change.to().held(f, rank, r, [&](int, const family_box& target) {
           needed = checked_add(needed, target.volume());
           if (was < 0) return;
-          change.from().held(f, was, r, [&](int, const family_box& source) {
-            kept += intersect(source, target).volume();
-          });
+          change.from().held(f, was, r,
+                             [&](int, const family_box& source) { kept += intersect(source, target).volume(); });
         });
       }
     }

@@ -39,8 +39,8 @@ struct switch_figures {
 
 namespace detail {
 
-/// How many coordinates lie in one of the boxes, which it reorders. They are parted along every dimension in which none reaches
-/// across, so that only boxes which overlap or interlock are subtracted from each other.
+/// How many coordinates lie in one of the boxes, which it reorders. They are parted along every dimension in which none
+/// reaches across, so that only boxes which overlap or interlock are subtracted from each other.
 template <int N>
 index_t union_volume(std::span<box<N>> boxes, int dim = 0) {
   if (boxes.size() == 1) return boxes[0].volume();
@@ -61,8 +61,8 @@ index_t union_volume(std::span<box<N>> boxes, int dim = 0) {
   return elements;
 }
 
-/// Bytes that a device sends and does not retain, each once however many read them: retained boxes are disjoint, so they count
-/// |sent or retained| - |retained|.
+/// Bytes that a device sends and does not retain, each once however many read them: retained boxes are disjoint, so
+/// they count |sent or retained| - |retained|.
 inline bytes_t leaving_bytes(const plan& p) {
   const auto key = [](const transfer* t) { return std::pair(t->states.bits, t->family); };
   std::vector<const transfer*> all;
@@ -73,7 +73,8 @@ inline bytes_t leaving_bytes(const plan& p) {
   std::vector<box<family_ndim>> boxes;
   for (std::size_t first = 0, past = 0; first < all.size(); first = past) {
     boxes.clear();
-    for (past = first; past < all.size() && key(all[past]) == key(all[first]); ++past) boxes.push_back(all[past]->where);
+    for (past = first; past < all.size() && key(all[past]) == key(all[first]); ++past)
+      boxes.push_back(all[past]->where);
     bytes += union_volume(std::span(boxes)) * all[first]->states.bytes_per_element();
   }
   return bytes;
@@ -99,8 +100,8 @@ index_t count_messages(const List& list, Stage&& stage) {
 
 }  // namespace detail
 
-/// Of whom figures tell: of a whole switch every device is added once, and its transfers count where they arrive; of one
-/// device's view, those that leave it count too.
+/// Of whom figures tell: of a whole switch every device is added once, and its transfers count where they arrive; of
+/// one device's view, those that leave it count too.
 enum class figures_of { whole_switch, one_device };
 
 template <Holding From, Holding To>
@@ -174,9 +175,8 @@ class figure_collector {
       std::vector<link_figures>& top = f_.busiest;
       if (top.size() == links_kept && top.back().bytes >= one.bytes) continue;
       if (top.size() == links_kept) top.pop_back();
-      const auto at = std::upper_bound(top.begin(), top.end(), one, [](const link_figures& a, const link_figures& b) {
-        return a.bytes > b.bytes;
-      });
+      const auto at = std::upper_bound(top.begin(), top.end(), one,
+                                       [](const link_figures& a, const link_figures& b) { return a.bytes > b.bytes; });
       top.insert(at, one);
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory replay: live bytes of one device over the stages of a switch. What arrives in a stage is live from its start; what
-// the target does not keep goes at the end of the stage of its last reader, and before the first stage where nobody reads it;
-// retained bytes count once.
+// Memory replay: live bytes of one device over the stages of a switch. What arrives in a stage is live from its start;
+// what the target does not keep goes at the end of the stage of its last reader, and before the first stage where
+// nobody reads it; retained bytes count once.
 // Builds on: schedule/stages.hpp, algebra/region.hpp.
 #pragma once
 
@@ -29,8 +29,8 @@ struct memory_replay {
 namespace detail {
 
 /// For pieces that one device sends, in bytes per stage: how much of what it holds is read for the last time there.
-/// An element read in several stages counts in the last one only. Pieces for one destination are disjoint, so a piece is
-/// compared with those of the tensor that go elsewhere, and not sooner.
+/// An element read in several stages counts in the last one only. Pieces for one destination are disjoint, so a piece
+/// is compared with those of the tensor that go elsewhere, and not sooner.
 constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, index_t stages) {
   std::vector<bytes_t> bytes(static_cast<std::size_t>(stages), 0);
   std::sort(sent.begin(), sent.end(), [](const staged_piece& a, const staged_piece& b) {
@@ -54,7 +54,8 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
         for (const box<3>& part : rest) subtract(part, sent[i].where, [&left](const box<3>& b) { left.push_back(b); });
         rest.swap(left);
       }
-      for (const box<3>& part : rest) bytes[static_cast<std::size_t>(p.stage)] += part.volume() * p.states.bytes_per_element();
+      for (const box<3>& part : rest)
+        bytes[static_cast<std::size_t>(p.stage)] += part.volume() * p.states.bytes_per_element();
     }
   }
   return bytes;
@@ -62,10 +63,12 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
 
 }  // namespace detail
 
-/// The replay of a device that holds `before` bytes, then `after` bytes, and whose staged plan these are. `released` bytes of
-/// what it holds leave with their last reader; the rest of what it does not retain has no reader and goes first.
+/// The replay of a device that holds `before` bytes, then `after` bytes, and whose staged plan these are. `released`
+/// bytes of what it holds leave with their last reader; the rest of what it does not retain has no reader and goes
+/// first.
 constexpr memory_replay replay_memory(bytes_t before, bytes_t after, const std::vector<staged_piece>& received,
-                                      const std::vector<staged_piece>& sent, const std::vector<transfer>& retained, index_t stages) {
+                                      const std::vector<staged_piece>& sent, const std::vector<transfer>& retained,
+                                      index_t stages) {
   std::vector<bytes_t> arrives(static_cast<std::size_t>(stages), 0);
   for (const staged_piece& p : received) arrives[static_cast<std::size_t>(p.stage)] += p.bytes();
   const bytes_t kept = total_bytes(retained);

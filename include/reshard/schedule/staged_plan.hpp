@@ -13,7 +13,8 @@ namespace reshard {
 struct staged_plan {
   rank_t device = 0;
   index_t stages = 1;
-  std::vector<staged_piece> sends;     // each list by stage, then as stage_transfers has it: what two devices exchange in one
+  // each list by stage, then as stage_transfers has it: what two devices exchange in one
+  std::vector<staged_piece> sends;
   std::vector<staged_piece> receives;  // stage comes in the same order at both ends
   std::vector<staged_piece> retains;
 };
@@ -27,7 +28,9 @@ struct stage_range {
 };
 constexpr stage_range pieces_of_stage(const std::vector<staged_piece>& pieces, index_t stage) {
   const auto at = [&pieces](index_t k) {
-    return pieces.data() + (std::partition_point(pieces.begin(), pieces.end(), [k](const staged_piece& p) { return p.stage < k; }) - pieces.begin());
+    return pieces.data() +
+           (std::partition_point(pieces.begin(), pieces.end(), [k](const staged_piece& p) { return p.stage < k; }) -
+            pieces.begin());
   };
   return {at(stage), at(stage + 1)};
 }
@@ -37,7 +40,8 @@ template <Holding From, Holding To>
 constexpr staged_plan stage_plan(const plan& whole, const layout_switch<From, To>& change, index_t stages) {
   const auto staged = [&](const std::vector<transfer>& transfers) {
     const std::vector<staged_piece> pieces = stage_transfers(transfers, change, stages);
-    std::vector<std::size_t> at(static_cast<std::size_t>(stages) + 1, 0);  // where each stage's pieces go, in the order they have
+    // where each stage's pieces go, in the order they have
+    std::vector<std::size_t> at(static_cast<std::size_t>(stages) + 1, 0);
     for (const staged_piece& p : pieces) ++at[static_cast<std::size_t>(p.stage) + 1];
     for (std::size_t k = 1; k < at.size(); ++k) at[k] += at[k - 1];
     std::vector<staged_piece> by_stage(pieces.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages: how a switch is cut in time so that memory stays bounded. Stage k of S takes the k-th of S equal parts of every
-// stream, a stream being all that one source sends one destination for one state (source = destination included), in the
-// order in which the destination keeps it, cut at elements. Both ends derive the same cut from their own plans.
+// Stages: how a switch is cut in time so that memory stays bounded. Stage k of S takes the k-th of S equal parts of
+// every stream, a stream being all that one source sends one destination for one state (source = destination included),
+// in the order in which the destination keeps it, cut at elements. Both ends derive the same cut from their own plans.
 // Builds on: plan/layout_switch.hpp, plan/transfer.hpp, space/cover.hpp, algebra/flat.hpp.
 #pragma once
 
@@ -31,15 +31,15 @@ struct staged_piece {
 
 inline constexpr index_t most_stages = 4096;
 
-/// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer. Switches are made in at
-/// most 4096 stages; a budget that wants more cannot work.
+/// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer. Switches are
+/// made in at most 4096 stages; a budget that wants more cannot work.
 constexpr index_t stage_count(bytes_t largest_holding, bytes_t budget) {
   if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
   return greatest(1, ceil_divide(checked_multiply(4, largest_holding), budget));
 }
 
-/// The least budget that does, over S = 1, 2, 4 .. 4096: at least what S stages exceed max(before, after) by, excess_of(S), and
-/// one of which stage_count makes S. The largest index_t where none does.
+/// The least budget that does, over S = 1, 2, 4 .. 4096: at least what S stages exceed max(before, after) by,
+/// excess_of(S), and one of which stage_count makes S. The largest index_t where none does.
 template <typename ExcessOf>
 constexpr bytes_t least_budget(bytes_t largest_holding, ExcessOf&& excess_of) {
   bytes_t least_that_does = std::numeric_limits<bytes_t>::max();
@@ -92,7 +92,8 @@ constexpr void cut_stream(const staged_piece* first, const staged_piece* last, i
 }  // namespace detail
 
 /// The transfers of one end's list, per tensor and stage, each stream in the order in which the destination keeps it.
-/// Result: by (src, dst, states), then stage, then the destination's order; sender and receiver of a stream get the same pieces.
+/// Result: by (src, dst, states), then stage, then the destination's order; sender and receiver of a stream get the
+/// same pieces.
 template <Holding From, Holding To>
 constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>& transfers,
                                                     const layout_switch<From, To>& change, index_t stages) {
@@ -123,8 +124,10 @@ constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>&
   for (std::size_t i = 0; i < pieces.size();) {
     stream.clear();
     const std::size_t first = i;
-    for (; i < pieces.size() && same_stream(pieces[first].piece, pieces[i].piece); ++i) stream.push_back(pieces[i].piece);
-    detail::cut_stream(stream.data(), stream.data() + stream.size(), stages, [&](const staged_piece& p) { result.push_back(p); });
+    for (; i < pieces.size() && same_stream(pieces[first].piece, pieces[i].piece); ++i)
+      stream.push_back(pieces[i].piece);
+    detail::cut_stream(stream.data(), stream.data() + stream.size(), stages,
+                       [&](const staged_piece& p) { result.push_back(p); });
   }
   return result;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which peers meet where a transport works in steps: at step s, device d meets d XOR s, s = 1 .. P - 1 with
-// P = bit_ceil(N). Every step is a perfect matching, so two peers always mean each other and nobody waits in a circle; every
-// pair meets once. (With N - 1 steps, 3 and 4 of 6 would never meet.)
+// The order in which peers meet where a transport works in steps: at step s, device d meets d XOR s, s = 1 .. P - 1
+// with P = bit_ceil(N). Every step is a perfect matching, so two peers always mean each other and nobody waits in a
+// circle; every pair meets once. (With N - 1 steps, 3 and 4 of 6 would never meet.)
 // Builds on: base/integer.hpp.
 #pragma once
 

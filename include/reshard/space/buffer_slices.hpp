@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank keeps of optimizer buffers: its slice of every bucket, one slice after the other with their padding, and which
-// parameters lie where in them. Only a computed layout knows it.
+// What one rank keeps of optimizer buffers: its slice of every bucket, one slice after the other with their padding,
+// and which parameters lie where in them. Only a computed layout knows it.
 // Builds on: space/computed_holding.hpp.
 #pragma once
 
@@ -15,7 +15,8 @@ struct buffer_slices {
   index_t elements = 0;  // padding included
 };
 
-/// A stretch of such an array: elements `range` of a rank's local tensor, whose box is `local`, from element `begin` on.
+/// A stretch of such an array: elements `range` of a rank's local tensor, whose box is `local`, from element `begin`
+/// on.
 struct slice_part {
   tensor_id tensor;
   box<3> local;
@@ -45,7 +46,8 @@ constexpr void each_buffer(const H& h, rank_t rank, Sink&& sink) {
     }
 }
 
-/// Calls sink(slice_part) with the parameters, and parts of parameters, that a rank's slices of a buffer hold, bucket by bucket.
+/// Calls sink(slice_part) with the parameters, and parts of parameters, that a rank's slices of a buffer hold, bucket
+/// by bucket.
 template <BufferedHolding H, typename Sink>
 constexpr void each_slice_part(const H& h, rank_t rank, const buffer_slices& of, Sink&& sink) {
   const space& s = h.space();
@@ -56,17 +58,23 @@ constexpr void each_slice_part(const H& h, rank_t rank, const buffer_slices& of,
       if (s.buffer_kind(f) != of.mesh) continue;
       const mesh& m = s.mesh_for(f);
       const index_t t = rank % m.extent[mesh_axis::tensor];
-      const index_t e = s.family_at(f).mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
+      const index_t e = s.family_at(f).mesh == mesh_kind::dense
+                            ? 0
+                            : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
       const family_box shard = s.shard_box(f, of.chunk, e, t);
       const box<3> local{{shard.dim[axis_of::part], shard.dim[axis_of::row], shard.dim[axis_of::column]}};
       for (const buffer_entry& entry : h.buffers().entries(of.chunk, of.mesh, f)) {
         if (entry.bucket != bucket) continue;
-        for (index_t i = entry.outer.first_ending_after(slice.begin); i < entry.outer.count_beginning_before(slice.end); ++i) {
+        for (index_t i = entry.outer.first_ending_after(slice.begin); i < entry.outer.count_beginning_before(slice.end);
+             ++i) {
           const item_row parameters = entry.inner(i);
-          for (index_t j = parameters.first_ending_after(slice.begin); j < parameters.count_beginning_before(slice.end); ++j) {
+          for (index_t j = parameters.first_ending_after(slice.begin); j < parameters.count_beginning_before(slice.end);
+               ++j) {
             const interval parameter = parameters.item(j), kept = intersect(parameter, slice);
             sink(slice_part{{f, entry.member_last - i, entry.expert_last - j + shard.dim[axis_of::expert].begin},
-                            local, translate(kept, -parameter.begin), begin + kept.begin - slice.begin});
+                            local,
+                            translate(kept, -parameter.begin),
+                            begin + kept.begin - slice.begin});
           }
         }
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The holding of a space: the boxes of a rank, and the owners of a box, by arithmetic; where ZeRO shards a state, by the slices of
-// its optimizer buffers.
+// The holding of a space: the boxes of a rank, and the owners of a box, by arithmetic; where ZeRO shards a state, by
+// the slices of its optimizer buffers.
 // Builds on: space/holding.hpp, space/optimizer_buffers.hpp.
 #pragma once
 
@@ -17,9 +17,7 @@ namespace reshard {
 class computed_holding {
  public:
   constexpr explicit computed_holding(const reshard::space& s, state_set wanted = all_states)
-      : space_(s),
-        states_(wanted),
-        sharded_(s.degrees().zero >= 1 && !(wanted & optimizer_states).empty()) {
+      : space_(s), states_(wanted), sharded_(s.degrees().zero >= 1 && !(wanted & optimizer_states).empty()) {
     if (sharded_) buffers_ = optimizer_buffers(s);
   }
 
@@ -49,7 +47,8 @@ class computed_holding {
     const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
     const bool by_slices = sharded(r);
     family_box shard = tensors.whole();
-    const bool every_part = within.dim[axis_of::expert].contains(shard.dim[axis_of::expert]) && within.dim[cut].contains(shard.dim[cut]);
+    const bool every_part =
+        within.dim[axis_of::expert].contains(shard.dim[axis_of::expert]) && within.dim[cut].contains(shard.dim[cut]);
     for (index_t k = chunks.begin; k < chunks.end; ++k) {
       shard.dim[axis_of::layer] = space_.chunk_members(f, k);
       if (!intersects(shard.dim[axis_of::layer], within.dim[axis_of::layer])) continue;
@@ -63,7 +62,9 @@ class computed_holding {
           if (!every_part) return shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
           if (e == 0 && t == 0)
             shard_owners(f, k, e, t, shard, intersect(within, shard),
-                         [&first](const family_box& b, const rank_product& sharing) { first.push_back({b, sharing}); });
+                         [&first](const family_box& b, const rank_product& sharing) {
+                           first.push_back({b, sharing});
+                         });
           for (std::size_t i = 0; i < first.size(); ++i) {
             family_box b = first[i].where;
             b.dim[axis_of::expert] = translate(b.dim[axis_of::expert], expert_part.begin);
@@ -94,18 +95,21 @@ class computed_holding {
   /// The index of a rank in its sharding group: cp + CP dp, or edp.
   constexpr index_t shard_index(mesh_kind kind, rank_t rank) const {
     const mesh& m = space_.mesh_for(kind);
-    const index_t within = kind == mesh_kind::dense ? 1 : m.extent[mesh_axis::middle];  // experts: the ranks of all ep between two edp
+    // experts: the ranks of all ep between two edp
+    const index_t within = kind == mesh_kind::dense ? 1 : m.extent[mesh_axis::middle];
     return rank / (m.extent[mesh_axis::tensor] * within) % space_.sharding_group(kind);
   }
 
   /// Whether optimizer buffers say where a role lies. Refuses a role that needs them where they were not tabulated.
   constexpr bool sharded(role r) const {
     if (r != role::optimizer || space_.degrees().zero == 0) return false;
-    if (!sharded_) refuse("this holding was made without optimizer states, and is asked for them; name them where it is made");
+    if (!sharded_)
+      refuse("this holding was made without optimizer states, and is asked for them; name them where it is made");
     return true;
   }
 
-  /// Whether a lower rank holds as many bytes: what a rank holds depends on its stage and its indices into the sharding groups.
+  /// Whether a lower rank holds as many bytes: what a rank holds depends on its stage and its indices into the sharding
+  /// groups.
   constexpr bool as_much_as_a_lower_rank(rank_t rank) const {
     const index_t inside = rank % space_.stage_ranks();
     if (!sharded_) return inside != 0;
@@ -137,7 +141,11 @@ class computed_holding {
           };
           if (entry.experts == 1) return cut(0, of_member);
           item_row{0, entry.experts, entry.inner_pitch, entry.elements}.meet(
-              of_member, [&](interval experts) { emit({member, member + 1}, experts, whole_box(local)); }, cut);
+              of_member,
+              [&](interval experts) {
+                emit({member, member + 1}, experts, whole_box(local));
+              },
+              cut);
         });
   }
 
@@ -152,7 +160,8 @@ class computed_holding {
       if (members.empty()) continue;
       const mesh& m = space_.mesh_for(tensors.mesh);
       const index_t t = rank % m.extent[mesh_axis::tensor];
-      const index_t e = tensors.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
+      const index_t e =
+          tensors.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
       const family_box shard = space_.shard_box(f, members, e, t);
       if (!sharded(r)) {
         if constexpr (Shared) sink(shard, replicas(f, k, e, t));
@@ -169,7 +178,8 @@ class computed_holding {
         if constexpr (Shared) sink(b, holders);
         else sink(b);
       };
-      for (const buffer_entry& entry : buffers_.entries(k, kind, f)) boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
+      for (const buffer_entry& entry : buffers_.entries(k, kind, f))
+        boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
     }
   }
 
@@ -209,8 +219,8 @@ class computed_holding {
              space_.stages_holding(f, k)}};
   }
 
-  /// Walks the slices that meet `within` and calls sink(box, holders) with each one's boxes that do. It jumps from slice to
-  /// slice, so the cost is that of the slices met, not of the layers and experts between them.
+  /// Walks the slices that meet `within` and calls sink(box, holders) with each one's boxes that do. It jumps from
+  /// slice to slice, so the cost is that of the slices met, not of the layers and experts between them.
   template <typename Sink>
   constexpr void shard_owners(int f, index_t k, index_t e, index_t t, const family_box& shard, const family_box& within,
                               Sink&& sink) const {
@@ -231,17 +241,20 @@ class computed_holding {
     for (const buffer_entry* at_entry = first; at_entry != all.end(); ++at_entry) {
       const buffer_entry& entry = *at_entry;
       if (entry.member_last < in_members.begin) break;
-      if (entry.outer.count == 1 && entry.member_last == in_members.begin && entry.expert_last < in_experts.begin) break;
+      if (entry.outer.count == 1 && entry.member_last == in_members.begin && entry.expert_last < in_experts.begin)
+        break;
       // items of the entry that lie in `within`, counted from the entry's first (descending members and experts)
-      const interval members = intersect(interval{entry.member_last - within.dim[0].end + 1, entry.member_last - within.dim[0].begin + 1},
-                                         interval{0, entry.outer.count});
+      const interval members =
+          intersect(interval{entry.member_last - within.dim[0].end + 1, entry.member_last - within.dim[0].begin + 1},
+                    interval{0, entry.outer.count});
       const index_t last = entry.expert_last + shard.dim[1].begin;
-      const interval experts = intersect(interval{last - within.dim[1].end + 1, last - within.dim[1].begin + 1},
-                                         interval{0, entry.experts});
+      const interval experts =
+          intersect(interval{last - within.dim[1].end + 1, last - within.dim[1].begin + 1}, interval{0, entry.experts});
       if (members.empty() || experts.empty()) continue;
       const item_row inner{entry.outer.item(members.begin).begin + experts.begin * entry.inner_pitch + hull.begin,
                            experts.size(), entry.inner_pitch, hull.size()};
-      const item_row outer{inner.begin, members.size(), entry.outer.pitch, inner.item(inner.count - 1).end - inner.begin};
+      const item_row outer{inner.begin, members.size(), entry.outer.pitch,
+                           inner.item(inner.count - 1).end - inner.begin};
       const interval bucket = buffers_.bucket(k, kind, entry.bucket);
       const index_t length = bucket.size() / space_.sharding_group(kind);
       for (index_t at = outer.begin;;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact cover, proved from the boxes alone: put together, neighbour to neighbour, they are the family. Whether both questions
-// of a holding have one answer. And what a rank holds in bytes. All of it runs in a static_assert.
+// Exact cover, proved from the boxes alone: put together, neighbour to neighbour, they are the family. Whether both
+// questions of a holding have one answer. And what a rank holds in bytes. All of it runs in a static_assert.
 // Builds on: space/holding_of.hpp.
 #pragma once
 
@@ -19,7 +19,8 @@ constexpr void require_layout() {
   static_assert(Layout<L>, "reshard: a layout is a space, a list of shards, or a type that models Holding");
 }
 
-/// a becomes { x : x in a or x in b } where that is a box and a, b are disjoint: they differ along one axis, and abut there.
+/// a becomes { x : x in a or x in b } where that is a box and a, b are disjoint: they differ along one axis, and abut
+/// there.
 constexpr bool join(family_box& a, const family_box& b) {
   int axis = 0;
   while (axis < family_ndim - 1 && a.dim[axis].begin == b.dim[axis].begin && a.dim[axis].end == b.dim[axis].end) ++axis;
@@ -36,7 +37,8 @@ constexpr bool join(family_box& a, const family_box& b) {
 /// Boxes as they come, each joined to those before it while it fits.
 /// sum over i < count of 1_parts[i] == sum over the boxes added of 1_b
 struct joined_boxes {
-  std::vector<family_box> parts;  // those past `count` are free: assigning costs fewer steps than pop_back and push_back
+  // those past `count` are free: assigning costs fewer steps than pop_back and push_back
+  std::vector<family_box> parts;
   std::size_t count = 0;
 
   constexpr void add(family_box b) {
@@ -114,9 +116,8 @@ constexpr bytes_t held_bytes_of(const H& h, rank_t rank, state_set wanted) {
   for (const role r : roles) {
     const bytes_t per_element = (states_of(r) & wanted & h.states()).bytes_per_element();
     if (per_element == 0) continue;
-    each_held(h, rank, r, [&](int, const family_box& b) {
-      bytes = checked_add(bytes, checked_multiply(b.volume(), per_element));
-    });
+    each_held(h, rank, r,
+              [&](int, const family_box& b) { bytes = checked_add(bytes, checked_multiply(b.volume(), per_element)); });
   }
   return bytes;
 }
@@ -134,9 +135,10 @@ constexpr bytes_t max_bytes_per_rank_of(const H& h, state_set wanted) {
 
 }  // namespace detail
 
-/// For every family f and every wanted role r, over the boxes b that owners(f, r, all of f) names: sum of 1_b == 1_f. That is,
-/// every element is in exactly one distinct box and no box reaches outside. Read from the boxes alone, nothing of how they
-/// came about; ranks are not visited, so replicas cost nothing. That held() names the same boxes is agrees().
+/// For every family f and every wanted role r, over the boxes b that owners(f, r, all of f) names: sum of 1_b == 1_f.
+/// That is, every element is in exactly one distinct box and no box reaches outside. Read from the boxes alone, nothing
+/// of how they came about; ranks are not visited, so replicas cost nothing. That held() names the same boxes is
+/// agrees().
 template <typename L>
 constexpr bool covers(const L& layout, state_set wanted = all_states) {
   detail::require_layout<L>();
@@ -144,9 +146,9 @@ constexpr bool covers(const L& layout, state_set wanted = all_states) {
   else return false;
 }
 
-/// For every family f, wanted role r and rank q: shared(f, q, r) == { b : owners(f, r, all of f) names b, with q among its holders },
-/// both give q the same place among as many holders, and held() names the same boxes in the same order. Given that it names a box
-/// once. Every rank is visited:
+/// For every family f, wanted role r and rank q: shared(f, q, r) == { b : owners(f, r, all of f) names b, with q among
+/// its holders }, both give q the same place among as many holders, and held() names the same boxes in the same order.
+/// Given that it names a box once. Every rank is visited:
 ///   each b in shared(f, q, r) is all that owners(f, r, b) names, and q is a holder of it;
 ///   sum over q and shared(f, q, r) of |b| == sum over owners(f, r, all of f) of |b| x holders, so none is missing.
 template <typename L>
@@ -156,7 +158,8 @@ constexpr bool agrees(const L& layout, state_set wanted = all_states) {
   else return false;
 }
 
-/// sum over what the rank holds, of the wanted states that there are, of elements x width; 0 where there is no rank (-1)
+/// sum over what the rank holds, of the wanted states that there are, of elements x width; 0 where there is no rank
+/// (-1)
 template <typename L>
 constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = all_states) {
   detail::require_layout<L>();

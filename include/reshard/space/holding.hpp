@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what: the one question that the planner asks. Any type that answers it can be planned from and to: a computed layout
-// (computed_holding.hpp), a list (listed_holding.hpp), or one of a user's own.
+// Who holds what: the one question that the planner asks. Any type that answers it can be planned from and to: a
+// computed layout (computed_holding.hpp), a list (listed_holding.hpp), or one of a user's own.
 // Builds on: model/model.hpp.
 #pragma once
 
@@ -55,8 +55,8 @@ struct any_owned {
 ///   h.shared(f, rank, role, sink)     sink(f, box, holders) for the same boxes, with the Holders of each;
 ///   h.owners(f, role, within, sink)   sink(box, holders) once for every distinct box that meets `within`;
 ///   h.order_of(tensor, rank, role)    where the rank's copy of a tensor comes in its memory.
-/// Laws: two boxes of a family and role are equal or disjoint; owners(f, role, b) of a box b that a rank has is b with what shared()
-/// says of it.
+/// Laws: two boxes of a family and role are equal or disjoint; owners(f, role, b) of a box b that a rank has is b with
+/// what shared() says of it.
 template <typename H>
 concept Holding = requires(const H& h, rank_t rank, int f, const family_box& within) {
   { h.ranks() } -> std::same_as<rank_t>;

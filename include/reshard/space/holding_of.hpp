@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person has at hand for one side of a switch: a space, a list of shards, or any Holding; and the holding that it is.
+// What a person has at hand for one side of a switch: a space, a list of shards, or any Holding; and the holding that
+// it is.
 // Builds on: space/computed_holding.hpp, space/listed_holding.hpp.
 #pragma once
 
@@ -25,9 +26,7 @@ concept Layout = Holding<L> || std::same_as<L, space> || detail::ListOfShards<L>
 /// The holding that answers for a layout, of the wanted states: itself, computed, or listed.
 template <typename H>
   requires Holding<std::remove_cvref_t<H>>
-constexpr H&& holding_of(H&& h, state_set = all_states) {
-  return std::forward<H>(h);
-}
+constexpr H&& holding_of(H&& h, state_set = all_states) { return std::forward<H>(h); }
 constexpr computed_holding holding_of(const space& s, state_set wanted = all_states) {
   return computed_holding(s, wanted);
 }

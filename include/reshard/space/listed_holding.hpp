@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Foreign layouts: a framework that knows its own shards hands over a list of (rank, tensor, offset, shape); with the table of
-// the tensors they belong to they are a Holding like any computed one, and can be planned from and to.
+// Foreign layouts: a framework that knows its own shards hands over a list of (rank, tensor, offset, shape); with the
+// table of the tensors they belong to they are a Holding like any computed one, and can be planned from and to.
 // Builds on: space/shard_boxes.hpp, space/shard_list.hpp, space/holding.hpp, algebra/overlap.hpp.
 #pragma once
 
@@ -33,8 +33,9 @@ struct listed_ranks {
 
 static_assert(Holders<listed_ranks>);
 
-/// A list of shards as a Holding. Refuses what no tensor table admits: an unknown name, a shape that is not the tensor's, a
-/// shard that reaches outside, shards of two ranks that overlap without being equal, states of one role that lie differently.
+/// A list of shards as a Holding. Refuses what no tensor table admits: an unknown name, a shape that is not the
+/// tensor's, a shard that reaches outside, shards of two ranks that overlap without being equal, states of one role
+/// that lie differently.
 class listed_holding {
  public:
   listed_holding(tensor_table table, const std::vector<shard>& shards, rank_t ranks)
@@ -65,7 +66,8 @@ class listed_holding {
     const per_role& boxes = boxes_[static_cast<std::size_t>(r)];
     const std::vector<held_box>& by_rank = boxes.by_rank;
     const held_box key{rank, f, 0};
-    for (auto at = std::lower_bound(by_rank.begin(), by_rank.end(), key); at != by_rank.end() && at->rank == rank && at->family == f; ++at) {
+    for (auto at = std::lower_bound(by_rank.begin(), by_rank.end(), key);
+         at != by_rank.end() && at->rank == rank && at->family == f; ++at) {
       const listed_box& b = boxes.distinct[at->box];
       sink(f, b.where, listed_ranks{&b.ranks});
     }
@@ -75,8 +77,10 @@ class listed_holding {
     const per_role& boxes = boxes_[static_cast<std::size_t>(r)];
     const auto first = boxes.distinct.begin() + boxes.first[static_cast<std::size_t>(f)];
     const auto last = boxes.distinct.begin() + boxes.first[static_cast<std::size_t>(f) + 1];
-    const index_t reach = boxes.longest[static_cast<std::size_t>(f)];  // no box of the family is longer along its first axis
-    auto at = std::partition_point(first, last, [&](const listed_box& b) { return b.where.dim[0].begin <= within.dim[0].begin - reach; });
+    // no box of the family is longer along its first axis
+    const index_t reach = boxes.longest[static_cast<std::size_t>(f)];
+    auto at = std::partition_point(
+        first, last, [&](const listed_box& b) { return b.where.dim[0].begin <= within.dim[0].begin - reach; });
     for (; at != last && at->where.dim[0].begin < within.dim[0].end; ++at)
       if (intersects(at->where, within)) sink(at->where, listed_ranks{&at->ranks});
   }
@@ -103,17 +107,20 @@ class listed_holding {
     friend auto operator<=>(const held_box&, const held_box&) = default;
   };
   struct per_role {
-    std::vector<listed_box> distinct;    // by family, then box
-    std::vector<std::ptrdiff_t> first;   // per family
-    std::vector<index_t> longest;        // per family
+    std::vector<listed_box> distinct;   // by family, then box
+    std::vector<std::ptrdiff_t> first;  // per family
+    std::vector<index_t> longest;       // per family
     std::vector<held_box> by_rank;
   };
 
   void expand(const shard& s, std::vector<entry>& entries) {
-    if (s.rank < 0 || s.rank >= ranks_) refuse("shard of '", s.tensor, "': rank ", s.rank, " of a world of ", ranks_, " ranks");
+    if (s.rank < 0 || s.rank >= ranks_)
+      refuse("shard of '", s.tensor, "': rank ", s.rank, " of a world of ", ranks_, " ranks");
     const shard_place at = locate(table_, s);
     listed_ = listed_ | only(at.state);
-    shard_boxes(table_, s, at, [&](const family_box& b, index_t) { entries.push_back({at.tensor.family, b, at.state, s.rank}); });
+    shard_boxes(table_, s, at, [&](const family_box& b, index_t) {
+      entries.push_back({at.tensor.family, b, at.state, s.rank});
+    });
   }
 
   void collect(std::vector<entry>& entries, role r, per_role& out) {
@@ -132,7 +139,9 @@ class listed_holding {
       for (; i < entries.size() && entries[i].family == head.family && entries[i].where == head.where;) {
         const rank_t rank = entries[i].rank;
         state_set states;
-        for (; i < entries.size() && entries[i].family == head.family && entries[i].where == head.where && entries[i].rank == rank; ++i)
+        for (; i < entries.size() && entries[i].family == head.family && entries[i].where == head.where &&
+               entries[i].rank == rank;
+             ++i)
           states = states | only(entries[i].state);
         states = states & wanted;
         if (states.empty()) continue;
@@ -149,7 +158,8 @@ class listed_holding {
     }
     std::sort(out.by_rank.begin(), out.by_rank.end());
     for (int f = 0; f <= families(); ++f)
-      out.first.push_back(std::partition_point(out.distinct.begin(), out.distinct.end(), [f](const listed_box& b) { return b.family < f; }) -
+      out.first.push_back(std::partition_point(out.distinct.begin(), out.distinct.end(),
+                                               [f](const listed_box& b) { return b.family < f; }) -
                           out.distinct.begin());
     require_disjoint(out);
   }
@@ -164,7 +174,8 @@ class listed_holding {
       const box_pair found = find_overlap(boxes);
       if (found.first == found.second) continue;
       refuse("shards of '", family_at(f).name, "' on ranks ", listed.distinct[first + found.first].ranks[0], " and ",
-             listed.distinct[first + found.second].ranks[0], " overlap without being equal; cut them so that any two are equal or disjoint");
+             listed.distinct[first + found.second].ranks[0],
+             " overlap without being equal; cut them so that any two are equal or disjoint");
     }
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All optimizer buffers of a configuration: per pipeline chunk a dense one and, where experts have their own, an expert one.
-// Built once from the space; its size is that of the run-length lists, not of the parameters.
+// All optimizer buffers of a configuration: per pipeline chunk a dense one and, where experts have their own, an expert
+// one. Built once from the space; its size is that of the run-length lists, not of the parameters.
 // Builds on: space/space.hpp, parallelism/optimizer_buffer.hpp.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shard as a framework describes it: which rank holds which rectangle of which named tensor. Ids and numbers, no pointers.
+// A shard as a framework describes it: which rank holds which rectangle of which named tensor. Ids and numbers, no
+// pointers.
 // Builds on: model/dtype.hpp, model/family.hpp.
 #pragma once
 

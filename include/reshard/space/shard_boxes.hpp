@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a shard lies in its tensor's family: a rectangle of the stored tensor as boxes of (layer, expert, part, row, column).
+// Where a shard lies in its tensor's family: a rectangle of the stored tensor as boxes of (layer, expert, part, row,
+// column).
 // Builds on: space/tensor_table.hpp, algebra/flat.hpp.
 #pragma once
 
@@ -17,38 +18,43 @@ struct shard_place {
   tensor_id tensor;
 };
 
-/// Whether a family is stored as a matrix whose rows are those of several parts, one part after the other: [parts x rows, columns].
+/// Whether a family is stored as a matrix whose rows are those of several parts, one part after the other: [parts x
+/// rows, columns].
 constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1 && f.shape_ndim == 2; }
 
-/// The shard's place in the table. Refuses what no table admits: an unknown name or state, a shape that is not the tensor's, a shard
-/// that reaches outside of it. `who` begins the sentence: nothing, or an owner and ": ".
+/// The shard's place in the table. Refuses what no table admits: an unknown name or state, a shape that is not the
+/// tensor's, a shard that reaches outside of it. `who` begins the sentence: nothing, or an owner and ": ".
 inline shard_place locate(const tensor_table& table, const shard& s, std::string_view who = "") {
   int state = 0;
   while (state < state_count && adam_states[state].name != s.state) ++state;
   if (state == state_count)
-    refuse(who, "shard of '", s.tensor, "': no state is called '", s.state, "'; states are param, master, exp_avg and exp_avg_sq");
+    refuse(who, "shard of '", s.tensor, "': no state is called '", s.state,
+           "'; states are param, master, exp_avg and exp_avg_sq");
   const auto found = table.find(s.tensor);
   if (!found) refuse(who, "no tensor is called '", s.tensor, "'");
   const family& tensors = table.family_at(found->family);
-  if (s.whole.ndim != tensors.shape_ndim) refuse(who, "shard of '", s.tensor, "': ", s.whole.ndim, " dimensions; the tensor has ", tensors.shape_ndim);
+  if (s.whole.ndim != tensors.shape_ndim)
+    refuse(who, "shard of '", s.tensor, "': ", s.whole.ndim, " dimensions; the tensor has ", tensors.shape_ndim);
   if (s.offset.ndim != s.whole.ndim || s.shape.ndim != s.whole.ndim)
-    refuse(who, "shard of '", s.tensor, "': an offset of ", s.offset.ndim, " and a shape of ", s.shape.ndim, " dimensions in a tensor of ",
-           s.whole.ndim);
+    refuse(who, "shard of '", s.tensor, "': an offset of ", s.offset.ndim, " and a shape of ", s.shape.ndim,
+           " dimensions in a tensor of ", s.whole.ndim);
   for (int i = 0; i < s.whole.ndim; ++i)
-    if (s.offset.at[i] < 0 || s.shape.at[i] < 0 || s.shape.at[i] > s.whole.at[i] || s.offset.at[i] > s.whole.at[i] - s.shape.at[i])
-      refuse(who, "shard of '", s.tensor, "' on rank ", s.rank, ": [", s.offset.at[i], ", ", s.offset.at[i], " + ", s.shape.at[i],
-             ") reaches outside the extent ", s.whole.at[i], " of dimension ", i);
+    if (s.offset.at[i] < 0 || s.shape.at[i] < 0 || s.shape.at[i] > s.whole.at[i] ||
+        s.offset.at[i] > s.whole.at[i] - s.shape.at[i])
+      refuse(who, "shard of '", s.tensor, "' on rank ", s.rank, ": [", s.offset.at[i], ", ", s.offset.at[i], " + ",
+             s.shape.at[i], ") reaches outside the extent ", s.whole.at[i], " of dimension ", i);
   for (int i = 0; i < s.whole.ndim; ++i) {
     const int axis = family_ndim - tensors.shape_ndim + i;
     const index_t extent = tensors.extent[axis] * (folds_parts(tensors) && i == 0 ? tensors.extent[axis_of::part] : 1);
     if (s.whole.at[i] != extent)
-      refuse(who, "shard of '", s.tensor, "': dimension ", i, " is said to have extent ", s.whole.at[i], "; the tensor's is ", extent);
+      refuse(who, "shard of '", s.tensor, "': dimension ", i, " is said to have extent ", s.whole.at[i],
+             "; the tensor's is ", extent);
   }
   return {state, *found};
 }
 
-/// Calls sink(box, rows) with the boxes that make up the shard, none of them empty: one, or up to three where parts are folded
-/// into rows. `rows` is how far into the shard, along its first stored dimension, the box begins.
+/// Calls sink(box, rows) with the boxes that make up the shard, none of them empty: one, or up to three where parts are
+/// folded into rows. `rows` is how far into the shard, along its first stored dimension, the box begins.
 template <typename Sink>
 void shard_boxes(const tensor_table& table, const shard& s, const shard_place& at, Sink&& sink) {
   const family& tensors = table.family_at(at.tensor.family);
@@ -56,7 +62,8 @@ void shard_boxes(const tensor_table& table, const shard& s, const shard_place& a
   held.dim[axis_of::layer] = {at.tensor.member, at.tensor.member + 1};
   held.dim[axis_of::expert] = {at.tensor.expert, at.tensor.expert + 1};
   const auto along = [&](int dim) { return interval{s.offset.at[dim], s.offset.at[dim] + s.shape.at[dim]}; };
-  for (int i = folds_parts(tensors) ? 1 : 0; i < tensors.shape_ndim; ++i) held.dim[family_ndim - tensors.shape_ndim + i] = along(i);
+  for (int i = folds_parts(tensors) ? 1 : 0; i < tensors.shape_ndim; ++i)
+    held.dim[family_ndim - tensors.shape_ndim + i] = along(i);
   if (!folds_parts(tensors)) {
     if (!held.empty()) sink(held, index_t{0});
     return;

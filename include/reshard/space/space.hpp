@@ -77,14 +77,18 @@ class space {
   }
 
   /// The names, a pattern, by which a rank knows a family.
-  constexpr std::string_view names_on(int f, rank_t rank) const { return holds_tied_copy(f, rank) ? family_at(f).tied_name : family_at(f).name; }
+  constexpr std::string_view names_on(int f, rank_t rank) const {
+    return holds_tied_copy(f, rank) ? family_at(f).tied_name : family_at(f).name;
+  }
   /// The name by which a rank knows one tensor.
   std::string tensor_on(const tensor_id& t, rank_t rank) const {
     return holds_tied_copy(t.family, rank) ? std::string(family_at(t.family).tied_name) : model_.tensor(t);
   }
 
   /// The family's global box of (members of chunk k, expert part e, tensor part t).
-  constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const { return shard_box(f, chunk_members(f, k), e, t); }
+  constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const {
+    return shard_box(f, chunk_members(f, k), e, t);
+  }
   constexpr family_box shard_box(int f, interval members, index_t e, index_t t) const {
     const family& tensors = family_at(f);
     family_box b{{members, expert_part(f, e), {0, tensors.extent[2]}, {0, tensors.extent[3]}, {0, tensors.extent[4]}}};
@@ -103,7 +107,8 @@ class space {
   /// Ranks among which a buffer is cut: dp cp with index cp + CP dp, or edp.
   constexpr index_t sharding_group(mesh_kind kind) const {
     const mesh& m = mesh_for(kind);
-    return kind == mesh_kind::dense ? m.extent[mesh_axis::middle] * m.extent[mesh_axis::data] : m.extent[mesh_axis::data];
+    return kind == mesh_kind::dense ? m.extent[mesh_axis::middle] * m.extent[mesh_axis::data]
+                                    : m.extent[mesh_axis::data];
   }
 
  private:

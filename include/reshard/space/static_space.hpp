@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A space whose legality is a matter of its type: space_of<models::llama2_70b, config<tp<4>, pp<8>>{}> either is a constexpr
-// space, or stops the build with a literal sentence and, in the compiler's note, the numbers. The predicates are those that a
-// run-time refusal uses.
+// A space whose legality is a matter of its type: space_of<models::llama2_70b, config<tp<4>, pp<8>>{}> either is a
+// constexpr space, or stops the build with a literal sentence and, in the compiler's note, the numbers. The predicates
+// are those that a run-time refusal uses.
 // Builds on: space/space.hpp.
 #pragma once
 
@@ -30,22 +30,28 @@ template <const model& Model, degrees (*Degrees)()>
 struct static_space {
   static constexpr degrees d = Degrees();
   static constexpr const dimensions& shape = Model.shape;
-  static constexpr index_t with_experts(index_t size) { return shape.experts > 0 ? size : 0; }  // 0: divides whatever the degree
+  // 0: divides whatever the degree
+  static constexpr index_t with_experts(index_t size) { return shape.experts > 0 ? size : 0; }
 
   static_assert(rules::zero_level_is_built<d.zero>, "reshard: this ZeRO level is not built; zero is 0 or 1");
   static_assert(rules::divides_evenly<d.tp, shape.heads>, "reshard: the attention heads do not divide by tp");
-  static_assert(rules::divides_evenly<d.tp, shape.vocabulary>, "reshard: the rows of the vocabulary do not divide by tp");
-  static_assert(rules::one_divides_the_other<shape.groups, d.tp>, "reshard: of the query groups and tp, one must divide the other");
+  static_assert(rules::divides_evenly<d.tp, shape.vocabulary>,
+                "reshard: the rows of the vocabulary do not divide by tp");
+  static_assert(rules::one_divides_the_other<shape.groups, d.tp>,
+                "reshard: of the query groups and tp, one must divide the other");
   static_assert(rules::divides_evenly<d.tp, shape.qkv_rows()>, "reshard: the qkv rows do not divide by tp");
   static_assert(rules::divides_evenly<d.tp, shape.ffn>, "reshard: the rows of fc1 do not divide by tp");
-  static_assert(rules::experts_for_ep_and_etp<shape.experts, d.ep, d.etp>, "reshard: ep > 1 and etp need a model with experts");
+  static_assert(rules::experts_for_ep_and_etp<shape.experts, d.ep, d.etp>,
+                "reshard: ep > 1 and etp need a model with experts");
   static_assert(rules::divides_evenly<d.ep, with_experts(shape.experts)>, "reshard: the experts do not divide by ep");
   static_assert(rules::divides_evenly<d.ep * d.expert_tp(), with_experts(d.stage_ranks())>,
                 "reshard: the ranks of a stage, tp x cp x dp, do not divide by etp x ep");
-  static_assert(rules::divides_evenly<d.expert_tp(), with_experts(shape.expert_ffn)>, "reshard: the rows of an expert's fc1 do not divide by etp");
+  static_assert(rules::divides_evenly<d.expert_tp(), with_experts(shape.expert_ffn)>,
+                "reshard: the rows of an expert's fc1 do not divide by etp");
   static_assert(rules::chunks_have_stages<d.vpp, d.pp>, "reshard: vpp > 1 needs pp > 1");
-  static_assert(rules::layers_fit_the_split<shape.layers, d.pp, d.vpp, d.split>,
-                "reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more");
+  static_assert(
+      rules::layers_fit_the_split<shape.layers, d.pp, d.vpp, d.split>,
+      "reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more");
 
   static constexpr space value{Model, d};
 };

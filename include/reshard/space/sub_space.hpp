@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's sub-space: every tensor family of the model with what the rank holds of it, absent families included and marked, so
-// that "this rank has no embedding" is an answer and not a gap.
+// A rank's sub-space: every tensor family of the model with what the rank holds of it, absent families included and
+// marked, so that "this rank has no embedding" is an answer and not a gap.
 // Builds on: space/holding.hpp.
 #pragma once
 
@@ -22,7 +22,8 @@ struct held_family {
   std::vector<family_box> boxes;  // disjoint; empty iff absent
 };
 
-/// One entry per family, in the families' order: held == absent iff no box, whole iff the boxes' volumes add up to the family's.
+/// One entry per family, in the families' order: held == absent iff no box, whole iff the boxes' volumes add up to the
+/// family's.
 template <Holding H>
 constexpr std::vector<held_family> sub_space(const H& h, rank_t rank, role r) {
   std::vector<held_family> result;

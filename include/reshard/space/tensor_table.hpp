@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors by name: a table of the families that two sides of a plan speak of, and where a named tensor stands in its family.
+// Tensors by name: a table of the families that two sides of a plan speak of, and where a named tensor stands in its
+// family.
 // Builds on: space/shard.hpp, model/model.hpp.
 #pragma once
 
@@ -17,8 +18,8 @@
 
 namespace reshard {
 
-/// The tensors that both sides of a plan speak of: a model's families, or one family per tensor that any list names. A value;
-/// copies share what was read once.
+/// The tensors that both sides of a plan speak of: a model's families, or one family per tensor that any list names. A
+/// value; copies share what was read once.
 class tensor_table {
  public:
   explicit tensor_table(const model& m) {
@@ -29,7 +30,8 @@ class tensor_table {
   }
   /// All tensors of the lists, by name; each keeps its own dimensions, the last ones of a family's axes.
   tensor_table(std::initializer_list<const std::vector<shard>*> lists) {
-    std::vector<std::pair<const shard*, std::size_t>> all;  // with their places in the lists, so that the first of a name speaks for it
+    // with their places in the lists, so that the first of a name speaks for it
+    std::vector<std::pair<const shard*, std::size_t>> all;
     for (const std::vector<shard>* list : lists)
       for (const shard& s : *list) all.emplace_back(&s, all.size());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
@@ -68,7 +70,8 @@ class tensor_table {
       if (!match(tensors.name, name, layer, expert)) continue;
       const layer_set& layers = content_->layers[static_cast<std::size_t>(f)];
       if (tensors.place != home::layers) return tensor_id{f, 0, 0};
-      if (expert < tensors.extent[axis_of::expert] && layers.contains(layer)) return tensor_id{f, layers.members_below(layer), expert};
+      if (expert < tensors.extent[axis_of::expert] && layers.contains(layer))
+        return tensor_id{f, layers.members_below(layer), expert};
     }
     return std::nullopt;
   }
@@ -90,7 +93,8 @@ class tensor_table {
   static bool number(std::string_view& text, index_t& value) {
     std::size_t digits = 0;
     value = 0;
-    while (digits < text.size() && digits < 18 && text[digits] >= '0' && text[digits] <= '9') value = value * 10 + (text[digits++] - '0');
+    while (digits < text.size() && digits < 18 && text[digits] >= '0' && text[digits] <= '9')
+      value = value * 10 + (text[digits++] - '0');
     const bool plain = digits > 0 && (digits == 1 || text[0] != '0');
     text.remove_prefix(digits);
     return plain;
