@@ -13,7 +13,7 @@
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/io/plan_text.hpp>
-#include <reshard/memory/fill.hpp>
+#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_arrays.hpp>
 #include <reshard/reshard.hpp>
 

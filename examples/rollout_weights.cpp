@@ -6,7 +6,7 @@
 #include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/io/plan_text.hpp>
-#include <reshard/memory/fill.hpp>
+#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/reshard.hpp>
 

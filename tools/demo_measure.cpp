@@ -12,9 +12,9 @@
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
-#include <reshard/memory/fill.hpp>
+#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/volume.hpp>
 
 #include "../tests/support/forwarding.hpp"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <reshard/model/presets.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 
 using namespace reshard;

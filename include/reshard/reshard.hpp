@@ -6,7 +6,7 @@
 #include <reshard/base/version.hpp>
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/config.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/figures.hpp>

@@ -33,7 +33,7 @@ struct outcome {
   bytes_t offered = -1;
   watch::duration took{};
 };
-outcome exchange(mailbox& box, side mine, std::vector<std::byte>& out, std::vector<std::byte>& in, meeting& world) {
+outcome exchange(mailbox& box, side mine, std::vector<std::byte>& out, std::vector<std::byte>& in, rendezvous& world) {
   outcome result;
   const auto begin = watch::now();
   result.came = box.exchange(mine, room(out), room(in), world, result.offered);
@@ -55,7 +55,7 @@ const std::vector<std::byte> blank(5, std::byte{0xee});
 
 TEST_CASE("two messages of different lengths cross") {
   mailbox box;
-  meeting world(2, ample);
+  rendezvous world(2, ample);
   std::vector<std::byte> low = message(3, 10), high = message(5000, 70), in_low(5000), in_high(3);
   outcome a, b;
   both([&] { a = exchange(box, side::lower, low, in_low, world); },
@@ -71,7 +71,7 @@ TEST_CASE("two messages of different lengths cross") {
 TEST_CASE("a message goes one way, whichever that is, and its sender waits until it is taken") {
   for (const side sender : {side::lower, side::higher}) {
     mailbox box;
-    meeting world(2, ample);
+    rendezvous world(2, ample);
     std::vector<std::byte> out = message(7, 1), in(7), nothing;
     std::atomic<bool> taking = false;
     bool taken_first = false;
@@ -96,7 +96,7 @@ TEST_CASE("a message goes one way, whichever that is, and its sender waits until
 
 TEST_CASE("who neither sends nor receives waits for nobody") {
   mailbox box;
-  meeting world(2, ample);
+  rendezvous world(2, ample);
   std::vector<std::byte> nothing;
   const outcome alone = exchange(box, side::lower, nothing, nothing, world);
   CHECK(alone.came);
@@ -106,7 +106,7 @@ TEST_CASE("who neither sends nor receives waits for nobody") {
 TEST_CASE("a message of another length is taken, told and not copied") {
   for (const std::size_t length : {4u, 6u}) {
     mailbox box;
-    meeting world(2, ample);
+    rendezvous world(2, ample);
     std::vector<std::byte> out = message(length, 1), in = blank, nothing;
     outcome a, b;
     both([&] { a = exchange(box, side::lower, out, nothing, world); },
@@ -120,7 +120,7 @@ TEST_CASE("a message of another length is taken, told and not copied") {
 
 TEST_CASE("messages keep their order, and every one is taken once") {
   mailbox box;
-  meeting world(2, ample);
+  rendezvous world(2, ample);
   const auto play = [&](side mine, int out_first, int in_first, int& wrong) {
     for (int i = 0; i < 500; ++i) {
       std::vector<std::byte> out = message(static_cast<std::size_t>(1 + i % 9), out_first + i),
@@ -142,7 +142,7 @@ TEST_CASE("who waits in vain is told so when its patience ends, and nobody hears
   for (const side mine : {side::lower, side::higher})
     for (const auto& [sends, receives] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
       mailbox box;
-      meeting world(2, soon);
+      rendezvous world(2, soon);
       std::vector<std::byte> out = message(5, 1), in = blank, nothing;
       const outcome alone = exchange(box, mine, sends ? out : nothing, receives ? in : nothing, world);
       CHECK_FALSE(alone.came);
@@ -156,7 +156,7 @@ TEST_CASE("who waits in vain is told so when its patience ends, and nobody hears
 TEST_CASE("a letter whose sender gave up is taken back: nobody reads its memory later, and the box goes on") {
   for (const bool also_receives : {false, true}) {
     mailbox box;
-    meeting hasty(2, soon), whole(2, ample);
+    rendezvous hasty(2, soon), whole(2, ample);
     std::vector<std::byte> gone = message(5, 1), in = blank, nothing;
     CHECK_FALSE(exchange(box, side::lower, gone, also_receives ? in : nothing, hasty).came);
     std::fill(gone.begin(), gone.end(), std::byte{0xdd});  // and, in earnest, freed
@@ -179,7 +179,7 @@ TEST_CASE("a letter whose sender gave up is taken back: nobody reads its memory 
 TEST_CASE("a world that breaks ends the wait, and takes the letter back") {
   for (const bool also_receives : {false, true}) {
     mailbox box;
-    meeting world(3, ample), hasty(2, soon);
+    rendezvous world(3, ample), hasty(2, soon);
     world.on_break([&] { box.wake(); });
     std::vector<std::byte> out = message(5, 1), in = blank, nothing;
     outcome a;
@@ -197,7 +197,7 @@ TEST_CASE("a world that breaks ends the wait, and takes the letter back") {
 
 TEST_CASE("in a broken world nothing is handed over, and nobody waits") {
   mailbox box;
-  meeting broken(2, ample), hasty(2, soon);
+  rendezvous broken(2, ample), hasty(2, soon);
   broken.leave(1, "gone");
   std::vector<std::byte> out = message(5, 1), in = blank, nothing;
   const outcome first = exchange(box, side::lower, out, in, broken);
@@ -208,7 +208,7 @@ TEST_CASE("in a broken world nothing is handed over, and nobody waits") {
   CHECK(in == blank);
 
   outcome sender, reader;  // and a letter that lies there is left to whoever may take it
-  meeting whole(2, ample);
+  rendezvous whole(2, ample);
   both([&] { sender = exchange(box, side::lower, out, nothing, whole); },
        [&] {
          std::this_thread::sleep_for(20ms);
@@ -223,7 +223,7 @@ TEST_CASE("in a broken world nothing is handed over, and nobody waits") {
 
 TEST_CASE("a message that came is there although the other direction fails") {
   mailbox box;
-  meeting whole(2, ample), hasty(2, 2s);
+  rendezvous whole(2, ample), hasty(2, 2s);
   std::vector<std::byte> out = message(5, 1), unread = message(5, 60), in(5), nothing;
   outcome a, b;
   both([&] { a = exchange(box, side::lower, out, nothing, whole); },

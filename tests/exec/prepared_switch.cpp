@@ -14,10 +14,10 @@
 #include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
-#include <reshard/memory/fill.hpp>
+#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/model/transformer.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/judged.hpp"
 #include "../support/refused.hpp"

@@ -77,7 +77,7 @@ std::string ending(Call&& call) {
 
 static_assert(Transport<thread_group::endpoint> && Transport<mailbox_group::endpoint> &&
               Transport<unprepared<thread_group::endpoint>>);
-static_assert(!Transport<thread_group> && !Transport<meeting>);
+static_assert(!Transport<thread_group> && !Transport<rendezvous>);
 
 }  // namespace
 

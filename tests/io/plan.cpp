@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/hf_config.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/figures.hpp>
 

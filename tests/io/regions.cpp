@@ -14,7 +14,7 @@
 
 #include <reshard/io/hf_config.hpp>
 #include <reshard/io/regions.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/refused.hpp"
 

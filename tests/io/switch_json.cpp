@@ -14,7 +14,7 @@
 
 #include <reshard/io/switch_json.hpp>
 #include <reshard/model/transformer.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 
 #include "../support/points.hpp"

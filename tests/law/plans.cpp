@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/memory_replay.hpp>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../oracle/random_layouts.hpp"
 #include "../support/dice.hpp"

@@ -10,7 +10,7 @@
 #include <reshard/memory/bind_shard.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/model/transformer.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/listed_holding.hpp>
 
 #include "../support/judged.hpp"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <reshard/memory/fill.hpp>
+#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/points.hpp"
 #include "../support/refused.hpp"

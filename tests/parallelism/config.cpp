@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <reshard/parallelism/config.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"

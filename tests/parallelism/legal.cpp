@@ -6,7 +6,7 @@
 
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/legal.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../oracle/layouts.hpp"
 #include "../support/dice.hpp"

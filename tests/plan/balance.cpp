@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <reshard/model/presets.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/even_split.hpp"
 

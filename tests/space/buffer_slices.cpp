@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/buffer_slices.hpp>
 
 #include "../oracle/random_layouts.hpp"

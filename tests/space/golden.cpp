@@ -12,7 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/expand.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/listed_holding.hpp>
 
 #include "../oracle/random_layouts.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/optimizer_buffers.hpp>
 
 using namespace reshard;

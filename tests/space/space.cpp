@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <reshard/model/presets.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/computed_holding.hpp>
 
 #include "../support/refused.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <reshard/model/presets.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/cover.hpp>
 #include <reshard/space/sub_space.hpp>
 

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <reshard/memory/fill.hpp>
+#include <reshard/memory/known_values.hpp>
 
 #include "../oracle/memory_judge.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 
 namespace testing {

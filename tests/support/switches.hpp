@@ -13,7 +13,7 @@
 
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/rank_storage.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../oracle/random_layouts.hpp"
 #include "expand.hpp"

@@ -5,10 +5,10 @@
 
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
+#include <reshard/io/layout_picture.hpp>
+#include <reshard/io/layout_svg.hpp>
 #include <reshard/io/layout_text.hpp>
-#include <reshard/io/picture.hpp>
 #include <reshard/io/regions.hpp>
-#include <reshard/io/svg.hpp>
 #include <reshard/io/text_output.hpp>
 
 #include "commands.hpp"

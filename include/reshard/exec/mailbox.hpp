@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pair of devices' rendezvous: each hands the other a message, taken by a copy while its sender waits, or none at
 // all.
-// Builds on: exec/meeting.hpp, memory/page_block.hpp.
+// Builds on: exec/rendezvous.hpp, memory/page_block.hpp.
 #pragma once
 
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
 
-#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/rendezvous.hpp>
 #include <reshard/memory/page_block.hpp>
 
 namespace reshard {
@@ -22,7 +22,7 @@ class mailbox {
   /// Hands `out` to the peer and fills `in` with what the peer hands over; neither where it has no bytes. False where
   /// the peer does not come in time, or `world` breaks. Where `in` has bytes and the peer's message came, `offered` is
   /// its length.
-  bool exchange(side mine, memory out, memory in, meeting& world, bytes_t& offered) {
+  bool exchange(side mine, memory out, memory in, rendezvous& world, bytes_t& offered) {
     std::unique_lock lock(mutex_);
     const auto wait = [&](auto&& what) {
       return changed_.wait_for(lock, world.waits(), [&] { return what() || world.broken(); }) && what();

@@ -11,7 +11,7 @@
 
 #include <reshard/copy/copy_jobs.hpp>
 #include <reshard/exec/mailbox.hpp>
-#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/transport.hpp>
 #include <reshard/schedule/xor_order.hpp>
 
@@ -206,7 +206,7 @@ class mailbox_group {
     return *boxes_[static_cast<std::size_t>(high * (high - 1) / 2 + low)];
   }
 
-  meeting meeting_;
+  rendezvous meeting_;
   std::vector<std::unique_ptr<mailbox>> boxes_;
 };
 

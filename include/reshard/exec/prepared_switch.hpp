@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step:
 // planned, checked, staged and bound when it is made; run() only copies.
-// Builds on: exec/switch_checks.hpp, memory/replay_pages.hpp, exec/transport.hpp, exec/meeting.hpp.
+// Builds on: exec/switch_checks.hpp, memory/replay_pages.hpp, exec/transport.hpp, exec/rendezvous.hpp.
 #pragma once
 
 #include <exception>
 #include <limits>
 #include <optional>
 
-#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/switch_checks.hpp>
 #include <reshard/exec/switch_options.hpp>
 #include <reshard/exec/transport.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The devices of one process, a thread each: every box is copied once, straight from where its source keeps it to where
 // its destination does. A device that is done with a stage takes copies over from those that are not.
-// Builds on: copy/copy_jobs.hpp, exec/meeting.hpp, exec/transport.hpp.
+// Builds on: copy/copy_jobs.hpp, exec/rendezvous.hpp, exec/transport.hpp.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include <reshard/copy/copy_jobs.hpp>
-#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/transport.hpp>
 
 namespace reshard {
@@ -123,7 +123,7 @@ class thread_group {
     return latest;
   }
 
-  meeting meeting_;
+  rendezvous meeting_;
   std::vector<const binding*> offers_;  // per device
   std::mutex mutex_;
   std::weak_ptr<lanes> latest_;

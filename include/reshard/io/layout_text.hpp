@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layout as a person reads it: the summary that `check` prints, and the table of what one rank holds.
-// Builds on: io/print.hpp, io/regions.hpp, parallelism/parse.hpp.
+// Builds on: io/print.hpp, io/regions.hpp, parallelism/parse_degrees.hpp.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include <reshard/io/print.hpp>
 #include <reshard/io/regions.hpp>
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 namespace reshard::io {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The degrees of a parallelism configuration as plain numbers: what every algorithm below reads. config<...>
-// (parallelism/config.hpp) is the typed form, parse_degrees (parallelism/parse.hpp) the written one.
+// (parallelism/config.hpp) is the typed form, parse_degrees (parallelism/parse_degrees.hpp) the written one.
 // Builds on: base/integer.hpp.
 #pragma once
 

@@ -2,14 +2,14 @@
 // Memory replay: live bytes of one device over the stages of a switch. What arrives in a stage is live from its start;
 // what the target does not keep goes at the end of the stage of its last reader, and before the first stage where
 // nobody reads it; retained bytes count once.
-// Builds on: schedule/stages.hpp, algebra/region.hpp.
+// Builds on: schedule/stage_transfers.hpp, algebra/region.hpp.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
-#include <reshard/schedule/stages.hpp>
+#include <reshard/schedule/stage_transfers.hpp>
 
 namespace reshard {
 

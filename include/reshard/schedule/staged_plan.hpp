@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One device's part of a switch, cut into stages: its plan expanded to tensors, in the order in which it is done.
-// Builds on: schedule/stages.hpp.
+// Builds on: schedule/stage_transfers.hpp.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include <reshard/schedule/stages.hpp>
+#include <reshard/schedule/stage_transfers.hpp>
 
 namespace reshard {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/io/svg.hpp>
+#include <reshard/io/layout_svg.hpp>
 #include <reshard/model/transformer.hpp>
 
 using namespace reshard;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/parallelism/parse.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/refused.hpp"
 

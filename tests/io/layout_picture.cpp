@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/io/picture.hpp>
+#include <reshard/io/layout_picture.hpp>
 #include <reshard/model/transformer.hpp>
 
 #include "../support/dice.hpp"

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include <reshard/memory/fill.hpp>
+#include <reshard/memory/known_values.hpp>
 #include <reshard/model/family.hpp>
 
 #include "../support/judged.hpp"

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/rendezvous.hpp>
 
 #include "../support/refused.hpp"
 
@@ -54,7 +54,7 @@ bool comes_true(What&& what) {
 
 TEST_CASE("all devices learn the largest of what they bring, and nobody before all have come") {
   for (const rank_t devices : {1, 2, 5}) {
-    meeting world(devices, ample);
+    rendezvous world(devices, ample);
     CHECK(world.devices() == devices);
     CHECK(world.waits() == ample);
     std::atomic<int> come = 0, early = 0, wrong = 0;
@@ -71,7 +71,7 @@ TEST_CASE("all devices learn the largest of what they bring, and nobody before a
 
 TEST_CASE("round after round, each forgets the one before") {
   constexpr rank_t devices = 4;
-  meeting world(devices, ample);
+  rendezvous world(devices, ample);
   std::atomic<int> wrong = 0;
   const auto brings = [](int round, rank_t d) { return 1000 - 10 * round + (round * 7 + d * 5) % 11; };  // it falls
   on_threads(devices, [&](rank_t d) {
@@ -88,7 +88,7 @@ TEST_CASE("round after round, each forgets the one before") {
 
 TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
   constexpr patience enough_to_start = 500ms;
-  meeting world(4, enough_to_start);
+  rendezvous world(4, enough_to_start);
   int breaks = 0;
   world.on_break([&] { ++breaks; });
   on_threads(4, [&](rank_t d) { world.all_reduce_max(d, 0); });  // that one came before is forgotten
@@ -114,7 +114,7 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
 
 TEST_CASE("who leaves ends the others' wait at once, with its sentence or one of the meeting's") {
   for (const char* sentence : {"", "reshard: the disk is full"}) {
-    meeting world(3, ample);
+    rendezvous world(3, ample);
     std::atomic<int> woken = 0;
     world.on_break([&] { ++woken; });
     std::string of[2];
@@ -134,7 +134,7 @@ TEST_CASE("who leaves ends the others' wait at once, with its sentence or one of
 }
 
 TEST_CASE("of several sentences the first is kept, and a device leaves once") {
-  meeting world(3, ample);
+  rendezvous world(3, ample);
   int woken = 0;
   world.on_break([&] { ++woken; });
   CHECK(ending([&] { return world.require_unbroken(), 0; }) == "0");
@@ -147,7 +147,7 @@ TEST_CASE("of several sentences the first is kept, and a device leaves once") {
 }
 
 TEST_CASE("after a break nothing is agreed on, though all have come") {
-  meeting alone(1, ample);
+  rendezvous alone(1, ample);
   CHECK(ending([&] { return alone.all_reduce_max(0, 3); }) == "3");
   alone.leave(0, "reshard: it has ended");
   CHECK(ending([&] { return alone.all_reduce_max(0, 4); }) == "failed: reshard: it has ended");
@@ -155,7 +155,7 @@ TEST_CASE("after a break nothing is agreed on, though all have come") {
 
 TEST_CASE("every device that is waited for is named") {
   for (rank_t waiting = 0; waiting < 3; ++waiting) {
-    meeting world(3, soon);
+    rendezvous world(3, soon);
     std::string absent;
     for (rank_t d = 0; d < 3; ++d)
       if (d != waiting) absent += (absent.empty() ? "" : ", ") + std::to_string(d);
@@ -166,7 +166,7 @@ TEST_CASE("every device that is waited for is named") {
 
 TEST_CASE("what was agreed on before a device left is agreed on") {
   for (int i = 0; i < 50; ++i) {
-    meeting world(2, ample);
+    rendezvous world(2, ample);
     std::string of_0;
     on_threads(2, [&](rank_t d) {
       if (d == 0) of_0 = ending([&] { return world.all_reduce_max(0, 3); });
@@ -177,7 +177,7 @@ TEST_CASE("what was agreed on before a device left is agreed on") {
 }
 
 TEST_CASE("after a failure a device goes when all have left, and not before") {
-  meeting world(3, ample);
+  rendezvous world(3, ample);
   std::atomic<int> left = 0;
   int seen[3] = {};
   on_threads(3, [&](rank_t d) {
@@ -189,7 +189,7 @@ TEST_CASE("after a failure a device goes when all have left, and not before") {
   for (const int n : seen) CHECK(n == 3);
   CHECK(ending([&] { return world.all_reduce_max(0, 0); }) == "failed: reshard: device 0 fails");
 
-  meeting lonely(2, soon);  // and it does not wait for ever
+  rendezvous lonely(2, soon);  // and it does not wait for ever
   const auto begin = watch::now();
   lonely.leave_together(0, "reshard: alone");
   CHECK(watch::now() - begin >= soon);
@@ -197,9 +197,10 @@ TEST_CASE("after a failure a device goes when all have left, and not before") {
 }
 
 TEST_CASE("a world has 1 to 4096 devices") {
-  CHECK(refused([] { meeting(0, soon); }) == "reshard: a world of 0 devices in one process; 1 to 4096 are legal");
-  CHECK(refused([] { meeting(4097, soon); }) == "reshard: a world of 4097 devices in one process; 1 to 4096 are legal");
-  CHECK(refused([] { meeting(4096, soon); }) == "accepted");
+  CHECK(refused([] { rendezvous(0, soon); }) == "reshard: a world of 0 devices in one process; 1 to 4096 are legal");
+  CHECK(refused([] { rendezvous(4097, soon); }) ==
+        "reshard: a world of 4097 devices in one process; 1 to 4096 are legal");
+  CHECK(refused([] { rendezvous(4096, soon); }) == "accepted");
 }
 
 namespace {

@@ -36,9 +36,9 @@ class peer_missing : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class meeting {
+class rendezvous {
  public:
-  meeting(rank_t devices, patience wait)
+  rendezvous(rank_t devices, patience wait)
       : devices_(devices), wait_(wait), here_(counted(devices), false), gone_(here_) {}
 
   rank_t devices() const { return devices_; }
