@@ -117,7 +117,10 @@ TEST_CASE("every degree is at least its least, also where degrees are made as pl
       {{.dp = 0}, "dp=0: this degree is at least 1"},        {{.ep = 0}, "ep=0: this degree is at least 1"},
       {{.etp = -2}, "etp=-2: this degree is at least 1"},    {{.bucket = -1}, "bucket=-1: this degree is at least 0"},
       {{.zero = -1}, "zero=-1 is not built; zero is 0 or 1"}};
-  for (const auto& c : cases) CHECK(refused([&] { require_legal(moe, c.d); }) == std::string("reshard: ") + c.sentence);
+  for (const auto& c : cases) {
+    CHECK(refused([&] { require_legal(moe, c.d); }) == std::string("reshard: ") + c.sentence);
+    CHECK_FALSE(is_legal(moe, c.d));
+  }
 }
 
 TEST_CASE("stages without layers are legal") {
@@ -149,6 +152,7 @@ TEST_CASE("legal is what the contract says: random layouts, the oracle's word ag
     }
     CAPTURE(text);
     CHECK((refused([&] { require_legal(experts ? moe : dense, d); }) == "accepted") == theirs);
+    CHECK(is_legal(experts ? moe : dense, d) == theirs);
     ++(theirs ? legal : illegal);
   }
   CHECK(legal > 500);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: refuse(<.*>)?\((&"ep="\[0\], 8|\(\(const char\*\)"ep="\), ep),
 // expect: (&|\(\(const char\*\))" needs a model with experts; this one has none"
-// expect: require_experts\(
+// expect: refuse_experts\(
 // expect: ep<8>
 #include <reshard/model/presets.hpp>
 #include <reshard/space/space.hpp>

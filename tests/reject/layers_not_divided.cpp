@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: refuse(<.*>)?\((80, &"|layers, \(\(const char\*\)") layers do not divide by pp="(\[0\], 12|\), pp),
-// expect: require_even_layers\(
+// expect: refuse_even_layers\(
 // expect: pp<12>
 #include <reshard/model/presets.hpp>
 #include <reshard/space/space.hpp>

@@ -55,14 +55,14 @@ constexpr box<N> whole_box(const index_t (&extent)[N]) {
 
 /// { x : x in a and x in b }
 template <int N>
-constexpr box<N> intersect(const box<N>& a, const box<N>& b) {
+[[nodiscard]] constexpr box<N> intersect(const box<N>& a, const box<N>& b) {
   box<N> result{};
   for (int i = 0; i < N; ++i) result.dim[i] = intersect(a.dim[i], b.dim[i]);
   return result;
 }
 
 template <int N>
-constexpr bool intersects(const box<N>& a, const box<N>& b) {
+[[nodiscard]] constexpr bool intersects(const box<N>& a, const box<N>& b) {
   for (int i = 0; i < N; ++i)
     if (!intersects(a.dim[i], b.dim[i])) return false;
   return true;
@@ -70,7 +70,7 @@ constexpr bool intersects(const box<N>& a, const box<N>& b) {
 
 /// { x + by : x in a }
 template <int N>
-constexpr box<N> translate(const box<N>& a, const index_t (&by)[N]) {
+[[nodiscard]] constexpr box<N> translate(const box<N>& a, const index_t (&by)[N]) {
   box<N> result = a;
   for (int i = 0; i < N; ++i) result.dim[i] = translate(a.dim[i], by[i]);
   return result;

@@ -27,16 +27,16 @@ struct interval {
 // Written out, without greatest() and least(): compilers count calls, and assertions about layouts are made of these
 // two.
 /// { x : x in a and x in b }
-constexpr interval intersect(interval a, interval b) {
+[[nodiscard]] constexpr interval intersect(interval a, interval b) {
   return {a.begin < b.begin ? b.begin : a.begin, a.end < b.end ? a.end : b.end};
 }
 
-constexpr bool intersects(interval a, interval b) {
+[[nodiscard]] constexpr bool intersects(interval a, interval b) {
   return (a.begin < b.begin ? b.begin : a.begin) < (a.end < b.end ? a.end : b.end);
 }
 
 /// { x + by : x in a }
-constexpr interval translate(interval a, index_t by) { return {a.begin + by, a.end + by}; }
+[[nodiscard]] constexpr interval translate(interval a, index_t by) { return {a.begin + by, a.end + by}; }
 
 /// Part i of `parts` of an even split: [floor(i E / parts), floor((i+1) E / parts)) of a, E its size, 0 <= i < parts.
 constexpr interval even_part(interval a, index_t i, index_t parts) {

@@ -19,7 +19,7 @@ struct box_pair {
 /// Two boxes that share a coordinate, if any do. The boxes are sorted along the axis with the most distinct beginnings,
 /// and each is compared with those that begin before it ends: n log n for a list cut along one axis.
 template <int N>
-constexpr box_pair find_overlap(const std::vector<box<N>>& boxes) {
+[[nodiscard]] constexpr box_pair find_overlap(const std::vector<box<N>>& boxes) {
   int axis = 0;
   std::size_t most = 0;
   for (int i = 0; i < N; ++i) {

@@ -42,7 +42,7 @@ class region {
   }
 
   /// every coordinate of b is in this
-  constexpr bool covers(const box<N>& b) const {
+  [[nodiscard]] constexpr bool covers(const box<N>& b) const {
     region rest(b);
     for (const box<N>& held : boxes_) rest.remove(held);
     return rest.empty();
@@ -54,21 +54,21 @@ class region {
 
 /// { x : x in a or x in b }
 template <int N>
-constexpr region<N> unite(region<N> a, const region<N>& b) {
+[[nodiscard]] constexpr region<N> unite(region<N> a, const region<N>& b) {
   for (const box<N>& part : b.boxes()) a.add(part);
   return a;
 }
 
 /// { x : x in a and x not in b }
 template <int N>
-constexpr region<N> difference(region<N> a, const region<N>& b) {
+[[nodiscard]] constexpr region<N> difference(region<N> a, const region<N>& b) {
   for (const box<N>& part : b.boxes()) a.remove(part);
   return a;
 }
 
 /// { x : x in a and x in b }
 template <int N>
-constexpr region<N> intersect(const region<N>& a, const region<N>& b) {
+[[nodiscard]] constexpr region<N> intersect(const region<N>& a, const region<N>& b) {
   region<N> result;
   for (const box<N>& x : a.boxes())
     for (const box<N>& y : b.boxes()) result.add(intersect(x, y));
@@ -77,7 +77,7 @@ constexpr region<N> intersect(const region<N>& a, const region<N>& b) {
 
 /// a and b hold the same coordinates, however they are cut into boxes.
 template <int N>
-constexpr bool same_set(const region<N>& a, const region<N>& b) {
+[[nodiscard]] constexpr bool same_set(const region<N>& a, const region<N>& b) {
   return difference(a, b).empty() && difference(b, a).empty();
 }
 

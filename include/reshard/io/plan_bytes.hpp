@@ -73,7 +73,7 @@ inline std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t off
 }  // namespace detail
 
 template <Holding From, Holding To>
-std::vector<std::byte> to_bytes(const plan& p, const layout_switch<From, To>& change) {
+[[nodiscard]] std::vector<std::byte> to_bytes(const plan& p, const layout_switch<From, To>& change) {
   detail::byte_writer out;
   out.put(detail::plan_magic);
   out.put(detail::plan_version);
@@ -92,7 +92,7 @@ std::vector<std::byte> to_bytes(const plan& p, const layout_switch<From, To>& ch
 
 /// The plan that to_bytes wrote of this switch; anything else is refused.
 template <Holding From, Holding To>
-plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From, To>& change) {
+[[nodiscard]] plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From, To>& change) {
   constexpr std::size_t header = 7 * 8, closing = 8;
   if (bytes.size() < header + closing) refuse("plan from bytes: ", bytes.size(), " bytes are too few");
   for (std::size_t i = 0; i < 8; ++i)

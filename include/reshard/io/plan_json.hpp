@@ -42,7 +42,7 @@ inline state_set states_named(const nlohmann::json& names) {
 }  // namespace detail
 
 template <Holding From, Holding To>
-std::string to_json(const plan& p, const layout_switch<From, To>& change) {
+[[nodiscard]] std::string to_json(const plan& p, const layout_switch<From, To>& change) {
   nlohmann::ordered_json result{
       {"format", detail::plan_format}, {"version", detail::plan_json_version}, {"device", p.device}};
   const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
@@ -69,7 +69,7 @@ std::string to_json(const plan& p, const layout_switch<From, To>& change) {
 
 /// The plan that to_json wrote of this switch; anything else is refused.
 template <Holding From, Holding To>
-plan plan_from_json(std::string_view text, const layout_switch<From, To>& change) {
+[[nodiscard]] plan plan_from_json(std::string_view text, const layout_switch<From, To>& change) {
   plan p;
   try {
     const nlohmann::json read = nlohmann::json::parse(text);

@@ -21,7 +21,7 @@ inline std::string amount_text(const std::vector<transfer>& list) {
 
 /// A line of what the device does in all, then one for every box: "  to 3  param  NAME  [0,4)x..", in the plan's order.
 template <Holding From, Holding To>
-std::string to_text(const plan& p, const layout_switch<From, To>& change) {
+[[nodiscard]] std::string to_text(const plan& p, const layout_switch<From, To>& change) {
   using io::text_of;
   std::string text = text_of("device ", p.device, " sends ", detail::amount_text(p.sends), ", receives ",
                              detail::amount_text(p.receives), ", keeps ", detail::amount_text(p.retains), "\n");
@@ -36,7 +36,7 @@ std::string to_text(const plan& p, const layout_switch<From, To>& change) {
 }
 
 /// "sent 1.00 MiB, received 2.00 MiB, kept 3.00 MiB in 4 stages; peak 5.00 MiB, 1.00 MiB above max(before, after)"
-inline std::string to_text(const switch_report& r) {
+[[nodiscard]] inline std::string to_text(const switch_report& r) {
   using namespace io;
   return text_of("sent ", bytes_text(r.sent), ", received ", bytes_text(r.received), ", kept ", bytes_text(r.retained),
                  " in ", r.stages, r.stages == 1 ? " stage" : " stages", "; peak ", bytes_text(r.memory.peak), ", ",

@@ -27,18 +27,18 @@ std::string text_of(const Parts&... parts) {
 namespace reshard {
 
 /// "[0,4)"
-inline std::string to_text(interval a) { return io::text_of("[", a.begin, ",", a.end, ")"); }
+[[nodiscard]] inline std::string to_text(interval a) { return io::text_of("[", a.begin, ",", a.end, ")"); }
 
 /// "[0,4)x[2,6)"
 template <int N>
-std::string to_text(const box<N>& b) {
+[[nodiscard]] std::string to_text(const box<N>& b) {
   std::string text;
   for (int i = 0; i < N; ++i) text += io::text_of(i == 0 ? "" : "x", to_text(b.dim[i]));
   return text;
 }
 
 /// "param + exp_avg"
-inline std::string to_text(state_set states) {
+[[nodiscard]] inline std::string to_text(state_set states) {
   std::string text;
   for (int s = 0; s < state_count; ++s)
     if (states.contains(s)) text += io::text_of(text.empty() ? "" : " + ", adam_states[s].name);

@@ -89,7 +89,7 @@ void fill(const binding& b, const H& h, const Values& values = {}) {
 
 /// Compares every element that is bound with what fill would write.
 template <typename H, typename Values = known_values>
-comparison compare(const binding& b, const H& h, const Values& values = {}) {
+[[nodiscard]] comparison compare(const binding& b, const H& h, const Values& values = {}) {
   comparison result;
   for (const bound_box& box : b.boxes()) {
     const index_t(&extent)[5] = h.family_at(box.tensor.family).extent;

@@ -40,78 +40,93 @@ inline void append(std::string& sentence, divisors of) {
   }
 }
 
-constexpr void require_divides(const char* what, index_t size, const char* key, index_t degree) {
-  if (!rules::divides(degree, size))
-    refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors{size}, "}");
+constexpr void refuse_indivisible(const char* what, index_t size, const char* key, index_t degree) {
+  refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors{size}, "}");
 }
-constexpr void require_groups_match(index_t groups, index_t tp) {
-  if (!rules::groups_match(groups, tp)) refuse(groups, " query groups and tp=", tp, ": one must divide the other");
+// Each takes plain numbers, which a compiler shows where it cannot show the sentence.
+constexpr void refuse_groups(index_t groups, index_t tp) {
+  refuse(groups, " query groups and tp=", tp, ": one must divide the other");
 }
-constexpr void require_vpp_has_stages(index_t vpp, index_t pp) {
-  if (!rules::vpp_has_stages(vpp, pp)) refuse("vpp=", vpp, " needs pp > 1, and pp=", pp);
+constexpr void refuse_chunks(index_t vpp, index_t pp) { refuse("vpp=", vpp, " needs pp > 1, and pp=", pp); }
+constexpr void refuse_even_layers(index_t layers, index_t pp, index_t vpp) {
+  if (vpp == 1)
+    refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors{layers}, "}");
+  refuse(layers, " layers do not divide by pp=", pp, " x vpp=", vpp, " = ", pp * vpp, " chunks; pp x vpp in {",
+         divisors{layers}, "} would do");
 }
-constexpr void require_even_layers(index_t layers, index_t pp, index_t vpp) {
-  if (!rules::layers_split(pipeline_split::even, layers, pp, vpp)) {
-    if (vpp == 1)
-      refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors{layers}, "}");
-    refuse(layers, " layers do not divide by pp=", pp, " x vpp=", vpp, " = ", pp * vpp, " chunks; pp x vpp in {",
-           divisors{layers}, "} would do");
+constexpr void refuse_accounted_layers(index_t layers, index_t pp, index_t vpp) {
+  refuse("split=account: ", layers, " layers and 2 for embedding and loss do not divide by pp=", pp, " x vpp=", vpp,
+         "; pp x vpp in {", divisors{layers + 2}, "} would do");
+}
+constexpr void refuse_spread_chunks(index_t vpp) { refuse("split=spread needs vpp=1, and vpp=", vpp); }
+constexpr void refuse_layers(pipeline_split split, index_t layers, index_t pp, index_t vpp) {
+  switch (split) {
+    case pipeline_split::even: return refuse_even_layers(layers, pp, vpp);
+    case pipeline_split::account: return refuse_accounted_layers(layers, pp, vpp);
+    case pipeline_split::spread: return refuse_spread_chunks(vpp);
   }
 }
-constexpr void require_accounted_layers(index_t layers, index_t pp, index_t vpp) {
-  if (!rules::layers_split(pipeline_split::account, layers, pp, vpp))
-    refuse("split=account: ", layers, " layers and 2 for embedding and loss do not divide by pp=", pp, " x vpp=", vpp,
-           "; pp x vpp in {", divisors{layers + 2}, "} would do");
-}
-constexpr void require_spread_is_flat(index_t vpp) {
-  if (!rules::layers_split(pipeline_split::spread, 0, 1, vpp)) refuse("split=spread needs vpp=1, and vpp=", vpp);
-}
-constexpr void require_experts(index_t experts, index_t ep, index_t etp) {
-  if (rules::has_experts(experts, ep, etp)) return;
+constexpr void refuse_experts(index_t ep, index_t etp) {
   if (ep > 1) refuse("ep=", ep, " needs a model with experts; this one has none");
   refuse("etp=", etp, " needs a model with experts; this one has none");
 }
-constexpr void require_expert_world(index_t stage_ranks, index_t etp, index_t ep) {
-  const index_t group = checked_multiply(etp, ep);
-  if (!rules::divides(group, stage_ranks))
-    refuse("tp x cp x dp = ", stage_ranks, " ranks of a stage do not divide by etp=", etp, " x ep=", ep, " = ", group);
+constexpr void refuse_expert_world(index_t stage_ranks, index_t etp, index_t ep) {
+  refuse("tp x cp x dp = ", stage_ranks, " ranks of a stage do not divide by etp=", etp, " x ep=", ep, " = ", etp * ep);
 }
-constexpr void require_zero_level(index_t zero) {
-  if (!rules::zero_is_built(zero)) refuse("zero=", zero, " is not built; zero is 0 or 1");
+constexpr void refuse_zero_level(index_t zero) { refuse("zero=", zero, " is not built; zero is 0 or 1"); }
+/// Ranks, chunks and what is computed of them fit 64 bits; refused where they do not.
+constexpr bool fits(const degrees& d) {
+  d.world();
+  checked_multiply(checked_multiply(d.chunks(), 4), 4);
+  checked_multiply(checked_multiply(d.stage_ranks(), d.stage_ranks()), 4);
+  return true;
+}
+
+/// The list: calls visit(holds, refuse) for each rule, in order, while it returns true; refuse() says the sentence. A
+/// rule is read only where those before it hold. Whether all did.
+template <typename Visit>
+constexpr bool each_rule(const model& m, const degrees& d, Visit&& visit) {
+  const dimensions& s = m.shape;
+  for (const key_entry& k : layout_keys) {
+    const bool by_itself =
+        k.key == layout_key::split || k.key == layout_key::zero || (k.key == layout_key::etp && d.etp == 0);
+    if (!by_itself && !visit(d.*k.number >= k.least, [&] { require_degree(k.key, d.*k.number); })) return false;
+  }
+  return visit(rules::zero_is_built(d.zero), [&] { refuse_zero_level(d.zero); }) &&
+         visit(fits(d), [] {}) &&  // refuses by itself
+         visit(rules::divides(d.tp, s.heads), [&] { refuse_indivisible("attention heads", s.heads, "tp", d.tp); }) &&
+         visit(rules::divides(d.tp, s.vocabulary),
+               [&] { refuse_indivisible("rows of the vocabulary", s.vocabulary, "tp", d.tp); }) &&
+         visit(rules::groups_match(s.groups, d.tp), [&] { refuse_groups(s.groups, d.tp); }) &&
+         visit(rules::divides(d.tp, s.qkv_rows()), [&] { refuse_indivisible("qkv rows", s.qkv_rows(), "tp", d.tp); }) &&
+         visit(rules::divides(d.tp, s.ffn),
+               [&] { refuse_indivisible("rows of the dense layers' fc1", s.ffn, "tp", d.tp); }) &&
+         visit(rules::has_experts(s.experts, d.ep, d.etp), [&] { refuse_experts(d.ep, d.etp); }) &&
+         (s.experts == 0 ||
+          (visit(rules::divides(d.ep, s.experts), [&] { refuse_indivisible("experts", s.experts, "ep", d.ep); }) &&
+           visit(rules::divides(checked_multiply(d.expert_tp(), d.ep), d.stage_ranks()),
+                 [&] { refuse_expert_world(d.stage_ranks(), d.expert_tp(), d.ep); }) &&
+           visit(rules::divides(d.expert_tp(), s.expert_ffn),
+                 [&] { refuse_indivisible("rows of an expert's fc1", s.expert_ffn, "etp", d.expert_tp()); }))) &&
+         visit(rules::vpp_has_stages(d.vpp, d.pp), [&] { refuse_chunks(d.vpp, d.pp); }) &&
+         visit(rules::layers_split(d.split, s.layers, d.pp, d.vpp),
+               [&] { refuse_layers(d.split, s.layers, d.pp, d.vpp); });
 }
 
 }  // namespace detail
 
+/// Whether the model admits the configuration.
+[[nodiscard]] constexpr bool is_legal(const model& m, const degrees& d) {
+  return detail::each_rule(m, d, [](bool holds, const auto&) { return holds; });
+}
+
 /// Refuses every configuration that the model does not admit; returns what it was given. The rules are
 /// facts of the layout (docs/reference/layouts.md lists them), in this order.
 constexpr degrees require_legal(const model& m, const degrees& d) {
-  for (const key_entry& k : layout_keys) {
-    const bool by_itself =
-        k.key == layout_key::split || k.key == layout_key::zero || (k.key == layout_key::etp && d.etp == 0);
-    if (!by_itself) require_degree(k.key, d.*k.number);
-  }
-  detail::require_zero_level(d.zero);
-  const dimensions& s = m.shape;
-  d.world();
-  checked_multiply(checked_multiply(d.chunks(), 4), 4);
-  checked_multiply(checked_multiply(d.stage_ranks(), d.stage_ranks()), 4);
-  detail::require_divides("attention heads", s.heads, "tp", d.tp);
-  detail::require_divides("rows of the vocabulary", s.vocabulary, "tp", d.tp);
-  detail::require_groups_match(s.groups, d.tp);
-  detail::require_divides("qkv rows", s.qkv_rows(), "tp", d.tp);
-  if (s.ffn > 0) detail::require_divides("rows of the dense layers' fc1", s.ffn, "tp", d.tp);
-  detail::require_experts(s.experts, d.ep, d.etp);
-  if (s.experts > 0) {
-    detail::require_divides("experts", s.experts, "ep", d.ep);
-    detail::require_expert_world(d.stage_ranks(), d.expert_tp(), d.ep);
-    if (s.expert_ffn > 0) detail::require_divides("rows of an expert's fc1", s.expert_ffn, "etp", d.expert_tp());
-  }
-  detail::require_vpp_has_stages(d.vpp, d.pp);
-  switch (d.split) {
-    case pipeline_split::even: detail::require_even_layers(s.layers, d.pp, d.vpp); break;
-    case pipeline_split::account: detail::require_accounted_layers(s.layers, d.pp, d.vpp); break;
-    case pipeline_split::spread: detail::require_spread_is_flat(d.vpp); break;
-  }
+  detail::each_rule(m, d, [](bool holds, const auto& refuse) {
+    if (!holds) refuse();
+    return true;
+  });
   return d;
 }
 

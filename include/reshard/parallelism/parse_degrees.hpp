@@ -73,7 +73,7 @@ inline degrees parse_degrees(std::string_view text) {
 }
 
 /// The shortest text with parse_degrees(to_text(d)) == d.
-inline std::string to_text(const degrees& d) {
+[[nodiscard]] inline std::string to_text(const degrees& d) {
   std::string text;
   const degrees defaults;
   for (const key_entry& k : layout_keys) {

@@ -112,7 +112,7 @@ class router {
 /// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
 /// FROM rank held it. Lists are in the order of `precedes`, the same at both ends.
 template <Holding From, Holding To>
-constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
+[[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
   plan result;
   result.device = device;
   for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(256);

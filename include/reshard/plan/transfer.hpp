@@ -70,7 +70,7 @@ struct plan {
 };
 
 /// sum of bytes()
-constexpr bytes_t total_bytes(const std::vector<transfer>& transfers) {
+[[nodiscard]] constexpr bytes_t total_bytes(const std::vector<transfer>& transfers) {
   bytes_t bytes = 0;
   for (const transfer& t : transfers) bytes = checked_add(bytes, t.bytes());
   return bytes;

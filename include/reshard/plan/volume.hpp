@@ -18,7 +18,7 @@ struct switch_volume {
 /// moved + retained = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO boxes| x
 /// width.
 template <Holding From, Holding To>
-constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
+[[nodiscard]] constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
   switch_volume total;
   for (const role r : roles) {
     const bytes_t width = (states_of(r) & change.states()).bytes_per_element();
@@ -43,21 +43,21 @@ constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
 
 /// Bytes that cross between devices.
 template <Holding From, Holding To>
-constexpr bytes_t moved_bytes(const layout_switch<From, To>& change) {
+[[nodiscard]] constexpr bytes_t moved_bytes(const layout_switch<From, To>& change) {
   return volume_of(change).moved;
 }
 template <typename From, typename To>
-constexpr bytes_t moved_bytes(const From& from, const To& to, const placement& placed = {}) {
+[[nodiscard]] constexpr bytes_t moved_bytes(const From& from, const To& to, const placement& placed = {}) {
   return moved_bytes(layout_switch(from, to, placed));
 }
 
 /// Bytes that a device needs and already has.
 template <Holding From, Holding To>
-constexpr bytes_t retained_bytes(const layout_switch<From, To>& change) {
+[[nodiscard]] constexpr bytes_t retained_bytes(const layout_switch<From, To>& change) {
   return volume_of(change).retained;
 }
 template <typename From, typename To>
-constexpr bytes_t retained_bytes(const From& from, const To& to, const placement& placed = {}) {
+[[nodiscard]] constexpr bytes_t retained_bytes(const From& from, const To& to, const placement& placed = {}) {
   return retained_bytes(layout_switch(from, to, placed));
 }
 

@@ -66,9 +66,10 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
 /// The replay of a device that holds `before` bytes, then `after` bytes, and whose staged plan these are. `released`
 /// bytes of what it holds leave with their last reader; the rest of what it does not retain has no reader and goes
 /// first.
-constexpr memory_replay replay_memory(bytes_t before, bytes_t after, const std::vector<staged_piece>& received,
-                                      const std::vector<staged_piece>& sent, const std::vector<transfer>& retained,
-                                      index_t stages) {
+[[nodiscard]] constexpr memory_replay replay_memory(bytes_t before, bytes_t after,
+                                                    const std::vector<staged_piece>& received,
+                                                    const std::vector<staged_piece>& sent,
+                                                    const std::vector<transfer>& retained, index_t stages) {
   std::vector<bytes_t> arrives(static_cast<std::size_t>(stages), 0);
   for (const staged_piece& p : received) arrives[static_cast<std::size_t>(p.stage)] += p.bytes();
   const bytes_t kept = total_bytes(retained);

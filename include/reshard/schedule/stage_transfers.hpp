@@ -33,7 +33,7 @@ inline constexpr index_t most_stages = 4096;
 
 /// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer. Switches are
 /// made in at most 4096 stages; a budget that wants more cannot work.
-constexpr index_t stage_count(bytes_t largest_holding, bytes_t budget) {
+[[nodiscard]] constexpr index_t stage_count(bytes_t largest_holding, bytes_t budget) {
   if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
   return greatest(1, ceil_divide(checked_multiply(4, largest_holding), budget));
 }
@@ -52,7 +52,7 @@ constexpr bytes_t least_budget(bytes_t largest_holding, ExcessOf&& excess_of) {
 
 /// B: the most that any device holds on either side, of what moves.
 template <Holding From, Holding To>
-constexpr bytes_t largest_holding(const layout_switch<From, To>& change) {
+[[nodiscard]] constexpr bytes_t largest_holding(const layout_switch<From, To>& change) {
   return greatest(max_bytes_per_rank(change.from(), change.states()), max_bytes_per_rank(change.to(), change.states()));
 }
 
@@ -95,8 +95,9 @@ constexpr void cut_stream(const staged_piece* first, const staged_piece* last, i
 /// Result: by (src, dst, states), then stage, then the destination's order; sender and receiver of a stream get the
 /// same pieces.
 template <Holding From, Holding To>
-constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>& transfers,
-                                                    const layout_switch<From, To>& change, index_t stages) {
+[[nodiscard]] constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>& transfers,
+                                                                  const layout_switch<From, To>& change,
+                                                                  index_t stages) {
   struct ordered {
     staged_piece piece;
     storage_order at;

@@ -37,7 +37,8 @@ constexpr stage_range pieces_of_stage(const std::vector<staged_piece>& pieces, i
 
 /// A device's plan in so many stages.
 template <Holding From, Holding To>
-constexpr staged_plan stage_plan(const plan& whole, const layout_switch<From, To>& change, index_t stages) {
+[[nodiscard]] constexpr staged_plan stage_plan(const plan& whole, const layout_switch<From, To>& change,
+                                               index_t stages) {
   const auto staged = [&](const std::vector<transfer>& transfers) {
     const std::vector<staged_piece> pieces = stage_transfers(transfers, change, stages);
     // where each stage's pieces go, in the order they have

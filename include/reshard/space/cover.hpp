@@ -140,7 +140,7 @@ constexpr bytes_t max_bytes_per_rank_of(const H& h, state_set wanted) {
 /// of how they came about; ranks are not visited, so replicas cost nothing. That held() names the same boxes is
 /// agrees().
 template <typename L>
-constexpr bool covers(const L& layout, state_set wanted = all_states) {
+[[nodiscard]] constexpr bool covers(const L& layout, state_set wanted = all_states) {
   detail::require_layout<L>();
   if constexpr (Layout<L>) return detail::covers_of(holding_of(layout, wanted), wanted);
   else return false;
@@ -152,7 +152,7 @@ constexpr bool covers(const L& layout, state_set wanted = all_states) {
 ///   each b in shared(f, q, r) is all that owners(f, r, b) names, and q is a holder of it;
 ///   sum over q and shared(f, q, r) of |b| == sum over owners(f, r, all of f) of |b| x holders, so none is missing.
 template <typename L>
-constexpr bool agrees(const L& layout, state_set wanted = all_states) {
+[[nodiscard]] constexpr bool agrees(const L& layout, state_set wanted = all_states) {
   detail::require_layout<L>();
   if constexpr (Layout<L>) return detail::agrees_of(holding_of(layout, wanted), wanted);
   else return false;
@@ -161,7 +161,7 @@ constexpr bool agrees(const L& layout, state_set wanted = all_states) {
 /// sum over what the rank holds, of the wanted states that there are, of elements x width; 0 where there is no rank
 /// (-1)
 template <typename L>
-constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = all_states) {
+[[nodiscard]] constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = all_states) {
   detail::require_layout<L>();
   if constexpr (Layout<L>) return detail::held_bytes_of(holding_of(layout, wanted), rank, wanted);
   else return 0;
@@ -169,7 +169,7 @@ constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = al
 
 /// The most that any rank holds.
 template <typename L>
-constexpr bytes_t max_bytes_per_rank(const L& layout, state_set wanted = all_states) {
+[[nodiscard]] constexpr bytes_t max_bytes_per_rank(const L& layout, state_set wanted = all_states) {
   detail::require_layout<L>();
   if constexpr (Layout<L>) return detail::max_bytes_per_rank_of(holding_of(layout, wanted), wanted);
   else return 0;

@@ -24,7 +24,7 @@ constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1
 
 /// The shard's place in the table. Refuses what no table admits: an unknown name or state, a shape that is not the
 /// tensor's, a shard that reaches outside of it. `who` begins the sentence: nothing, or an owner and ": ".
-inline shard_place locate(const tensor_table& table, const shard& s, std::string_view who = "") {
+[[nodiscard]] inline shard_place locate(const tensor_table& table, const shard& s, std::string_view who = "") {
   int state = 0;
   while (state < state_count && adam_states[state].name != s.state) ++state;
   if (state == state_count)

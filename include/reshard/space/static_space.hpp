@@ -53,7 +53,7 @@ struct static_space {
       rules::layers_fit_the_split<shape.layers, d.pp, d.vpp, d.split>,
       "reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more");
 
-  static constexpr space value{Model, d};
+  static constexpr space value{Model, is_legal(Model, d) ? d : degrees{}};  // one error says it, not two
 };
 
 namespace detail {

@@ -25,7 +25,7 @@ struct held_family {
 /// One entry per family, in the families' order: held == absent iff no box, whole iff the boxes' volumes add up to the
 /// family's.
 template <Holding H>
-constexpr std::vector<held_family> sub_space(const H& h, rank_t rank, role r) {
+[[nodiscard]] constexpr std::vector<held_family> sub_space(const H& h, rank_t rank, role r) {
   std::vector<held_family> result;
   for (int f = 0; f < h.families(); ++f) {
     held_family entry{f, presence::absent, {}};
