@@ -37,14 +37,18 @@ class block {
  public:
   constexpr block(index_t extent, index_t parts) : extent_(extent), parts_(parts) {
     if (extent < 0 || parts < 1) refuse("block: an extent of ", extent, " cannot be cut into ", parts, " parts");
+    if (parts > 1) size_ = extent / parts;
+    even_ = size_ * parts == extent;
   }
   constexpr index_t extent() const { return extent_; }
   constexpr index_t parts() const { return parts_; }
-  constexpr interval part(index_t p) const { return even_part({0, extent_}, p, parts_); }
+  constexpr interval part(index_t p) const {
+    return even_ ? interval{p * size_, (p + 1) * size_} : even_part({0, extent_}, p, parts_);
+  }
 
   /// The part p that owns x: the only one with floor(p E / P) <= x < floor((p + 1) E / P), for 0 <= x < E.
   constexpr index_t owner(index_t x) const {
-    if (extent_ % parts_ == 0) return x / (extent_ / parts_);
+    if (even_) return x / size_;
     return (checked_multiply(x + 1, parts_) - 1) / extent_;
   }
 
@@ -56,14 +60,18 @@ class block {
   constexpr void owners(interval range, Sink&& sink) const {
     range = intersect(range, {0, extent_});
     if (range.empty()) return;
-    const index_t last = owner(range.end - 1);
-    for (index_t p = owner(range.begin); p <= last; ++p)
-      if (const interval owned = part(p); !owned.empty()) sink(p, owned);
+    for (index_t p = range.begin == 0 ? 0 : owner(range.begin); p < parts_; ++p) {
+      const interval owned = part(p);
+      if (owned.begin >= range.end) return;
+      if (!owned.empty()) sink(p, owned);
+    }
   }
 
  private:
   index_t extent_;
   index_t parts_;
+  index_t size_ = extent_;  // floor(E / P), that of every part where P divides E
+  bool even_ = true;
 };
 
 /// Part p owns [point[p], point[p + 1]); points ascend from 0, equal neighbours are an empty part. At most Capacity

@@ -56,8 +56,13 @@ struct rank_product {
   constexpr rank_t operator[](index_t i) const {
     rank_t rank = 0, pitch = 1;
     for (int a = 0; a < mesh_ndim; ++a) {
-      rank += along[a][along[a].count == 1 ? 0 : i % along[a].count] * pitch;
-      if (along[a].count > 1) i /= along[a].count;  // divisions are what planning costs
+      index_t c = along[a].first;
+      if (along[a].count > 1 && i > 0) {
+        const index_t rest = i < along[a].count ? 0 : i / along[a].count;  // divisions are what planning costs
+        c = along[a][i - rest * along[a].count];
+        i = rest;
+      }
+      rank += c * pitch;
       pitch *= on.extent[a];
     }
     return rank;
@@ -65,14 +70,19 @@ struct rank_product {
 
   /// i with (*this)[i] == rank, or -1.
   constexpr index_t index_of(rank_t rank) const {
-    index_t index = 0, pitch = 1;
-    for (int a = 0; a < mesh_ndim; ++a) {
-      const index_t rest = a + 1 < mesh_ndim ? rank / on.extent[a] : 0;
-      const index_t at = along[a].index_of(rank - rest * on.extent[a]);
+    const index_t row = on.extent[0] * on.extent[1];
+    const index_t pitch[mesh_ndim] = {1, on.extent[0], row, row * on.extent[2]};
+    index_t index = 0;
+    for (int a = mesh_ndim - 1; a >= 0; --a) {
+      if (along[a].count == 1) {  // of one coordinate it is known where its ranks begin
+        rank -= along[a].first * pitch[a];
+        if (rank < 0 || rank >= pitch[a]) return -1;
+        continue;
+      }
+      const index_t c = pitch[a] == 1 ? rank : rank / pitch[a], at = along[a].index_of(c);
       if (at < 0) return -1;
-      index += at * pitch;
-      pitch *= along[a].count;
-      rank = rest;
+      index = index * along[a].count + at;
+      rank -= c * pitch[a];
     }
     return index;
   }

@@ -25,7 +25,7 @@ class pipeline_placement {
   constexpr index_t extent() const { return layers_; }
   constexpr index_t parts() const { return stages_; }
   constexpr index_t chunks() const { return chunks_; }
-  constexpr index_t stage_of_chunk(index_t k) const { return k % stages_; }
+  constexpr index_t stage_of_chunk(index_t k) const { return k < stages_ ? k : k % stages_; }
 
   constexpr index_t point(index_t k) const {
     if (split_ != pipeline_split::account) return k * per_chunk_ + least(k, longer_);

@@ -23,7 +23,7 @@ class router {
   constexpr void receives(role r, state_set states, plan& out) const {
     if (to_rank_ < 0) return;
     each_shared(*to_, to_rank_, r, [&](int f, const family_box& target, const auto& destinations) {
-      const index_t k = destinations.index_of(to_rank_);
+      const index_t k = destinations.index_of(to_rank_), wanted = destinations.count();
       index_t missing = target.volume();
       from_->owners(f, r, target, [&](const family_box& source, const auto& holders) {
         const family_box piece = intersect(source, target);
@@ -33,7 +33,7 @@ class router {
           return;
         }
         const auto from_holders = [&](const auto& admitted) {
-          const piece_cut cut = cut_piece(piece, from_->family_at(f), admitted.count(), destinations.count());
+          const piece_cut cut = cut_piece(piece, from_->family_at(f), admitted.count(), wanted);
           for (index_t q = 0; q < cut.parts; ++q) {
             const rank_t source_rank = admitted[holder_of_part(k, q, cut.parts, admitted.count())];
             out.receives.push_back(
@@ -54,6 +54,7 @@ class router {
   constexpr void sends(role r, state_set states, plan& out) const {
     if (from_rank_ < 0) return;
     each_shared(*from_, from_rank_, r, [&](int f, const family_box& source, const auto& holders) {
+      const index_t index = holders.index_of(from_rank_), all = holders.count();
       to_->owners(f, r, source, [&](const family_box& target, const auto& destinations) {
         const family_box piece = intersect(source, target);
         const index_t wanted = destinations.count();
@@ -62,11 +63,9 @@ class router {
           if (const rank_t was = change_->from_rank(device); was >= 0 && holders.contains(was)) return;
           out.sends.push_back({device_, device, states, f, cut.part(piece, q)});
         };
-        const piece_cut far = cut_piece(piece, from_->family_at(f), holders.count(), wanted);
-        const index_t index = holders.index_of(from_rank_);
+        const piece_cut far = cut_piece(piece, from_->family_at(f), all, wanted);
         if (one_node()) {
-          destinations_of_holder(index, holders.count(), wanted, far.parts,
-                                 [&](index_t k, index_t q) { send(far, k, q); });
+          destinations_of_holder(index, all, wanted, far.parts, [&](index_t k, index_t q) { send(far, k, q); });
           return;
         }
         // destinations of this node share the holders of this node
@@ -80,7 +79,7 @@ class router {
             for (index_t q = 0; q < cut.parts; ++q)
               if (holder_of_part(k, q, cut.parts, near.count()) == near_index) send(cut, k, q);
         // destinations of nodes without a holder share them all
-        destinations_of_holder(index, holders.count(), wanted, far.parts, [&](index_t k, index_t q) {
+        destinations_of_holder(index, all, wanted, far.parts, [&](index_t k, index_t q) {
           const index_t node = node_of(change_->to_devices().device_of(destinations[k]));
           if (node != node_of(device_) && holders_on(holders, node).count() == 0) send(far, k, q);
         });
@@ -115,7 +114,7 @@ template <Holding From, Holding To>
 [[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
   plan result;
   result.device = device;
-  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(256);
+  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
   const detail::router<From, To> route(change, device);
   for (const role r : roles) {
     const state_set states = states_of(r) & change.states();

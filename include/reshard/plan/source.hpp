@@ -17,6 +17,7 @@ struct piece_cut {
   int along = axis_of::layer;
 
   constexpr family_box part(const family_box& piece, index_t q) const {
+    if (parts == 1) return piece;
     family_box result = piece;
     result.dim[along] = even_part(piece.dim[along], q, parts);
     return result;
@@ -26,7 +27,8 @@ struct piece_cut {
 /// The axis: layers where their extent >= 4 m, else the longest but the last; a vector's only one is its last.
 constexpr piece_cut cut_piece(const family_box& piece, const family& tensors, index_t holders, index_t destinations) {
   const index_t b = holders / gcd(holders, destinations);
-  piece_cut cut{checked_multiply(b, ceil_divide(least(holders, 4), b)), axis_of::layer};
+  piece_cut cut{b, axis_of::layer};
+  while (cut.parts < least(holders, 4)) cut.parts += b;  // to b ceil(min(n, 4) / b): division costs more
   if (piece.dim[axis_of::layer].size() < checked_multiply(4, cut.parts)) {
     cut.along = tensors.vector() ? axis_of::column : axis_of::layer;
     for (int i = 0; !tensors.vector() && i < family_ndim - 1; ++i)
@@ -38,30 +40,23 @@ constexpr piece_cut cut_piece(const family_box& piece, const family& tensors, in
 
 /// The holder that sends part q to destination k.
 constexpr index_t holder_of_part(index_t k, index_t q, index_t parts, index_t holders) {
-  return (k * parts + q) % holders;
+  const index_t part = k * parts + q;
+  return part < holders ? part : part % holders;
 }
 
 /// The destinations of one holder: calls sink(k, q) for all k < destinations, q < parts with
-/// (k parts + q) mod holders == holder, by solving the congruence: the cost is that of its solutions and `parts`.
+/// (k parts + q) mod holders == holder, which are those of holder, holder + holders, ... The cost is that of them.
 template <typename Sink>
 constexpr void destinations_of_holder(index_t holder, index_t holders, index_t destinations, index_t parts,
                                       Sink&& sink) {
-  const index_t stride = parts % holders;
-  const index_t g = gcd(stride, holders);  // gcd(0, n) == n: every k has the same part
-  const index_t period = holders / g;
-  index_t inverse = 1;  // (stride / g) inverse == 1 (mod period), by Euclid's algorithm
-  {
-    index_t a = stride / g % period, b = period, x = 1, y = 0;
-    while (a > 1) {
-      const index_t quotient = a / b, rest = a % b, next = x - quotient * y;
-      a = b, b = rest, x = y, y = next;
-    }
-    inverse = period == 1 ? 0 : (x % period + period) % period;
-  }
-  for (index_t q = 0; q < parts; ++q) {
-    const index_t residue = ((holder - q) % holders + holders) % holders;
-    if (residue % g != 0) continue;
-    for (index_t k = residue / g % period * inverse % period; k < destinations; k += period) sink(k, q);
+  if (parts < 1) return;
+  index_t k = holder < parts ? 0 : holder / parts, q = holder - k * parts;
+  if (k >= destinations) return;
+  const index_t further = holders / parts, rest = holders - further * parts;
+  while (k < destinations) {
+    sink(k, q);
+    k += further, q += rest;
+    if (q >= parts) ++k, q -= parts;
   }
 }
 

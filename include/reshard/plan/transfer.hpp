@@ -34,29 +34,54 @@ constexpr bool precedes(const transfer& a, const transfer& b) {
   return precedes(a.where, b.where);
 }
 
-/// Sorts a list of one end's transfers by `precedes`, given the other end of each. First by peer over small keys, as a
-/// transfer is too large to be moved log(n) times; then inside each peer's list, which mostly arrives in order.
+/// Sorts a list of one end's transfers by `precedes`, given the other end of each. Small keys are sorted, as a transfer
+/// is too large to be moved log(n) times: by peer, states and family, then inside such a list, whose boxes arrive in
+/// order or, from buffers that pack parameters in reverse, as runs that descend.
 constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer::*peer) {
+  if (std::is_sorted(transfers.begin(), transfers.end(),
+                     [](const transfer& a, const transfer& b) { return precedes(a, b); }))
+    return;
   struct key {
     rank_t peer;
+    std::uint64_t what;  // states, then family
     std::size_t at;
   };
   std::vector<key> keys(transfers.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = {transfers[i].*peer, i};
-  std::sort(keys.begin(), keys.end(),
-            [](const key& a, const key& b) { return a.peer != b.peer ? a.peer < b.peer : a.at < b.at; });
-  std::vector<transfer> sorted;
-  sorted.reserve(keys.size());
-  for (const key& k : keys) sorted.push_back(transfers[k.at]);
-  const auto in_order = [](const transfer& a, const transfer& b) { return precedes(a, b); };
-  for (std::size_t first = 0, past = 0; first < keys.size(); first = past) {
-    bool ordered = true;
-    for (past = first + 1; past < keys.size() && keys[past].peer == keys[first].peer; ++past)
-      ordered = ordered && !precedes(sorted[past], sorted[past - 1]);
-    const auto at = [&sorted](std::size_t i) { return sorted.begin() + static_cast<std::ptrdiff_t>(i); };
-    if (!ordered) std::sort(at(first), at(past), in_order);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const transfer& t = transfers[i];
+    keys[i] = {t.*peer, std::uint64_t{t.states.bits} << 32 | static_cast<std::uint32_t>(t.family), i};
   }
-  transfers = static_cast<std::vector<transfer>&&>(sorted);
+  std::sort(keys.begin(), keys.end(), [](const key& a, const key& b) {
+    if (a.peer != b.peer) return a.peer < b.peer;
+    return a.what != b.what ? a.what < b.what : a.at < b.at;
+  });
+  const auto in_order = [&transfers](const key& a, const key& b) {
+    return precedes(transfers[a.at].where, transfers[b.at].where);
+  };
+  for (auto first = keys.begin(), past = first; first != keys.end(); first = past) {
+    bool ordered = true;
+    for (past = first + 1; past != keys.end() && past->peer == first->peer && past->what == first->what; ++past)
+      ordered = ordered && !in_order(*past, *(past - 1));
+    if (ordered) continue;
+    std::reverse(first, past);
+    for (auto run = first, end = first; run != past; run = end) {
+      for (end = run + 1; end != past && in_order(*end, *(end - 1));) ++end;
+      std::reverse(run, end);
+    }
+    if (!std::is_sorted(first, past, in_order)) std::sort(first, past, in_order);
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {  // along each cycle: transfers[i] <- transfers[keys[i].at]
+    if (keys[i].at == i) continue;
+    const transfer last = transfers[i];
+    std::size_t to = i;
+    for (std::size_t from = keys[i].at; from != i; from = keys[to].at) {
+      transfers[to] = transfers[from];
+      keys[to].at = to;
+      to = from;
+    }
+    transfers[to] = last;
+    keys[to].at = to;
+  }
 }
 
 /// What one device does in a switch. Retained boxes have src == dst == device.

@@ -30,50 +30,22 @@ class computed_holding {
 
   template <typename Sink>
   constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
-    boxes_of<false>(f, rank, r, [&](const family_box& b) { sink(f, b); });
+    const auto give = [&](const family_box& b) { sink(f, b); };
+    if (sharded(r)) boxes_of<false, true>(f, rank, give);
+    else boxes_of<false, false>(f, rank, give);
   }
   template <typename Sink>
   constexpr void shared(int f, rank_t rank, role r, Sink&& sink) const {
-    boxes_of<true>(f, rank, r, [&](const family_box& b, const rank_product& holders) { sink(f, b, holders); });
+    const auto give = [&](const family_box& b, const rank_product& holders) { sink(f, b, holders); };
+    if (sharded(r)) boxes_of<true, true>(f, rank, give);
+    else boxes_of<true, false>(f, rank, give);
   }
 
   template <typename Sink>
   constexpr void owners(int f, role r, const family_box& within, Sink&& sink) const {
     if (within.empty()) return;
-    const family& tensors = family_at(f);
-    const block experts(tensors.extent[axis_of::expert], space_.expert_parts(f));
-    const int cut = tensors.tensor_axis == axis_of::none ? axis_of::column : tensors.tensor_axis;
-    const block tensor(tensors.extent[cut], space_.tensor_parts(f));
-    const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
-    const bool by_slices = sharded(r);
-    family_box shard = tensors.whole();
-    const bool every_part =
-        within.dim[axis_of::expert].contains(shard.dim[axis_of::expert]) && within.dim[cut].contains(shard.dim[cut]);
-    for (index_t k = chunks.begin; k < chunks.end; ++k) {
-      shard.dim[axis_of::layer] = space_.chunk_members(f, k);
-      if (!intersects(shard.dim[axis_of::layer], within.dim[axis_of::layer])) continue;
-      const rank_product holders = replicas(f, k, 0, 0);
-      std::vector<owned_box> first;  // of part (0, 0): slices cut every part alike
-      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval expert_part) {
-        shard.dim[axis_of::expert] = expert_part;
-        tensor.owners(within.dim[cut], [&](index_t t, interval tensor_part) {
-          shard.dim[cut] = tensor_part;
-          if (!by_slices) return sink(static_cast<const family_box&>(shard), of_part(holders, e, t));
-          if (!every_part) return shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
-          if (e == 0 && t == 0)
-            shard_owners(f, k, e, t, shard, intersect(within, shard),
-                         [&first](const family_box& b, const rank_product& sharing) {
-                           first.push_back({b, sharing});
-                         });
-          for (std::size_t i = 0; i < first.size(); ++i) {
-            family_box b = first[i].where;
-            b.dim[axis_of::expert] = translate(b.dim[axis_of::expert], expert_part.begin);
-            b.dim[cut] = translate(b.dim[cut], tensor_part.begin);
-            sink(static_cast<const family_box&>(b), of_part(first[i].holders, e, t));
-          }
-        });
-      });
-    }
+    if (sharded(r)) owners_of<true>(f, within, sink);
+    else owners_of<false>(f, within, sink);
   }
 
   /// Parameters lie in the model's order; optimizer buffers in reverse of it.
@@ -102,10 +74,10 @@ class computed_holding {
 
   /// Whether optimizer buffers say where a role lies. Refuses a role that needs them where they were not tabulated.
   constexpr bool sharded(role r) const {
-    if (r != role::optimizer || space_.degrees().zero == 0) return false;
-    if (!sharded_)
+    if (r != role::optimizer) return false;
+    if (!sharded_ && space_.degrees().zero >= 1)
       refuse("this holding was made without optimizer states, and is asked for them; name them where it is made");
-    return true;
+    return sharded_;
   }
 
   /// Whether a lower rank holds as many bytes: what a rank holds depends on its stage and its indices into the sharding
@@ -150,9 +122,10 @@ class computed_holding {
   }
 
  private:
-  /// The boxes that a rank has of a family; with their holders where `Shared`, which costs more.
-  template <bool Shared, typename Sink>
-  constexpr void boxes_of(int f, rank_t rank, role r, Sink&& sink) const {
+  /// The boxes that a rank has of a family: shards, or where `Sliced` the boxes of its slices; with their holders where
+  /// `Shared`, which costs more.
+  template <bool Shared, bool Sliced, typename Sink>
+  constexpr void boxes_of(int f, rank_t rank, const Sink& sink) const {
     const family& tensors = family_at(f);
     const pipeline_placement& pipeline = space_.pipeline();
     for (index_t k = rank / space_.stage_ranks(); k < pipeline.chunks(); k += pipeline.parts()) {
@@ -163,23 +136,23 @@ class computed_holding {
       const index_t e =
           tensors.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
       const family_box shard = space_.shard_box(f, members, e, t);
-      if (!sharded(r)) {
+      if constexpr (Sliced) {
+        const mesh_kind kind = space_.buffer_kind(f);
+        const index_t i = shard_index(kind, rank);
+        const auto holders = [&] {
+          if constexpr (Shared) return shard_holders(f, kind, k, e, t, i);
+          else return 0;
+        }();
+        const auto give = [&](const family_box& b) {
+          if constexpr (Shared) sink(b, holders);
+          else sink(b);
+        };
+        for (const buffer_entry& entry : buffers_.entries(k, kind, f))
+          boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
+      } else {
         if constexpr (Shared) sink(shard, replicas(f, k, e, t));
         else sink(shard);
-        continue;
       }
-      const mesh_kind kind = space_.buffer_kind(f);
-      const index_t i = shard_index(kind, rank);
-      const auto holders = [&] {
-        if constexpr (Shared) return shard_holders(f, kind, k, e, t, i);
-        else return 0;
-      }();
-      const auto give = [&](const family_box& b) {
-        if constexpr (Shared) sink(b, holders);
-        else sink(b);
-      };
-      for (const buffer_entry& entry : buffers_.entries(k, kind, f))
-        boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
     }
   }
 
@@ -193,6 +166,51 @@ class computed_holding {
     holders.along[mesh_axis::middle].first += e;
     holders.along[mesh_axis::tensor].first += t;
     return holders;
+  }
+
+  /// The shards of a family that meet `within`, with their holders; or, where `Sliced`, the boxes of their slices.
+  template <bool Sliced, typename Sink>
+  constexpr void owners_of(int f, const family_box& within, Sink&& sink) const {
+    const family& tensors = family_at(f);
+    const block experts(tensors.extent[axis_of::expert], space_.expert_parts(f));
+    const int cut = tensors.tensor_axis == axis_of::none ? axis_of::column : tensors.tensor_axis;
+    const block tensor(tensors.extent[cut], space_.tensor_parts(f));
+    const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
+    family_box shard = tensors.whole();
+    const bool every_part = Sliced && within.dim[axis_of::expert].contains(shard.dim[axis_of::expert]) &&
+                            within.dim[cut].contains(shard.dim[cut]);
+    std::vector<owned_box> first;  // of part (0, 0): slices cut every part alike
+    for (index_t k = chunks.begin; k < chunks.end; ++k) {
+      shard.dim[axis_of::layer] = space_.chunk_members(f, k);
+      if (!intersects(shard.dim[axis_of::layer], within.dim[axis_of::layer])) continue;
+      rank_product holders = replicas(f, k, 0, 0);
+      first.clear();
+      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval expert_part) {
+        shard.dim[axis_of::expert] = expert_part;
+        holders.along[mesh_axis::middle].first = e;
+        tensor.owners(within.dim[cut], [&](index_t t, interval tensor_part) {
+          shard.dim[cut] = tensor_part;
+          holders.along[mesh_axis::tensor].first = t;
+          if constexpr (!Sliced) {
+            sink(static_cast<const family_box&>(shard), static_cast<const rank_product&>(holders));
+          } else if (!every_part) {
+            shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
+          } else {
+            if (e == 0 && t == 0)
+              shard_owners(f, k, e, t, shard, intersect(within, shard),
+                           [&first](const family_box& b, const rank_product& sharing) {
+                             first.push_back({b, sharing});
+                           });
+            for (std::size_t i = 0; i < first.size(); ++i) {
+              family_box b = first[i].where;
+              b.dim[axis_of::expert] = translate(b.dim[axis_of::expert], expert_part.begin);
+              b.dim[cut] = translate(b.dim[cut], tensor_part.begin);
+              sink(static_cast<const family_box&>(b), of_part(first[i].holders, e, t));
+            }
+          }
+        });
+      });
+    }
   }
 
   /// All ranks with the same whole shard: every coordinate that does not cut the family.

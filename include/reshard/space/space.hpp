@@ -62,7 +62,8 @@ class space {
       case home::layers: break;
     }
     const layer_set& layers = model_.layers_of(f);
-    return {pipeline_.chunk_of(layers.layer_of(range.begin)), pipeline_.chunk_of(layers.layer_of(range.end - 1)) + 1};
+    const index_t first = pipeline_.chunk_of(layers.layer_of(range.begin)), highest = layers.layer_of(range.end - 1);
+    return {first, (highest < pipeline_.point(first + 1) ? first : pipeline_.chunk_of(highest)) + 1};
   }
 
   /// Stages that hold what chunk k holds of a family: one, or both ends of the pipeline for tied embeddings.
