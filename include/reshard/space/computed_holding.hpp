@@ -139,16 +139,16 @@ class computed_holding {
       if constexpr (Sliced) {
         const mesh_kind kind = space_.buffer_kind(f);
         const index_t i = shard_index(kind, rank);
-        const auto holders = [&] {
-          if constexpr (Shared) return shard_holders(f, kind, k, e, t, i);
-          else return 0;
-        }();
-        const auto give = [&](const family_box& b) {
-          if constexpr (Shared) sink(b, holders);
-          else sink(b);
+        const auto each_slice = [&](const auto& give) {
+          for (const buffer_entry& entry : buffers_.entries(k, kind, f))
+            boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
         };
-        for (const buffer_entry& entry : buffers_.entries(k, kind, f))
-          boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
+        if constexpr (Shared) {
+          const rank_product holders = shard_holders(f, kind, k, e, t, i);
+          each_slice([&](const family_box& b) { sink(b, holders); });
+        } else {
+          each_slice(sink);
+        }
       } else {
         if constexpr (Shared) sink(shard, replicas(f, k, e, t));
         else sink(shard);
