@@ -23,7 +23,7 @@ NO_NAME = r"(template|requires|static_assert|using namespace|(inline )?namespace
 
 def public_names(text):
     """(line, name) of the declarations."""
-    depth, hidden = 0, None  # of braces; of the namespace that hides
+    depth, hidden, inside = 0, None, ""  # of braces; of the namespace that hides; the one within reshard
     for n, line in enumerate(blanked(text).split("\n")):
         if hidden is None and re.match(r"namespace (\w+::)*detail\b", line):
             hidden = depth
@@ -31,9 +31,18 @@ def public_names(text):
         if hidden is not None:
             hidden = None if depth <= hidden else hidden
             continue
+        if within := re.match(r"namespace (\w+) \{", line):
+            inside = within[1] + "::" if within[1] not in ("reshard", "literals") else ""
+        if line.startswith("}"):
+            inside = ""
+        if key := re.match(r"RESHARD_DEGREE\((\w+)\);", line):
+            yield n, key[1]
+            continue
         found = None if re.match(NO_NAME, line) else next(filter(None, (re.match(d, line) for d in DECLARATIONS)), None)
         if found:
-            yield n, found[1]
+            yield n, inside + found[1]
+            for more in re.findall(r"(?<=\d), (\w+) = -?\d+", line) if "constexpr int " in line else []:
+                yield n, inside + more
 
 
 def first_sentence(lines, n):

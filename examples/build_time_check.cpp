@@ -19,9 +19,7 @@ static_assert(at_most<moved_bytes(on_64, on_128), 960'000'000'000>);
 
 // What is legal can be asked too: a configuration that the model does not admit is no constant expression.
 template <typename Config>
-concept admitted = requires {
-  typename std::bool_constant<(require_legal(models::llama2_70b, Config{}), true)>;
-};
+concept admitted = is_legal(models::llama2_70b, Config{});
 static_assert(admitted<config<pp<10>>>);
 static_assert(!admitted<config<pp<12>>>);
 static_assert(admitted<config<pp<12>, split<pipeline_split::spread>>>);

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""complete.py SOURCE BUILD FOLDER...: every .cpp under the folders is compiled by the build, and every file says its licence.
+"""complete.py SOURCE BUILD FOLDER...: every .cpp under the folders is compiled by the build, every file says its licence, and
+nothing else is kept.
 
 Cases of tests/reject and tests/consumers are compiled by their harnesses."""
 import json
 import pathlib
+import subprocess
 import sys
 
 source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
@@ -20,6 +22,12 @@ for folder in folders:
         seen += 1
         if file.resolve() not in compiled:
             faults.append(f"{file.relative_to(source)} is compiled by no target: add it to {folder}/meson.build")
+
+KNOWN = {"include", "tests", "tools", "bench", "examples", "docs", "cmake", ".ci", "CMakeLists.txt", "LICENSE", "README.md", "meson.build",
+         "meson_options.txt", ".clang-format", ".gitignore"}
+tracked = subprocess.run(["git", "ls-files", "-z"], cwd=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+for name in sorted({path.split("/")[0] for path in tracked.stdout.split("\0") if path} - KNOWN):
+    faults.append(f"{name} is no folder or file of this project: it is here by mistake")
 
 COMMENTED = {".cpp", ".hpp", ".cu", ".cuh", ".py", ".sh", ".toml", ".cmake", ".in", ".build"}
 places = [source / p for p in ("include", "tests", "tools", "bench", "examples", "cmake", ".ci", "CMakeLists.txt",

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flat offsets and contiguous runs of row-major arrays, against the offsets of single coordinates.
+// Flat offsets and intervals of row-major arrays, against the offsets of single coordinates.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
-#include <reshard/algebra/runs.hpp>
+#include <reshard/algebra/flat.hpp>
 
 #include "../support/points.hpp"
 
@@ -70,26 +70,8 @@ void check_invert(const index_t (&extent)[N], interval range) {
   else CHECK(boxes.empty());
 }
 
-/// The least number of nested loops that visit `begins` in order: every way to take off an innermost loop is tried.
-int least_loops(const std::vector<index_t>& begins) {
-  if (begins.size() == 1) return 0;
-  int best = static_cast<int>(begins.size());
-  for (std::size_t count = 2; count <= begins.size(); ++count) {
-    if (begins.size() % count != 0) continue;
-    const index_t stride = begins[1] - begins[0];
-    bool is_loop = true;
-    std::vector<index_t> outer;
-    for (std::size_t i = 0; i < begins.size(); ++i) {
-      if (i % count == 0) outer.push_back(begins[i]);
-      is_loop &= begins[i] == outer.back() + static_cast<index_t>(i % count) * stride;
-    }
-    if (is_loop) best = std::min(best, 1 + least_loops(outer));
-  }
-  return best;
-}
-
 template <int N>
-void check_runs(const index_t (&extent)[N], const box<N>& b) {
+void check_intervals(const index_t (&extent)[N], const box<N>& b) {
   CAPTURE(testing::text(whole_box(extent)));
   CAPTURE(testing::text(b));
   std::vector<interval> offsets;
@@ -100,21 +82,6 @@ void check_runs(const index_t (&extent)[N], const box<N>& b) {
   const std::vector<interval> wanted = joined(offsets), found = flattened(extent, b);
   CHECK(found == wanted);  // in order, none missing, and none that touches the next: maximal
   CHECK(flat_hull(extent, b) == interval{wanted.front().begin, wanted.back().end});
-
-  const strided_runs<N> runs = contiguous_runs(extent, b);
-  std::vector<interval> visited;
-  runs.for_each([&](interval run) { visited.push_back(run); });
-  CHECK(visited == wanted);
-  CHECK(runs.runs() == static_cast<index_t>(wanted.size()));
-  CHECK(runs.elements() == b.volume());
-  std::vector<index_t> begins;
-  for (const interval run : wanted) begins.push_back(run.begin);
-  CHECK(runs.ndim == least_loops(begins));
-
-  region<N> back;
-  for (const interval run : wanted)
-    for (const box<N>& part : inverted(extent, run)) back.add(part);
-  CHECK(same_set(back, region<N>(b)));
 }
 
 template <int N>
@@ -127,7 +94,7 @@ void check_dimension() {
     check_offsets(extent);
     const index_t elements = whole_box(extent).volume();
     for (int m = 0; m < 40; ++m) check_invert(extent, {random.within(-1, elements), random.within(0, elements + 1)});
-    for (int m = 0; m < 20; ++m) check_runs(extent, random_part(random, extent));
+    for (int m = 0; m < 20; ++m) check_intervals(extent, random_part(random, extent));
   }
   for (index_t& e : extent) e = 3;
   const index_t elements = whole_box(extent).volume();
@@ -150,21 +117,11 @@ TEST_CASE("flat offsets, their inverse, flat intervals and runs agree, in 1 to 5
   check_dimension<5>();
 }
 
-TEST_CASE("an empty box has no intervals, no runs and no elements") {
+TEST_CASE("an empty box has no intervals and no elements") {
   const index_t extent[] = {3, 4};
   const box<2> nothing{{{0, 3}, {2, 2}}};
   CHECK(flattened(extent, nothing).empty());
   CHECK(flat_hull(extent, nothing).empty());
-  CHECK(contiguous_runs(extent, nothing).runs() == 0);
-  contiguous_runs(extent, nothing).for_each([](interval) { FAIL("a run of nothing"); });
-}
-
-TEST_CASE("an inner split of one matrix is one loop, however many runs it makes") {
-  const strided_runs<3> runs = contiguous_runs({80, 8192, 8192}, {{{0, 80}, {0, 8192}, {0, 1024}}});
-  CHECK(runs.ndim == 1);
-  CHECK(runs.run == 1024);
-  CHECK(runs.count[0] == 80 * 8192);
-  CHECK(runs.stride[0] == 8192);
 }
 
 TEST_CASE("invert_flat gives no more boxes than the ends of the interval need") {

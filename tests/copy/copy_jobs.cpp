@@ -115,7 +115,7 @@ std::vector<bytes_t> sizes_of(const tensor_box& what) {
   return sizes_of(what, {part, columns, 1}, {part, columns, 1});
 }
 tensor_box of(index_t parts, index_t rows, index_t columns, int state = 1) {
-  return {state, 0, 0, 0, {{{1, 1 + parts}, {2, 2 + rows}, {3, 3 + columns}}}};
+  return {state, {}, {{{1, 1 + parts}, {2, 2 + rows}, {3, 3 + columns}}}};
 }
 
 using list = std::vector<bytes_t>;

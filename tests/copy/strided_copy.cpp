@@ -159,6 +159,25 @@ TEST_CASE("long runs, whatever their ends") {
     }
 }
 
+TEST_CASE("four runs side by side, by lines or whole, whatever their ends and directions") {
+  // runs of 1 KiB on go by lines where destinations differ by multiples of 16: with a head and a tail where they are 2 KiB or more
+  for (const int64_t run : {1024, 1040, 2032, 2048, 2049, 2063, 4097, 10'001, 16'383, 16'384, 16'385})
+    for (const int64_t count : {3, 4, 5, 9, 13})
+      for (const int64_t pad : {0, 1, 8, 15, 16, 17}) {
+        const int64_t stride = (run + 15) / 16 * 16 + 32;
+        check_all_paths({1, {count}, {run}, {stride}, run}, pad, 3, static_cast<unsigned>(run + count));
+        check_all_paths({1, {count}, {-run - 5}, {-stride}, run}, pad, 0, static_cast<unsigned>(run));
+      }
+  // short runs in groups of as many as a page has room for
+  for (const int64_t run : {64, 80, 128, 512, 1008})
+    for (const int64_t count : {200, 256, 257, 300}) {
+      const int64_t apart = (run + 63) / 64 * 64;
+      check_all_paths({1, {count}, {2 * run}, {run}, run}, 0, 1, static_cast<unsigned>(run));
+      check_all_paths({1, {count}, {run}, {2 * apart}, run}, 16, 0, static_cast<unsigned>(count));
+      check_all_paths({1, {count}, {-3 * run}, {-apart}, run}, 0, 0, 7);
+    }
+}
+
 TEST_CASE("random shapes") {
   shape_maker make{std::mt19937_64(testing::seed() + 7)};
   for (unsigned i = 0; i < 3000; ++i) {

@@ -40,12 +40,13 @@ def functions(text):
 
 
 cpp = sorted(p for folder in FOLDERS for pattern in ("*.hpp", "*.cpp") for p in (source / folder).rglob(pattern))
-if (tool := shutil.which("clang-format-14")) is None:
-    print("skipped: no clang-format-14 on this machine")
-    sys.exit(77)
-told = subprocess.run([tool, "--dry-run", "--style=file", *map(str, cpp)], cwd=source, stderr=subprocess.PIPE, text=True).stderr
-for name in sorted(set(re.findall(r"^(.+?):\d+:\d+: warning: code should be clang-formatted", told, re.M))):
-    faults.append(f"{os.path.relpath(name, source)} is not as clang-format-14 -i --style=file writes it")
+tool = shutil.which("clang-format-14")
+if tool:
+    done = subprocess.run([tool, "--dry-run", "--style=file", *map(str, cpp)], cwd=source, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        faults.append(f"clang-format-14 ended with {done.returncode}: {done.stderr[:300]}")
+    for name in sorted(set(re.findall(r"^(.+?):\d+:\d+: warning: code should be clang-formatted", done.stderr, re.M))):
+        faults.append(f"{os.path.relpath(name, source)} is not as clang-format-14 -i --style=file writes it")
 
 for path in cpp:
     name, text = path.relative_to(source), path.read_text()
@@ -58,13 +59,18 @@ for path in cpp:
 
 reference = " ".join(p.read_text() for p in sorted((source / "docs/reference").glob("*.md")))
 told = set(re.findall(r"\w+", reference))
+faults += [f"docs/reference/names.md: {name} has no sentence; write one above its declaration"
+           for name in re.findall(r"^\| `([\w:]+)` \|  \|$", reference, re.M)]
 for path in cpp:
     if path.relative_to(source).parts[0] == "include":
         names = {name for _, name in public_names(path.read_text())}
-        faults += [f"{path.relative_to(source)}: {n} is public and not in docs/reference" for n in sorted(names - told)]
+        faults += [f"{path.relative_to(source)}: {n} is public and not in docs/reference" for n in sorted(names) if n.split("::")[-1] not in told]
 
 for fault in faults:
     print(fault)
 print(f"{len(cpp)} C++ files looked at")
+if not tool and not faults:
+    print("skipped: no clang-format-14 on this machine")
+    sys.exit(77)
 print(f"{int(not faults)} passed, {len(faults)} failed")
 sys.exit(bool(faults))

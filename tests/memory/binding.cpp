@@ -284,7 +284,7 @@ TEST_CASE("boxes are ordered by state, family, tensor and expert, then by the bo
     for (int family = 0; family < 2; ++family)
       for (index_t member = 0; member < 2; ++member)
         for (index_t expert = 0; expert < 2; ++expert)
-          for (const box<3>& where : {low, high}) ordered.push_back({state, family, member, expert, where});
+          for (const box<3>& where : {low, high}) ordered.push_back({state, {family, member, expert}, where});
   for (std::size_t i = 0; i < ordered.size(); ++i)
     for (std::size_t j = 0; j < ordered.size(); ++j) {
       CHECK(precedes(ordered[i], ordered[j]) == (i < j));
@@ -296,7 +296,7 @@ TEST_CASE("an empty box is not bound") {
   std::vector<std::byte> bytes(64);
   binding b("me");
   b.add({0, {0, 0, 0}, {{{0, 1}, {3, 3}, {0, 4}}}}, room(bytes));
-  b.add_flat({0, 0, 0, 0, {{{0, 1}, {0, 2}, {0, 4}}}}, {5, 5}, room(bytes));
+  b.add_flat({0, {}, {{{0, 1}, {0, 2}, {0, 4}}}}, {5, 5}, room(bytes));
   b.seal();
   CHECK(b.boxes().empty());
 }

@@ -19,7 +19,7 @@ namespace {
 
 /// Bytes [begin, begin + 4 * columns) of an arena as one row of fp32 (state 1 or more), one tensor per member.
 bound_box row(page_range& arena, int state, index_t member, index_t begin, index_t columns) {
-  return {{state, 0, member, 0, {{{0, 1}, {0, 1}, {0, columns}}}}, arena.data() + begin, {columns, columns, 1}};
+  return {{state, {0, member, 0}, {{{0, 1}, {0, 1}, {0, columns}}}}, arena.data() + begin, {columns, columns, 1}};
 }
 
 constexpr index_t columns_of_page = page_bytes / 4;
@@ -216,7 +216,7 @@ TEST_CASE("a box is walked in as few stretches as have a byte of it in each of t
   using list = std::vector<std::pair<std::int64_t, bytes_t>>;
   const auto stretches = [&](const box<3>& where, index_t part_bytes, index_t row_bytes, index_t column_bytes) {
     list found;
-    detail::each_stretch({{1, 0, 0, 0, where}, arena + 40, {part_bytes / 4, row_bytes / 4, column_bytes / 4}},
+    detail::each_stretch({{1, {}, where}, arena + 40, {part_bytes / 4, row_bytes / 4, column_bytes / 4}},
                          [&](const std::byte* at, bytes_t bytes) { found.emplace_back(at - arena - 40, bytes); });
     return found;
   };

@@ -2,8 +2,10 @@
 // Every rule of legality: the sentence that it refuses with, and a neighbour that it accepts.
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 
+#include <reshard/model/presets.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/legal.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
@@ -97,7 +99,9 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
   for (const auto& c : cases) {
     CAPTURE(std::string(c.refused_text));
     CHECK(refused([&] { require_legal(c.m, parse_degrees(c.refused_text)); }) == std::string("reshard: ") + c.sentence);
+    CHECK_FALSE(is_legal(c.m, parse_degrees(c.refused_text)));
     CHECK(refused([&] { require_legal(c.m, parse_degrees(c.accepted_text)); }) == "accepted");
+    CHECK(is_legal(c.m, parse_degrees(c.accepted_text)));
   }
   // the vocabulary alone: heads divide by 4, 30 rows do not
   const model odd = make_transformer(
@@ -105,6 +109,21 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
   CHECK(refused([&] { require_legal(odd, {.tp = 4}); }) ==
         "reshard: 30 rows of the vocabulary do not divide by tp=4; legal are tp in {1,2,3,5,6,10,15,30}");
   CHECK(refused([&] { require_legal(odd, {.tp = 2}); }) == "accepted");
+}
+
+TEST_CASE("what leaves 64 bits is not legal, and asking is no refusal: also at compile time") {
+  constexpr index_t most = std::numeric_limits<index_t>::max();
+  static_assert(is_legal(models::qwen3_30b_a3b, {.dp = 2, .ep = 2}));
+  static_assert(!is_legal(models::qwen3_30b_a3b, {.dp = 2, .ep = 2, .etp = most}));
+  static_assert(!is_legal(models::llama2_7b, {.pp = 2, .dp = most}));
+  static_assert(!is_legal(models::llama2_7b, {.pp = most, .vpp = 2, .split = pipeline_split::spread}));
+  static_assert(!is_legal(models::llama2_7b, {.dp = index_t{1} << 31}));  // its square times 4
+  for (const degrees& d :
+       {degrees{.pp = 2, .dp = most}, degrees{.dp = index_t{1} << 31}, degrees{.pp = most, .vpp = 2}})
+    CHECK(refused([&] { require_legal(models::llama2_7b, d); }).find("does not fit 64 bits") != std::string::npos);
+  CHECK(refused([&] {
+          require_legal(models::qwen3_30b_a3b, {.dp = 2, .ep = 2, .etp = most});
+        }).find("does not fit 64 bits") != std::string::npos);
 }
 
 TEST_CASE("every degree is at least its least, also where degrees are made as plain numbers") {

@@ -54,9 +54,7 @@ device_story tell(dice& random) {
                         0,
                         random.within(1, 3),
                         random_states(),
-                        static_cast<int>(random.below(2)),
-                        random.below(2),
-                        random.below(2),
+                        {static_cast<int>(random.below(2)), random.below(2), random.below(2)},
                         {{b.dim[2], b.dim[3], b.dim[4]}}};
   };
   std::map<element, index_t> last_reader;  // -1: nobody, `stages`: kept for good
@@ -80,9 +78,7 @@ device_story tell(dice& random) {
                         0,
                         4,
                         tensor % 2 == 0 ? parameter_states : optimizer_states,
-                        static_cast<int>(tensor / 2 % 2),
-                        tensor / 4 % 2,
-                        tensor / 8,
+                        {static_cast<int>(tensor / 2 % 2), tensor / 4 % 2, tensor / 8},
                         {{{0, extent[2]}, {0, extent[3]}, {0, extent[4]}}}});
   for (const staged_piece& p : wanted) {
     bool fresh = holds(p.states, p.tensor.family);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank keeps of optimizer buffers: array by array its parts lie in order, apart, inside the array, and are just
-// what the holding says that the rank has; the oracle says how long each array is.
+// What a rank keeps of optimizer buffers: the oracle says how long each array is; its parts lie inside it, apart, and are, element
+// by element, what the holding says that the rank has. That each lies where the oracle packs it, tests/memory/binding.cpp says.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
-#include <tuple>
 #include <vector>
 
+#include <reshard/algebra/region.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/buffer_slices.hpp>
 
@@ -18,8 +19,8 @@
 using namespace reshard;
 
 namespace {
-/// Elements of one tensor that the rank's boxes hold, or its slices.
-using count_by_tensor = std::map<tensor_id, index_t>;
+/// The disjoint boxes of one tensor that the rank holds, and those that its slices hold.
+using boxes_by_tensor = std::map<tensor_id, region<3>>;
 }  // namespace
 
 TEST_CASE("slices hold, tensor by tensor, what the holding says that the rank has") {
@@ -33,9 +34,9 @@ TEST_CASE("slices hold, tensor by tensor, what the holding says that the rank ha
     const computed_holding h(s);
     const rank_t rank = static_cast<rank_t>(n) % h.ranks();
     const oracle::coordinates at = oracle::coordinates_of(c.parsed, rank);
-    count_by_tensor held, sliced;
+    boxes_by_tensor held, sliced;
     each_held(h, rank, role::optimizer, [&](int f, const family_box& b) {
-      each_tensor(f, b, [&](const tensor_id& t, const box<3>& part) { held[t] += part.volume(); });
+      each_tensor(f, b, [&](const tensor_id& t, const box<3>& part) { held[t] = unite(held[t], region<3>(part)); });
     });
     each_buffer(h, rank, [&](const buffer_slices& kept) {
       const bool of_experts = kept.mesh == mesh_kind::expert;
@@ -54,14 +55,21 @@ TEST_CASE("slices hold, tensor by tensor, what the holding says that the rank ha
         CHECK_FALSE(p.range.empty());
         CHECK(interval{0, p.local.volume()}.contains(p.range));
         parts_of_parameters += p.range.size() < p.local.volume() ? 1 : 0;
-        sliced[p.tensor] += p.range.size();
+        const index_t extent[] = {p.local.dim[0].size(), p.local.dim[1].size(), p.local.dim[2].size()};
+        const index_t corner[] = {p.local.dim[0].begin, p.local.dim[1].begin, p.local.dim[2].begin};
+        invert_flat(extent, p.range, [&](const box<3>& part) {
+          const region<3> one(translate(part, corner));
+          CHECK(intersect(sliced[p.tensor], one).empty());
+          sliced[p.tensor] = unite(sliced[p.tensor], one);
+        });
         taken.push_back({p.begin, p.begin + p.range.size()});
         CHECK(interval{0, kept.elements}.contains(taken.back()));
       });
       std::sort(taken.begin(), taken.end(), [](interval a, interval b) { return a.begin < b.begin; });
       for (std::size_t i = 1; i < taken.size(); ++i) CHECK(taken[i - 1].end <= taken[i].begin);
     });
-    CHECK(sliced == held);
+    CHECK(sliced.size() == held.size());
+    for (const auto& [tensor, region] : held) CHECK(same_set(region, sliced[tensor]));
     ++sharded;
   }
   MESSAGE("layouts with buffers ", sharded, ", arrays over several buckets ", in_two_buckets, ", arrays of experts ",

@@ -51,22 +51,31 @@ static_assert(Holding<dealt_families> && Layout<dealt_families> && !BufferedHold
 static_assert(covers(dealt_families{3}) && agrees(dealt_families{3}));
 
 // Without one of its members, each is none.
-struct without_order : dealt_families {
-  void order_of(const tensor_id&, rank_t, role) const = delete;
-};
-struct without_shared : dealt_families {
-  void shared(int, rank_t, role, int) const;
-};
-struct with_holders_that_do_not_count : dealt_families {
-  struct holders : lone_rank {
-    void count() const = delete;
-  };
-  template <typename Sink>
-    requires std::invocable<Sink, const family_box&, holders>
-  void owners(int, role, const family_box&, Sink&&) const {}
-};
-static_assert(!Holding<without_order> && !Holding<without_shared> && !Holding<with_holders_that_do_not_count>);
-static_assert(!Holders<with_holders_that_do_not_count::holders> && !Holders<int> && !Holding<int> && !Holding<model>);
+#define WITHOUT(member)                      \
+  struct without_##member : dealt_families { \
+    template <typename... Any>               \
+    void member(Any&&...) const = delete;    \
+  };                                         \
+  static_assert(!Holding<without_##member>)
+WITHOUT(ranks);
+WITHOUT(states);
+WITHOUT(families);
+WITHOUT(family_at);
+WITHOUT(held);
+WITHOUT(shared);
+WITHOUT(owners);
+WITHOUT(order_of);
+#define HOLDERS_WITHOUT(member)              \
+  struct rank_without_##member : lone_rank { \
+    template <typename... Any>               \
+    void member(Any&&...) const = delete;    \
+  };                                         \
+  static_assert(!Holders<rank_without_##member>)
+HOLDERS_WITHOUT(count);
+HOLDERS_WITHOUT(index_of);
+HOLDERS_WITHOUT(count_below);
+HOLDERS_WITHOUT(contains);
+static_assert(!Holders<int> && !Holding<int> && !Holding<model>);
 
 /// Bytes of the parameters that change their rank.
 bytes_t dealt_anew(rank_t from, rank_t to) {

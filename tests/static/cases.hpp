@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
-#include <reshard/algebra/runs.hpp>
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/config.hpp>
 #include <reshard/space/cover.hpp>
@@ -66,24 +65,6 @@ constexpr bool flat_intervals_invert() {
       });
       if (!follow || boxes > 5 || reached != end) return false;
     }
-  return true;
-}
-
-constexpr bool runs_visit_the_flat_intervals() {
-  const index_t extent[] = {3, 2, 4};
-  const interval layers[] = {{0, 3}, {1, 2}}, rows[] = {{0, 2}, {1, 2}}, columns[] = {{0, 4}, {1, 3}, {3, 4}};
-  for (const interval l : layers)
-    for (const interval r : rows)
-      for (const interval c : columns) {
-        const box<3> b{{l, r, c}};
-        std::vector<interval> wanted;
-        flat_intervals(extent, b, [&](interval i) { wanted.push_back(i); });
-        std::size_t next = 0;
-        bool same = true;
-        const strided_runs<3> runs = contiguous_runs(extent, b);
-        runs.for_each([&](interval i) { same = same && next < wanted.size() && i == wanted[next++]; });
-        if (!same || next != wanted.size() || runs.elements() != b.volume()) return false;
-      }
   return true;
 }
 
@@ -254,7 +235,6 @@ constexpr bool owners_invert_held() {
   CASE(subtraction_and_intersection_make_up_the_box) \
   CASE(regions_are_sets)                             \
   CASE(flat_intervals_invert)                        \
-  CASE(runs_visit_the_flat_intervals)                \
   CASE(distributions_invert)                         \
   CASE(progressions_count)
 #define RESHARD_MODEL_CASES(CASE)          \

@@ -11,7 +11,7 @@ namespace testing {
 /// in thousands; but 20 times, or n where that is less.
 inline int tries(int n) {
   const char* const few = std::getenv("RESHARD_FEW");
-  return few == nullptr ? n : std::min(n, std::max(20, n / std::atoi(few)));
+  return few == nullptr ? n : std::min(n, std::max(20, n / std::max(1, std::atoi(few))));
 }
 
 }  // namespace testing

@@ -60,7 +60,7 @@ class block {
   constexpr void owners(interval range, Sink&& sink) const {
     range = intersect(range, {0, extent_});
     if (range.empty()) return;
-    for (index_t p = range.begin == 0 ? 0 : owner(range.begin); p < parts_; ++p) {
+    for (index_t p = even_ && range.begin == 0 ? 0 : owner(range.begin); p < parts_; ++p) {
       const interval owned = part(p);
       if (owned.begin >= range.end) return;
       if (!owned.empty()) sink(p, owned);

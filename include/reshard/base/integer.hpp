@@ -55,8 +55,8 @@ constexpr index_t gcd(index_t a, index_t b) {
 /// The least common multiple of a, b > 0; refused where it leaves 64 bits.
 constexpr index_t lcm(index_t a, index_t b) { return checked_multiply(a / gcd(a, b), b); }
 
-/// number <= limit, for a static_assert that prints both where it fails: static_assert(at_most<max_bytes_per_rank(s),
-/// 80'000'000'000>)
+/// number <= limit, for a static_assert that prints both where it fails:
+/// static_assert(at_most<max_bytes_per_rank(s), 80'000'000'000>)
 template <index_t Number, index_t Limit>
 concept at_most = Number <= Limit;
 

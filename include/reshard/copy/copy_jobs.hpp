@@ -14,6 +14,7 @@ namespace reshard {
 /// Destination bytes of one job at most, unless a single run is longer than that and cannot be cut.
 inline constexpr bytes_t job_bytes = bytes_t{256} << 10;
 
+/// One strided copy, runs and strides in bytes, and which of its list's page spans are committed just before it.
 struct copy_job {
   std::byte* dst = nullptr;
   const std::byte* src = nullptr;

@@ -9,6 +9,7 @@
 
 namespace reshard {
 
+/// Dimensions of a copy_shape, at most.
 inline constexpr int max_copy_dims = 8;
 
 /// The runs { [sum_d i_d * stride_d, + run_bytes) : 0 <= i_d < extent_d } on either side, strides

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <reshard/copy/copy_row.hpp>
 #include <reshard/copy/copy_shape.hpp>
@@ -96,8 +97,8 @@ inline void stream_runs_beside(std::byte* to, const std::byte* from, std::int64_
 inline void copy_row_streaming(std::byte* dst, const std::byte* src, const copy_row& row) {
   const std::int64_t n = row.run_bytes;
   // four runs side by side are as many runs apart as a page has room for
-  const std::int64_t group =
-      std::max<std::int64_t>(1, open_page_bytes / std::max({row.src_stride, row.dst_stride, line_bytes}));
+  const std::int64_t group = std::max<std::int64_t>(
+      1, open_page_bytes / std::max({std::abs(row.src_stride), std::abs(row.dst_stride), line_bytes}));
   const std::int64_t dst_apart = group * row.dst_stride, src_apart = group * row.src_stride;
   const bool by_lines = n >= runs_by_lines && row.dst_stride % 16 == 0 && n < lanes_beside * open_page_bytes;
   std::int64_t i = 0;

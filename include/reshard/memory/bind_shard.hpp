@@ -20,7 +20,8 @@ inline void require_memory_of_shard(const binding& out, const shard& s, memory a
     last = checked_add(last, checked_multiply(s.shape.at[i] - 1, stride.at[i]));
     pitch = greatest(pitch, checked_multiply(s.shape.at[i], stride.at[i]));
   }
-  require_memory(at, s.type, last + 1, greatest(last + 1, pitch),
+  last = checked_add(last, 1);  // past the last element
+  require_memory(at, s.type, last, greatest(last, pitch),
                  [&] { return out.who() + ": " + s.state + " of '" + s.tensor + "'"; });
 }
 

@@ -76,6 +76,7 @@ void require_memory(memory at, dtype type, index_t fewest, index_t most, Array&&
 
 }  // namespace detail
 
+/// Where one rank's boxes lie in memory, and which of that memory may be given back page by page, and by whom.
 class binding {
  public:
   /// `who` is what sentences call its owner: "rank 3 of FROM".
@@ -101,7 +102,8 @@ class binding {
       last = checked_add(last, checked_multiply(what.where.dim[i].size() - 1, stride[i]));
       pitch = greatest(pitch, checked_multiply(what.where.dim[i].size(), stride[i]));
     }
-    detail::require_memory(at, adam_states[what.state].type, last + 1, greatest(last + 1, pitch),
+    last = checked_add(last, 1);  // past the last element
+    detail::require_memory(at, adam_states[what.state].type, last, greatest(last, pitch),
                            [&] { return who_ + ": " + name(what); });
     boxes_.push_back({what, at.data, {stride[0], stride[1], stride[2]}});
     sealed_ = false;

@@ -67,6 +67,8 @@ void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, 
     each_slice_part(h, rank, array.buffer, [&](const slice_part& p) {
       out.add_flat({array.box.state, p.tensor, p.local}, p.range, {at.data + p.begin * bytes, p.range.size() * bytes});
     });
+  } else {
+    refuse(out.who(), ": an array of an optimizer buffer, and this layout has no buffers");
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace reshard {
 
-/// What a transformer is made of. `moe_layer(l)` below decides per layer; a dense model has experts == 0.
+/// What a transformer is made of. `is_moe(l)` below decides per layer, and is asked more than once; a dense model has experts == 0.
 struct transformer {
   std::string_view name;
   index_t layers = 0;
@@ -135,8 +135,8 @@ constexpr model make_transformer(const transformer& t, IsMoe&& is_moe) {
     require_positive(t.name, "the intermediate size of an expert", t.expert_ffn);
   else m.shape.expert_ffn = 0;
 
-  const family matrix = detail::matrix("embedding.word_embeddings.weight", 1, t.vocabulary, t.hidden, axis_of::row);
-  family embedding = matrix, output = matrix;
+  const family vocabulary = detail::matrix("embedding.word_embeddings.weight", 1, t.vocabulary, t.hidden, axis_of::row);
+  family embedding = vocabulary, output = vocabulary;
   output.name = "output_layer.weight";
   if (t.tied) embedding.tied_name = output.name;
   detail::add_at(m, t.tied ? home::both_ends : home::first_stage, embedding);

@@ -22,7 +22,7 @@ concept degree_at_least = Value == dynamic_degree || Value >= Least;
 template <layout_key Key, index_t Value>
 struct degree {
   static_assert(degree_at_least<Value, entry_of(Key).least>,
-                "reshard: a degree of config<...> is below the least legal one (1; 0 for zero)");
+                "reshard: a degree of config<...> is below the least legal one (1; 0 for zero and bucket)");
   static constexpr layout_key key = Key;
   static constexpr bool is_static = true;
   static constexpr index_t static_value = Value;

@@ -12,15 +12,29 @@ namespace reshard {
 
 /// The rules, each true of what is legal.
 namespace rules {
+/// size mod degree == 0
 constexpr bool divides(index_t degree, index_t size) { return size % degree == 0; }
+/// groups mod tp == 0 or tp mod groups == 0
 constexpr bool groups_match(index_t groups, index_t tp) { return groups % tp == 0 || tp % groups == 0; }
+/// vpp == 1 or pp > 1
 constexpr bool vpp_has_stages(index_t vpp, index_t pp) { return vpp == 1 || pp > 1; }
+/// experts > 0, or ep == 1 and etp at its default, 0
 constexpr bool has_experts(index_t experts, index_t ep, index_t etp) { return experts > 0 || (ep == 1 && etp == 0); }
+/// zero is 0 or 1.
 constexpr bool zero_is_built(index_t zero) { return zero == 0 || zero == 1; }
 /// Layers, with 2 for embedding and loss where they count, over the chunks; spread has one chunk a stage.
 constexpr bool layers_split(pipeline_split split, index_t layers, index_t pp, index_t vpp) {
   if (split == pipeline_split::spread) return vpp == 1;
   return (layers + (split == pipeline_split::account ? 2 : 0)) % (pp * vpp) == 0;
+}
+/// The products of positive factors that algorithms form of the degrees.
+constexpr bool fits_64_bits(const degrees& d) {
+  const auto fits = [](auto... factors) {
+    index_t product = 1;
+    return (... && !__builtin_mul_overflow(product, index_t{factors}, &product));
+  };
+  return fits(d.tp, d.cp, d.dp, d.pp) && fits(d.pp, d.vpp, 16) && fits(d.tp, d.cp, d.dp, d.tp, d.cp, d.dp, 4) &&
+         fits(d.expert_tp(), d.ep);
 }
 }  // namespace rules
 
@@ -74,12 +88,12 @@ constexpr void refuse_expert_world(index_t stage_ranks, index_t etp, index_t ep)
   refuse("tp x cp x dp = ", stage_ranks, " ranks of a stage do not divide by etp=", etp, " x ep=", ep, " = ", etp * ep);
 }
 constexpr void refuse_zero_level(index_t zero) { refuse("zero=", zero, " is not built; zero is 0 or 1"); }
-/// Ranks, chunks and what is computed of them fit 64 bits; refused where they do not.
-constexpr bool fits(const degrees& d) {
+/// Ranks, chunks and what is computed of them fit 64 bits: these products are refused where they do not.
+constexpr void refuse_numbers_of_more_than_64_bits(const degrees& d) {
   d.world();
   checked_multiply(checked_multiply(d.chunks(), 4), 4);
   checked_multiply(checked_multiply(d.stage_ranks(), d.stage_ranks()), 4);
-  return true;
+  checked_multiply(d.expert_tp(), d.ep);
 }
 
 /// The list: calls visit(holds, refuse) for each rule, in order, while it returns true; refuse() says the sentence. A
@@ -93,7 +107,7 @@ constexpr bool each_rule(const model& m, const degrees& d, Visit&& visit) {
     if (!by_itself && !visit(d.*k.number >= k.least, [&] { require_degree(k.key, d.*k.number); })) return false;
   }
   return visit(rules::zero_is_built(d.zero), [&] { refuse_zero_level(d.zero); }) &&
-         visit(fits(d), [] {}) &&  // refuses by itself
+         visit(rules::fits_64_bits(d), [&] { refuse_numbers_of_more_than_64_bits(d); }) &&
          visit(rules::divides(d.tp, s.heads), [&] { refuse_indivisible("attention heads", s.heads, "tp", d.tp); }) &&
          visit(rules::divides(d.tp, s.vocabulary),
                [&] { refuse_indivisible("rows of the vocabulary", s.vocabulary, "tp", d.tp); }) &&
@@ -104,7 +118,7 @@ constexpr bool each_rule(const model& m, const degrees& d, Visit&& visit) {
          visit(rules::has_experts(s.experts, d.ep, d.etp), [&] { refuse_experts(d.ep, d.etp); }) &&
          (s.experts == 0 ||
           (visit(rules::divides(d.ep, s.experts), [&] { refuse_indivisible("experts", s.experts, "ep", d.ep); }) &&
-           visit(rules::divides(checked_multiply(d.expert_tp(), d.ep), d.stage_ranks()),
+           visit(rules::divides(d.expert_tp() * d.ep, d.stage_ranks()),
                  [&] { refuse_expert_world(d.stage_ranks(), d.expert_tp(), d.ep); }) &&
            visit(rules::divides(d.expert_tp(), s.expert_ffn),
                  [&] { refuse_indivisible("rows of an expert's fc1", s.expert_ffn, "etp", d.expert_tp()); }))) &&

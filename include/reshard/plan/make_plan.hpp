@@ -22,10 +22,10 @@ class router {
 
   constexpr void receives(role r, state_set states, plan& out) const {
     if (to_rank_ < 0) return;
-    each_shared(*to_, to_rank_, r, [&](int f, const family_box& target, const auto& destinations) {
+    each_shared(*to_, to_rank_, r, [&](int f, const family_box& target, const Holders auto& destinations) {
       const index_t k = destinations.index_of(to_rank_), wanted = destinations.count();
       index_t missing = target.volume();
-      from_->owners(f, r, target, [&](const family_box& source, const auto& holders) {
+      from_->owners(f, r, target, [&](const family_box& source, const Holders auto& holders) {
         const family_box piece = intersect(source, target);
         missing -= piece.volume();
         if (from_rank_ >= 0 && holders.contains(from_rank_)) {
@@ -53,9 +53,9 @@ class router {
 
   constexpr void sends(role r, state_set states, plan& out) const {
     if (from_rank_ < 0) return;
-    each_shared(*from_, from_rank_, r, [&](int f, const family_box& source, const auto& holders) {
+    each_shared(*from_, from_rank_, r, [&](int f, const family_box& source, const Holders auto& holders) {
       const index_t index = holders.index_of(from_rank_), all = holders.count();
-      to_->owners(f, r, source, [&](const family_box& target, const auto& destinations) {
+      to_->owners(f, r, source, [&](const family_box& target, const Holders auto& destinations) {
         const family_box piece = intersect(source, target);
         const index_t wanted = destinations.count();
         const auto send = [&](const piece_cut& cut, index_t k, index_t q) {
@@ -93,8 +93,8 @@ class router {
   constexpr interval devices_of_node(index_t node) const {
     return {node * change_->node_devices(), (node + 1) * change_->node_devices()};
   }
-  template <typename Holders>
-  constexpr node_holders<Holders> holders_on(const Holders& all, index_t node) const {
+  template <Holders All>
+  constexpr node_holders<All> holders_on(const All& all, index_t node) const {
     return {all, change_->from_devices(), devices_of_node(node)};
   }
 

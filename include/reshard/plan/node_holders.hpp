@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The holders of a piece that sit on one node, in rank order: what devices of the node share among themselves.
-// Builds on: plan/device_map.hpp.
+// Builds on: plan/device_map.hpp, space/holding.hpp.
 #pragma once
 
 #include <vector>
 
 #include <reshard/plan/device_map.hpp>
+#include <reshard/space/holding.hpp>
 
 namespace reshard {
 
 /// { h : h in all, device of h in node_devices }, counted and indexed by arithmetic over the node's ranks.
-template <typename Holders>
+template <Holders All>
 class node_holders {
  public:
-  constexpr node_holders(const Holders& all, const device_map& seats, interval node_devices) : all_(&all) {
+  constexpr node_holders(const All& all, const device_map& seats, interval node_devices) : all_(&all) {
     seats.ranks_on(node_devices, ranks_);
     for (const interval& r : ranks_) count_ += all.count_below(r.end) - all.count_below(r.begin);
   }
@@ -37,7 +38,7 @@ class node_holders {
   }
 
  private:
-  const Holders* all_;
+  const All* all_;
   index_t count_ = 0;
   std::vector<interval> ranks_;
 };

@@ -26,10 +26,12 @@ struct slice_part {
 
 /// A holding that lays some states in buffers: h.sharded(role) says which.
 template <typename H>
-concept BufferedHolding = Holding<H> && requires(const H& h, rank_t rank) {
+concept BufferedHolding = Holding<H> && requires(const H& h, rank_t rank, index_t i) {
+  { h.space() } -> std::convertible_to<const space&>;
+  { h.buffers() } -> std::convertible_to<const optimizer_buffers&>;
   { h.sharded(role::optimizer) } -> std::same_as<bool>;
-  { h.slice(rank, mesh_kind::dense, rank, rank) } -> std::same_as<interval>;
-  h.buffers();
+  { h.slice(i, mesh_kind::dense, i, i) } -> std::same_as<interval>;
+  { h.shard_index(mesh_kind::dense, rank) } -> std::same_as<index_t>;
 };
 static_assert(BufferedHolding<computed_holding>);
 

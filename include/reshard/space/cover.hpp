@@ -98,7 +98,7 @@ constexpr bool agrees_of(const H& h, state_set wanted) {
             ++named;
             same = same && whose == b && owners.index_of(rank) == place && owners.count() == holders.count();
           });
-          same = same && named == 1 && place >= 0;
+          same = same && named == 1 && place >= 0 && holders[place] == rank && holders.count_below(rank) == place;
           missing -= b.volume();
         });
         same = same && i == boxes.size();

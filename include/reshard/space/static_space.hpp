@@ -11,16 +11,22 @@ namespace reshard {
 
 // Concepts over plain integers: a compiler that finds one false prints its arguments.
 namespace rules {
+/// Size mod Degree == 0
 template <index_t Degree, index_t Size>
 concept divides_evenly = divides(Degree, Size);
+/// Groups mod Tp == 0 or Tp mod Groups == 0
 template <index_t Groups, index_t Tp>
 concept one_divides_the_other = groups_match(Groups, Tp);
+/// Vpp == 1 or Pp > 1
 template <index_t Vpp, index_t Pp>
 concept chunks_have_stages = vpp_has_stages(Vpp, Pp);
+/// Layers, with 2 for embedding and loss where Split counts them, divide by Pp x Vpp; spread needs Vpp == 1.
 template <index_t Layers, index_t Pp, index_t Vpp, pipeline_split Split>
 concept layers_fit_the_split = layers_split(Split, Layers, Pp, Vpp);
+/// Experts > 0, or Ep == 1 and Etp at its default, 0
 template <index_t Experts, index_t Ep, index_t Etp>
 concept experts_for_ep_and_etp = has_experts(Experts, Ep, Etp);
+/// Zero is 0 or 1.
 template <index_t Zero>
 concept zero_level_is_built = zero_is_built(Zero);
 }  // namespace rules
@@ -53,7 +59,7 @@ struct static_space {
       rules::layers_fit_the_split<shape.layers, d.pp, d.vpp, d.split>,
       "reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more");
 
-  static constexpr space value{Model, is_legal(Model, d) ? d : degrees{}};  // one error says it, not two
+  static constexpr space value{Model, d};
 };
 
 namespace detail {
