@@ -61,6 +61,7 @@ template <int N>
   return result;
 }
 
+/// a and b have a coordinate in common.
 template <int N>
 [[nodiscard]] constexpr bool intersects(const box<N>& a, const box<N>& b) {
   for (int i = 0; i < N; ++i)

@@ -31,6 +31,7 @@ struct interval {
   return {a.begin < b.begin ? b.begin : a.begin, a.end < b.end ? a.end : b.end};
 }
 
+/// a and b have a number in common.
 [[nodiscard]] constexpr bool intersects(interval a, interval b) {
   return (a.begin < b.begin ? b.begin : a.begin) < (a.end < b.end ? a.end : b.end);
 }

@@ -39,7 +39,9 @@ constexpr index_t split_point(index_t i, index_t extent, index_t parts) {
   return i * (extent / parts) + (rest == 0 ? 0 : i * rest / parts);
 }
 
+/// min(a, b)
 constexpr index_t least(index_t a, index_t b) { return a < b ? a : b; }
+/// max(a, b)
 constexpr index_t greatest(index_t a, index_t b) { return a < b ? b : a; }
 
 /// The greatest common divisor of a, b >= 0, gcd(0, b) == b; `<numeric>` costs more to include than this.

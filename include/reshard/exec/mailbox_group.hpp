@@ -17,6 +17,7 @@
 
 namespace reshard {
 
+/// The devices of one process, a thread each, that exchange one packed message per peer, direction and stage.
 class mailbox_group {
   struct exchange {
     rank_t peer;

@@ -23,6 +23,7 @@ namespace reshard {
 
 /// How long a device waits for another before it gives up.
 using patience = std::chrono::milliseconds;
+/// 10 minutes.
 inline constexpr patience default_patience = std::chrono::minutes(10);
 
 /// This device could not go on because another one failed; what() says which and why.
@@ -36,6 +37,7 @@ class peer_missing : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A barrier for the devices of one process; all get the largest value, or an exception where one fails or is late.
 class rendezvous {
  public:
   rendezvous(rank_t devices, patience wait)

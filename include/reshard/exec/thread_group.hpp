@@ -14,6 +14,7 @@
 
 namespace reshard {
 
+/// The devices of one process, a thread each, that copy every box once, from its source's memory to its destination's.
 class thread_group {
   /// What a device has to do; others take from it once it is open for their stage.
   struct lane {

@@ -72,6 +72,7 @@ inline std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t off
 
 }  // namespace detail
 
+/// A plan as bytes, which plan_from_bytes reads back beside the same switch.
 template <Holding From, Holding To>
 [[nodiscard]] std::vector<std::byte> to_bytes(const plan& p, const layout_switch<From, To>& change) {
   detail::byte_writer out;

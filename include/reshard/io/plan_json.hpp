@@ -41,6 +41,7 @@ inline state_set states_named(const nlohmann::json& names) {
 
 }  // namespace detail
 
+/// A plan as one line of JSON, which plan_from_json reads back beside the same switch.
 template <Holding From, Holding To>
 [[nodiscard]] std::string to_json(const plan& p, const layout_switch<From, To>& change) {
   nlohmann::ordered_json result{

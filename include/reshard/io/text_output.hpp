@@ -15,6 +15,7 @@
 
 namespace reshard::io {
 
+/// A buffer of text, written to its file whenever it holds 1 MiB; without a file it keeps everything.
 class text_output {
  public:
   text_output() = default;  // keeps everything: text()

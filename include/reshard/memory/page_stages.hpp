@@ -51,8 +51,10 @@ void each_stretch(const bound_box& b, Sink&& sink) {
 
 }  // namespace detail
 
+/// Whether a switch reads the memory of a binding or writes it.
 enum class binding_side { source, target };
 
+/// The stage that matters for each page of a binding: the first that writes it, or the last that reads it.
 class page_stages {
  public:
   /// No stage yet. The binding is sealed, and outlives this. Pages that hold other states than those that move stay,

@@ -19,6 +19,7 @@
 
 namespace reshard {
 
+/// A page, in which memory is committed and given back: 4 KiB.
 inline constexpr std::int64_t page_bytes = 4096;
 inline constexpr std::int64_t max_range_bytes = std::int64_t{1} << 46;  // half of a 47-bit space
 

@@ -23,6 +23,7 @@ std::string tensor_name(const H& h, const tensor_id& t) {
 /// names(tensor)
 using tensor_names = std::function<std::string(const tensor_id&)>;
 
+/// The names of the tensors of a model, a table or a holding; what it returns outlives these.
 inline tensor_names names_of(const model& m) {
   return [m](const tensor_id& t) { return m.tensor(t); };
 }

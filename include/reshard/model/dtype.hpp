@@ -9,10 +9,14 @@
 
 namespace reshard {
 
+/// The types that the elements of a state may have.
 enum class dtype { bf16, fp16, fp32, fp64, fp8, int8, int32, int64 };
 
+/// bfloat16: 2 bytes an element.
 inline constexpr dtype bf16 = dtype::bf16;
+/// IEEE half precision: 2 bytes an element.
 inline constexpr dtype fp16 = dtype::fp16;
+/// IEEE single precision: 4 bytes an element.
 inline constexpr dtype fp32 = dtype::fp32;
 
 /// Bytes of one element.
@@ -30,6 +34,7 @@ constexpr bytes_t width(dtype type) {
   return 0;
 }
 
+/// The type as it is written: "bf16".
 constexpr std::string_view name(dtype type) {
   switch (type) {
     case dtype::bf16: return "bf16";

@@ -13,12 +13,16 @@
 
 namespace reshard {
 
+/// Axes of a family's array: layer, expert, part, row, column.
 inline constexpr int family_ndim = 5;
+/// A box of a family's array, in global coordinates.
 using family_box = box<family_ndim>;
 
 /// The axes of a family's array, by name.
 namespace axis_of {
+/// The index of each axis in extent; layer counts the member layers of the family.
 inline constexpr int layer = 0, expert = 1, part = 2, row = 3, column = 4;
+/// No axis: the tensor_axis of a family that tensor parallelism does not cut.
 inline constexpr int none = -1;
 }  // namespace axis_of
 
@@ -28,6 +32,7 @@ enum class home { layers, first_stage, last_stage, both_ends };
 /// Which mesh cuts a family: the dense one (tp, cp, dp, pp) or the experts' (etp, ep, edp, pp).
 enum class mesh_kind { dense, expert };
 
+/// All tensors of one role in a model as one array: its name, its extents, and which mesh and axis cut it.
 struct family {
   std::string_view name;            // "decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}"
   std::string_view tied_name = {};  // the name of the copy on the last stage (home::both_ends), else empty

@@ -10,7 +10,9 @@
 
 namespace reshard {
 
+/// Tensor families of one model, at most.
 inline constexpr int max_families = 24;
+/// Layer sets that the families of one model choose from, at most.
 inline constexpr int max_layer_sets = 4;
 
 /// What legality of a layout is decided from, and what `check` reports.
@@ -31,6 +33,7 @@ struct dimensions {
   }
 };
 
+/// A name, the dimensions, and the tensor families in the order in which the framework builds its parameters.
 struct model {
   std::string_view name;
   dimensions shape;

@@ -8,6 +8,7 @@
 namespace reshard {
 
 namespace models {
+/// The shapes of the models that preset() knows by name.
 inline constexpr transformer presets[] = {
     {.name = "llama2-7b",
      .layers = 32,
@@ -63,11 +64,17 @@ inline constexpr transformer presets[] = {
      .expert_ffn = 1536},
 };
 
+/// LLaMA 2 7B: 32 layers, hidden size 4096, 32 heads.
 inline constexpr model llama2_7b = make_transformer(presets[0]);
+/// LLaMA 2 13B: 40 layers, hidden size 5120, 40 heads.
 inline constexpr model llama2_13b = make_transformer(presets[1]);
+/// LLaMA 2 70B: 80 layers, hidden size 8192, 64 heads in 8 query groups.
 inline constexpr model llama2_70b = make_transformer(presets[2]);
+/// LLaMA-32B of DynaTrain's evaluation: 60 layers, hidden size 6656, 64 heads.
 inline constexpr model llama_32b = make_transformer(presets[3]);
+/// Qwen3-30B-A3B: 48 layers, hidden size 2048, 32 heads in 4 query groups, 128 experts a layer.
 inline constexpr model qwen3_30b_a3b = make_transformer(presets[4]);
+/// Qwen3-235B-A22B: 94 layers, hidden size 4096, 64 heads in 4 query groups, 128 experts a layer.
 inline constexpr model qwen3_235b_a22b = make_transformer(presets[5]);
 }  // namespace models
 

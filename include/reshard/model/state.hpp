@@ -9,9 +9,12 @@
 
 namespace reshard {
 
+/// Which rule places a state: parameters lie on every replica, optimizer states where ZeRO puts them.
 enum class role { parameter, optimizer };
+/// Every role, once.
 inline constexpr role roles[] = {role::parameter, role::optimizer};
 
+/// One of the values kept per parameter element: its name, its type, and the rule that places it.
 struct state {
   std::string_view name;
   dtype type;
@@ -23,6 +26,7 @@ inline constexpr state adam_states[] = {{"param", dtype::bf16, role::parameter},
                                         {"master", dtype::fp32, role::optimizer},
                                         {"exp_avg", dtype::fp32, role::optimizer},
                                         {"exp_avg_sq", dtype::fp32, role::optimizer}};
+/// How many states adam_states has.
 inline constexpr int state_count = 4;
 
 /// A subset of adam_states, bit i for state i.
@@ -44,6 +48,7 @@ struct state_set {
   friend constexpr state_set operator|(state_set a, state_set b) { return {a.bits | b.bits}; }
 };
 
+/// { state_index }: one state alone.
 constexpr state_set only(int state_index) { return {1u << state_index}; }
 
 /// { s : s.placed_as == r }
@@ -54,8 +59,11 @@ constexpr state_set states_of(role r) {
   return result;
 }
 
+/// Every state: 14 bytes an element.
 inline constexpr state_set all_states{(1u << state_count) - 1};
+/// master, exp_avg and exp_avg_sq: 12 bytes an element.
 inline constexpr state_set optimizer_states = states_of(role::optimizer);
+/// param: 2 bytes an element.
 inline constexpr state_set parameter_states = states_of(role::parameter);
 
 }  // namespace reshard

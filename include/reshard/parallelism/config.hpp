@@ -12,6 +12,7 @@
 
 namespace reshard {
 
+/// The Value of tp<> and of every degree that is given as a number at run time.
 inline constexpr index_t dynamic_degree = std::numeric_limits<index_t>::min();
 
 namespace detail {
@@ -66,6 +67,7 @@ struct split {
   static constexpr pipeline_split value() { return Split; }
 };
 
+/// What config<...> takes: a type with a key of the layout and a value().
 template <typename A>
 concept LayoutSetting = requires(const A a) {
   { A::key } -> std::convertible_to<layout_key>;

@@ -15,6 +15,7 @@ enum class pipeline_split {
   spread,   // the first (layers mod pp) stages take one more
 };
 
+/// A parallelism configuration as plain numbers; by default one rank without ZeRO.
 struct degrees {
   index_t tp = 1;    // tensor
   index_t cp = 1;    // context

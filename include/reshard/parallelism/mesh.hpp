@@ -11,13 +11,16 @@
 
 namespace reshard {
 
+/// Axes of a mesh: tensor, middle, data, pipeline.
 inline constexpr int mesh_ndim = 4;
 
 /// The axes of both meshes, by what they do: cut tensors, cut sequence or experts, replicate, cut layers.
 namespace mesh_axis {
+/// The index of each axis, the fastest first: tp or etp, cp or ep, dp or edp, pp.
 inline constexpr int tensor = 0, middle = 1, data = 2, pipeline = 3;
-}
+}  // namespace mesh_axis
 
+/// The ranks as an array of extent[0] x extent[1] x extent[2] x extent[3], the first axis fastest.
 struct mesh {
   index_t extent[mesh_ndim] = {1, 1, 1, 1};
 
@@ -39,6 +42,7 @@ struct mesh {
   }
 };
 
+/// (tp, cp, dp, pp) for the dense mesh, (etp, ep, edp, pp) for the experts'.
 constexpr mesh mesh_of(const degrees& d, mesh_kind kind) {
   if (kind == mesh_kind::dense) return {{d.tp, d.cp, d.dp, d.pp}};
   return {{d.expert_tp(), d.ep, d.expert_dp(), d.pp}};

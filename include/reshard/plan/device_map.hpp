@@ -11,6 +11,7 @@
 
 namespace reshard {
 
+/// Which device each rank of one side sits on, at most one rank to a device.
 class device_map {
  public:
   /// Rank r sits on device r, of as many ranks as there are.

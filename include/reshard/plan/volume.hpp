@@ -8,6 +8,7 @@
 
 namespace reshard {
 
+/// The bytes that all devices of a switch need, parted by whether they move or are already there.
 struct switch_volume {
   bytes_t moved = 0;     // needed and not there: also the least that any plan can deliver
   bytes_t retained = 0;  // needed and already there

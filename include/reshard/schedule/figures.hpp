@@ -14,6 +14,7 @@
 
 namespace reshard {
 
+/// A device's part of a switch in bytes: sent, received, retained, and held before it, after it and at the peak.
 struct device_figures {
   rank_t device = 0;
   bytes_t send = 0, receive = 0, retained = 0;
@@ -28,6 +29,7 @@ struct link_figures {
   bytes_t bytes = 0;
 };
 
+/// A switch in figures: sums and maxima over its devices, each device's own, and the links with the most bytes.
 struct switch_figures {
   index_t stages = 1;
   bytes_t moved = 0, relayed = 0, retained = 0, least = 0, inter_node = 0;
@@ -104,6 +106,7 @@ index_t count_messages(const List& list, Stage&& stage) {
 /// one device's view, those that leave it count too.
 enum class figures_of { whole_switch, one_device };
 
+/// Adds up the figures of a switch from its devices' plans, one device at a time.
 template <Holding From, Holding To>
 class figure_collector {
  public:

@@ -29,6 +29,7 @@ struct staged_piece {
   friend constexpr bool operator==(const staged_piece&, const staged_piece&) = default;
 };
 
+/// Stages that a switch is made in, at most.
 inline constexpr index_t most_stages = 4096;
 
 /// S = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer. Switches are

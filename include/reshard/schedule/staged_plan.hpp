@@ -10,6 +10,7 @@
 
 namespace reshard {
 
+/// A device's plan as pieces of single tensors, each of one stage.
 struct staged_plan {
   rank_t device = 0;
   index_t stages = 1;
@@ -26,6 +27,7 @@ struct stage_range {
   constexpr const staged_piece* begin() const { return first; }
   constexpr const staged_piece* end() const { return last; }
 };
+/// { p in pieces : p.stage == stage }, in their order; by binary search.
 constexpr stage_range pieces_of_stage(const std::vector<staged_piece>& pieces, index_t stage) {
   const auto at = [&pieces](index_t k) {
     return pieces.data() +

@@ -11,6 +11,7 @@
 
 namespace reshard {
 
+/// The buckets and the entries of every optimizer buffer of a space, by pipeline chunk and mesh kind.
 class optimizer_buffers {
  public:
   constexpr optimizer_buffers() = default;

@@ -10,12 +10,14 @@
 
 namespace reshard {
 
+/// How much of a family a rank holds.
 enum class presence {
   absent,  // nothing of the family
   part,    // some of it
   whole,   // every element
 };
 
+/// What a rank holds of one family: how much, and in which boxes.
 struct held_family {
   int family = 0;
   presence held = presence::absent;
