@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include <reshard/algebra/region.hpp>
 #include <reshard/algebra/flat.hpp>
+#include <reshard/algebra/region.hpp>
 
 #include "../support/points.hpp"
 

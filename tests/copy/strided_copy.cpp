@@ -160,7 +160,8 @@ TEST_CASE("long runs, whatever their ends") {
 }
 
 TEST_CASE("four runs side by side, by lines or whole, whatever their ends and directions") {
-  // runs of 1 KiB on go by lines where destinations differ by multiples of 16: with a head and a tail where they are 2 KiB or more
+  // runs of 1 KiB on go by lines where destinations differ by multiples of 16: with a head and a tail where they are 2
+  // KiB or more
   for (const int64_t run : {1024, 1040, 2032, 2048, 2049, 2063, 4097, 10'001, 16'383, 16'384, 16'385})
     for (const int64_t count : {3, 4, 5, 9, 13})
       for (const int64_t pad : {0, 1, 8, 15, 16, 17}) {

@@ -163,7 +163,7 @@ TEST_CASE("elements of every width are visited once, with their place in the who
 }
 
 TEST_CASE("known values differ between the elements of a tensor") {
-  const known_values::of_tensor of = known_values{}({0, 3, 1, 2, {}});
+  const known_values::of_tensor of = known_values{}({0, {3, 1, 2}, {}});
   std::set<std::uint32_t> words;
   std::set<std::uint64_t> longs;
   for (index_t i = 0; i < 10'000; ++i) {
@@ -211,7 +211,7 @@ TEST_CASE("known values are the same in every build: what one writes, another ca
   };
   for (const known& k : table) {
     const known_values::of_tensor of =
-        known_values{k.seed}({static_cast<int>(k.of[0]), static_cast<int>(k.of[1]), k.of[2], k.of[3], {}});
+        known_values{k.seed}({static_cast<int>(k.of[0]), {static_cast<int>(k.of[1]), k.of[2], k.of[3]}, {}});
     CHECK(of.base == k.base);
     for (const index_t i :
          {index_t{0}, index_t{1}, index_t{12345}, index_t{1} << 31, (index_t{1} << 32) + 5, index_t{1} << 40}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank keeps of optimizer buffers: the oracle says how long each array is; its parts lie inside it, apart, and are, element
-// by element, what the holding says that the rank has. That each lies where the oracle packs it, tests/memory/binding.cpp says.
+// What a rank keeps of optimizer buffers: the oracle says how long each array is; its parts lie inside it, apart, and
+// are, element by element, what the holding says that the rank has. That each lies where the oracle packs it,
+// tests/memory/binding.cpp says.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -9,7 +9,8 @@
 
 namespace reshard {
 
-/// What a transformer is made of. `is_moe(l)` below decides per layer, and is asked more than once; a dense model has experts == 0.
+/// What a transformer is made of. `is_moe(l)` below decides per layer, and is asked more than once; a dense model has
+/// experts == 0.
 struct transformer {
   std::string_view name;
   index_t layers = 0;

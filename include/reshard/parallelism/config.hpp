@@ -48,15 +48,15 @@ struct degree<Key, dynamic_degree> {
     using detail::degree<layout_key::NAME, Value>::degree; \
   };                                                       \
   NAME(index_t)->NAME<dynamic_degree>
-RESHARD_DEGREE(tp);
-RESHARD_DEGREE(cp);
-RESHARD_DEGREE(pp);
-RESHARD_DEGREE(vpp);
-RESHARD_DEGREE(dp);
-RESHARD_DEGREE(ep);
-RESHARD_DEGREE(etp);
-RESHARD_DEGREE(zero);
-RESHARD_DEGREE(bucket);
+RESHARD_DEGREE(tp);      // tensor parallelism
+RESHARD_DEGREE(cp);      // context parallelism
+RESHARD_DEGREE(pp);      // pipeline parallelism
+RESHARD_DEGREE(vpp);     // chunks per pipeline rank
+RESHARD_DEGREE(dp);      // data parallelism
+RESHARD_DEGREE(ep);      // expert parallelism
+RESHARD_DEGREE(etp);     // tensor parallelism of experts
+RESHARD_DEGREE(zero);    // ZeRO level
+RESHARD_DEGREE(bucket);  // elements after which an optimizer bucket closes
 #undef RESHARD_DEGREE
 
 /// How layers are dealt to pipeline chunks; always static.
