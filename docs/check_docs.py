@@ -47,7 +47,7 @@ def figure_names():
     """Patterns of the names in tools/figures: first arguments of row(...), and keys of the table `goals`."""
     names = []
     for node in ast.walk(ast.parse((source / "tools" / "figures").read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "row":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("row", "ratio_over_lines"):
             first = node.args[0]
             if isinstance(first, ast.Constant):
                 names.append(re.escape(first.value))
