@@ -77,6 +77,35 @@ HOLDERS_WITHOUT(count_below);
 HOLDERS_WITHOUT(contains);
 static_assert(!Holders<int> && !Holding<int> && !Holding<model>);
 
+// Holders that name another rank, or count wrongly, are found out.
+struct wrong_rank : lone_rank {
+  constexpr rank_t operator[](index_t) const { return rank + 1; }
+};
+struct wrong_count_below : lone_rank {
+  constexpr index_t count_below(rank_t) const { return 1; }
+};
+template <typename R>
+struct misdealt_families : dealt_families {
+  template <typename Sink>
+  constexpr void shared(int f, rank_t rank, role, Sink&& sink) const {
+    if (f % n == rank) sink(f, tiny[f].whole(), R{{rank}});
+  }
+};
+struct right_rank : lone_rank {};
+static_assert(agrees(misdealt_families<right_rank>{{3}}));
+static_assert(!agrees(misdealt_families<wrong_rank>{{3}}) && !agrees(misdealt_families<wrong_count_below>{{3}}));
+
+// As many boxes, but not the same ones.
+struct miscut_families : dealt_families {
+  template <typename Sink>
+  constexpr void held(int f, rank_t rank, role, Sink&& sink) const {
+    family_box b = tiny[f].whole();
+    b.dim[axis_of::column].begin += 1;
+    if (f % n == rank) sink(f, b);
+  }
+};
+static_assert(!agrees(miscut_families{{3}}));
+
 /// Bytes of the parameters that change their rank.
 bytes_t dealt_anew(rank_t from, rank_t to) {
   bytes_t bytes = 0;
