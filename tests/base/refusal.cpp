@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A refusal: a sentence made of its parts, texts as they are and numbers in decimal, thrown as an invalid argument.
+// A refusal: a sentence made of its parts (as tests/base/text.cpp tells), thrown as an invalid argument.
 #include <doctest/doctest.h>
 
-#include <cstdint>
 #include <exception>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -29,13 +27,6 @@ TEST_CASE("every sentence begins with who says it, and has its parts in order, w
   CHECK(sentence() == "reshard: ");
   CHECK(sentence("a", std::string("b"), std::string_view("cd").substr(1), "e") == "reshard: abde");
   CHECK(sentence("", "x", "") == "reshard: x");
-}
-
-TEST_CASE("integers of any width are written in decimal, with their sign") {
-  CHECK(sentence(0, " ", -1, " ", 10u) == "reshard: 0 -1 10");
-  CHECK(sentence(std::numeric_limits<std::int64_t>::min()) == "reshard: -9223372036854775808");
-  CHECK(sentence(std::numeric_limits<std::uint64_t>::max()) == "reshard: 18446744073709551615");
-  CHECK(sentence(std::int8_t{-5}, ",", std::uint16_t{65535}) == "reshard: -5,65535");
 }
 
 TEST_CASE("what is thrown is a refusal, which is an invalid argument, and no other error is one") {

@@ -217,7 +217,8 @@ TEST_CASE("a box is walked in as few stretches as have a byte of it in each of t
   const auto stretches = [&](const box<3>& where, index_t part_bytes, index_t row_bytes, index_t column_bytes) {
     list found;
     detail::each_stretch({{1, {}, where}, arena + 40, {part_bytes / 4, row_bytes / 4, column_bytes / 4}},
-                         [&](const std::byte* at, bytes_t bytes) { found.emplace_back(at - arena - 40, bytes); });
+                         detail::sink<const std::byte*, bytes_t>::of(
+                             [&](const std::byte* at, bytes_t bytes) { found.emplace_back(at - arena - 40, bytes); }));
     return found;
   };
   const box<3> small{{{5, 7}, {1, 4}, {2, 6}}};  // 2 x 3 x 4 elements

@@ -2,13 +2,13 @@
 // A refusal is a sentence with values: who, what, which numbers, what would be legal. The same check refuses in every
 // build; a constant expression stops at the throw, and the compiler's notes lead from the rule's words to the line at
 // fault.
-// Builds on: nothing of the library.
+// Builds on: base/text.hpp.
 #pragma once
 
-#include <concepts>
+#include <initializer_list>
 #include <stdexcept>
-#include <string>
-#include <string_view>
+
+#include <reshard/base/text.hpp>
 
 #ifndef __cpp_exceptions
 #error "reshard: a refusal is an exception; compile without -fno-exceptions"
@@ -23,14 +23,8 @@ class refusal : public std::invalid_argument {
 };
 
 namespace detail {
-inline void append(std::string& sentence, std::string_view text) { sentence += text; }
-inline void append(std::string& sentence, std::integral auto number) { sentence += std::to_string(number); }
-
-template <typename... Parts>
-[[noreturn]] void throw_refusal(const Parts&... parts) {
-  std::string sentence = "reshard: ";
-  (append(sentence, parts), ...);
-  throw refusal(sentence);
+[[noreturn]] inline void throw_refusal(std::initializer_list<text_part> parts) {
+  throw refusal("reshard: " + joined(parts));
 }
 }  // namespace detail
 
@@ -39,8 +33,8 @@ template <typename... Parts>
 /// expression.
 template <typename... Parts>
 [[noreturn]] constexpr void refuse(Parts... parts) {
-  void (*const stop)(const Parts&...) = detail::throw_refusal<Parts...>;
-  stop(parts...);
+  void (*const stop)(std::initializer_list<detail::text_part>) = detail::throw_refusal;
+  stop({detail::text_part(parts)...});
   __builtin_unreachable();
 }
 

@@ -135,10 +135,9 @@ class mailbox_group {
       bytes_t offered = 0;
       if (!world_->between(device_, e.peer).exchange(mine, out, in, world_->meeting_, offered)) {
         world_->meeting_.require_unbroken();
-        throw peer_missing("reshard: device " + std::to_string(device_) + " waited " +
-                           std::to_string(world_->meeting_.waits().count()) + " ms in vain for device " +
-                           std::to_string(e.peer) + ", in stage " + std::to_string(k) + ", step " +
-                           std::to_string(e.step) + " of " + std::to_string(xor_steps(devices())));
+        throw peer_missing(detail::text_of("reshard: device ", device_, " waited ", world_->meeting_.waits().count(),
+                                           " ms in vain for device ", e.peer, ", in stage ", k, ", step ", e.step,
+                                           " of ", xor_steps(devices())));
       }
       if (offered != e.in_bytes)
         refuse("device ", device_, " expects ", e.in_bytes, " bytes from device ", e.peer, " in stage ", k,

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include <reshard/base/sink.hpp>
 #include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/switch_checks.hpp>
 #include <reshard/exec/switch_options.hpp>
@@ -32,19 +33,19 @@ class switch_steps {
   switch_steps(const switch_steps&) = delete;
 
   void prepare() {
-    tell_failures([this] {
-      all_or_none([this] { derive(); });
+    tell_failures(sink<>::of([this] {
+      all_or_none(sink<>::of([this] { derive(); }));
       require_one_budget();
       if (report_.stages > most_stages) refuse_budget(0);
-      const bytes_t excess = max_of_all([this] { return cut(report_.stages); });
+      const bytes_t excess = worst_excess(report_.stages);
       if (excess > options_.budget) refuse_budget(excess);
-      all_or_none([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); });
-    });
+      all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); }));
+    }));
   }
 
   /// Moves all stages; gives the sources' pages back as they drain unless they are kept.
   void run() {
-    tell_failures([this] {
+    tell_failures(sink<>::of([this] {
       std::vector<std::vector<block_span>> drained;
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
       transport_.all_reduce_max(0);  // every device's sources are ready
@@ -54,7 +55,7 @@ class switch_steps {
         release(drained, k + 1);
       }
       transport_.all_reduce_max(0);  // nobody's lists are read any more
-    });
+    }));
   }
 
   const switch_report& report() const { return report_; }
@@ -62,11 +63,10 @@ class switch_steps {
  private:
   static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
 
-  std::string me() const { return "device " + std::to_string(transport_.device()); }
+  std::string me() const { return text_of("device ", transport_.device()); }
 
   /// Does something; the other devices are told of what it throws, unless they know.
-  template <typename Do>
-  void tell_failures(Do&& something) {
+  void tell_failures(const sink<>& something) {
     try {
       something();
     } catch (const std::exception& e) {
@@ -78,14 +78,14 @@ class switch_steps {
     }
   }
 
-  /// Does something that may be refused, and agrees on the largest of the numbers it returns: all devices go on, or
-  /// none does.
-  template <typename Do>
-  std::int64_t max_of_all(Do&& something) {
+  /// Does something that may be refused, and agrees on the largest of the numbers that devices have then: all go on,
+  /// or none does.
+  std::int64_t max_of_all(const std::int64_t& number, const sink<>& something) {
     std::exception_ptr mine;
     std::int64_t value = refused;
     try {
-      value = something();
+      something();
+      value = number;
     } catch (const peer_failed&) {
       throw;
     } catch (...) {
@@ -98,9 +98,11 @@ class switch_steps {
       throw peer_failed("reshard: " + me() + ": another device refused the switch; nothing was touched");
     return agreed;
   }
-  template <typename Do>
-  void all_or_none(Do&& something) {
-    max_of_all([&] { return something(), std::int64_t{0}; });
+  void all_or_none(const sink<>& something) { max_of_all(0, something); }
+  /// Cuts the plan into stages; what the worst device's memory exceeds max(before, after) by.
+  bytes_t worst_excess(index_t stages) {
+    bytes_t mine = 0;
+    return max_of_all(mine, sink<>::of([&] { mine = cut(stages); }));
   }
 
   void derive() {
@@ -139,16 +141,19 @@ class switch_steps {
     staged_ = stage_plan(plan_, change_, stages);
     sources_.emplace(old_, binding_side::source, change_.states());
     targets_.emplace(new_, binding_side::target, change_.states());
-    const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in, auto&& visit) {
+    const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in,
+                         const sink<const bound_box&, index_t>& visit) {
       for (const staged_piece& p : pieces)
         for (int state = 0; state < state_count; ++state)
           if (p.states.contains(state))
             in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p.stage); });
     };
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
-      mark(*list, old_, [&](const bound_box& b, index_t k) { sources_->read(b, k); });
+      mark(*list, old_,
+           sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { sources_->read(b, k); }));
     for (const std::vector<staged_piece>* list : {&staged_->receives, &staged_->retains})
-      mark(*list, new_, [&](const bound_box& b, index_t k) { targets_->written(b, k); });
+      mark(*list, new_,
+           sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { targets_->written(b, k); }));
     std::vector<bytes_t> staging;
     for (index_t k = 0; k < stages; ++k) staging.push_back(transport_.staging_bytes(*staged_, k));
     report_.memory = replay_pages(*sources_, *targets_, stages, options_.after_use, staging);
@@ -158,8 +163,7 @@ class switch_steps {
   /// Says the least budget that does.
   [[noreturn]] void refuse_budget(bytes_t excess) {
     const index_t stages = report_.stages;
-    const bytes_t least_that_does =
-        least_budget(largest_, [&](index_t s) { return max_of_all([&] { return cut(s); }); });
+    const bytes_t least_that_does = least_budget(largest_, [&](index_t s) { return worst_excess(s); });
     std::string why;
     if (options_.after_use == sources::keep) why = ", the sources being kept";
     else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";
@@ -191,16 +195,38 @@ class switch_steps {
   bool all_know_ = false;  // they refused together, and may try again
 };
 
+/// What stands for the steps over what is no transport, so that one error says so.
+struct no_steps {
+  template <typename... Parts>
+  explicit no_steps(const Parts&...) {}
+  void prepare() {}
+  void run() {}
+  const switch_report& report() const { return none; }
+
+  switch_report none;
+};
+
+template <Holding From, Holding To, typename T>
+struct steps_over {
+  using type = no_steps;
+};
+template <Holding From, Holding To, Transport T>
+struct steps_over<From, To, T> {
+  using type = switch_steps<From, To, T>;
+};
+
 }  // namespace detail
 
 /// Made by every device of the transport, each with its own tensors; a device without a rank on a side has an empty
 /// binding there. Keeps its sources, whatever the options say. The switch, the bindings and the transport outlive it.
-template <Holding From, Holding To, Transport T>
+template <Holding From, Holding To, typename T>
 class prepared_switch {
+  static_assert(Transport<T>, "reshard: this is no Transport; exec/transport.hpp says what one does");
+
  public:
   prepared_switch(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
                   switch_options options = {})
-      : steps_(change, old_tensors, new_tensors, transport, {options.budget, sources::keep}) {
+      : steps_(change, old_tensors, new_tensors, transport, switch_options{options.budget, sources::keep}) {
     steps_.prepare();
   }
 
@@ -211,7 +237,7 @@ class prepared_switch {
   const switch_report& report() const { return steps_.report(); }
 
  private:
-  detail::switch_steps<From, To, T> steps_;
+  typename detail::steps_over<From, To, T>::type steps_;
 };
 
 }  // namespace reshard

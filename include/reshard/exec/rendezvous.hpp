@@ -67,10 +67,10 @@ class rendezvous {
     if (!in_time) {
       std::string absent;
       for (std::size_t d = 0; d < here_.size(); ++d)
-        if (!here_[d]) absent += (absent.empty() ? "" : ", ") + std::to_string(d);
-      const std::string sentence = "reshard: device " + std::to_string(device) + " waited " +
-                                   std::to_string(wait_.count()) + " ms in vain for these devices: " + absent +
-                                   (stage < 0 ? std::string() : " at the end of stage " + std::to_string(stage));
+        if (!here_[d]) absent += detail::text_of(absent.empty() ? "" : ", ", d);
+      const std::string sentence = detail::text_of(
+          "reshard: device ", device, " waited ", wait_.count(), " ms in vain for these devices: ", absent,
+          stage < 0 ? std::string() : detail::text_of(" at the end of stage ", stage));
       break_off(sentence);
       throw peer_missing(sentence);
     }
@@ -89,7 +89,7 @@ class rendezvous {
     const std::lock_guard lock(mutex_);
     if (gone_[static_cast<std::size_t>(device)]) return;
     gone_[static_cast<std::size_t>(device)] = true;
-    break_off(sentence.empty() ? "reshard: device " + std::to_string(device) + " has left; a world serves one run"
+    break_off(sentence.empty() ? detail::text_of("reshard: device ", device, " has left; a world serves one run")
                                : sentence);
   }
   /// After a failure: returns once every device has failed or left, so that nobody still reads this one's memory.

@@ -49,10 +49,10 @@ inline stretch hull(const bound_box& b, bool target) { return {b.data, b.data + 
 /// Whether each dimension steps over all that the ones with smaller strides reach, so that no two elements share an
 /// address.
 inline bool nested(const bound_box& b) {
-  int order[] = {0, 1, 2};
-  std::sort(order, order + 3, [&](int i, int j) { return b.stride[i] < b.stride[j]; });
+  const std::array<int, 3> order = b.by_stride();
   index_t reach = 1;
-  for (const int i : order) {
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    const int i = *at;
     if (b.where.dim[i].size() > 1 && b.stride[i] < reach) return false;
     reach += (b.where.dim[i].size() - 1) * b.stride[i];
   }

@@ -16,12 +16,10 @@ template <Holding From, Holding To, typename T>
 switch_report switch_state(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors,
                            T& transport, const switch_options& options = {}) {
   static_assert(Transport<T>, "reshard: this is no Transport; exec/transport.hpp says what one does");
-  if constexpr (Transport<T>) {
-    detail::switch_steps<From, To, T> steps(change, old_tensors, new_tensors, transport, options);
-    steps.prepare();
-    steps.run();
-    return steps.report();
-  }
+  typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
+  steps.prepare();
+  steps.run();
+  return steps.report();
 }
 
 }  // namespace reshard

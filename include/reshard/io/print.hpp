@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values as people read them: intervals, boxes, bytes, counts, aligned tables, and quoted text that stays on one line.
-// Builds on: algebra/box.hpp, model/state.hpp.
+// Builds on: algebra/box.hpp, base/text.hpp, model/state.hpp.
 #pragma once
 
 #include <cstdio>
@@ -10,17 +10,13 @@
 #include <vector>
 
 #include <reshard/algebra/box.hpp>
+#include <reshard/base/text.hpp>
 #include <reshard/model/state.hpp>
 
 namespace reshard::io {
 
 /// The parts one after the other, numbers in decimal.
-template <typename... Parts>
-std::string text_of(const Parts&... parts) {
-  std::string text;
-  (reshard::detail::append(text, parts), ...);
-  return text;
-}
+using reshard::detail::text_of;
 
 }  // namespace reshard::io
 

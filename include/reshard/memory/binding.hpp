@@ -2,16 +2,18 @@
 // A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of
 // a plan are looked up in it by binary search. It also says which of the memory may be given back page by page, and by
 // whom.
-// Builds on: algebra/flat.hpp, model/state.hpp, memory/page_block.hpp, memory/tensor_names.hpp.
+// Builds on: base/sink.hpp, algebra/flat.hpp, model/state.hpp, memory/page_block.hpp, memory/tensor_names.hpp.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <reshard/algebra/flat.hpp>
+#include <reshard/base/sink.hpp>
 #include <reshard/memory/page_block.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/model/state.hpp>
@@ -46,6 +48,15 @@ struct bound_box : tensor_box {
     index_t last = 0;
     for (int i = 0; i < 3; ++i) last = checked_add(last, checked_multiply(where.dim[i].size() - 1, stride[i]));
     return checked_multiply(checked_add(last, 1), element_bytes());
+  }
+
+  /// The dimensions in order of their strides, the greatest first.
+  constexpr std::array<int, 3> by_stride() const {
+    int outer = 0, middle = 1, inner = 2;
+    if (stride[outer] < stride[middle]) std::swap(outer, middle);
+    if (stride[middle] < stride[inner]) std::swap(middle, inner);
+    if (stride[outer] < stride[middle]) std::swap(outer, middle);
+    return {{outer, middle, inner}};
   }
 
   /// The part of it that lies in `within`.
@@ -172,23 +183,17 @@ class binding {
 
   /// "exp_avg of decoder.layers.3.mlp.linear_fc2.weight"
   std::string name(const tensor_box& what) const {
-    std::string text = std::string(adam_states[what.state].name) + " of ";
     const tensor_id& t = what.tensor;
-    if (names_) return text + names_(t);
-    return text + "family " + std::to_string(t.family) + ", member " + std::to_string(t.member) + ", expert " +
-           std::to_string(t.expert);
+    return detail::text_of(
+        adam_states[what.state].name, " of ",
+        names_ ? names_(t) : detail::text_of("family ", t.family, ", member ", t.member, ", expert ", t.expert));
   }
 
   /// Calls sink(bound_box) with the part of every bound box that lies in `wanted`, in order of the boxes. Sealed
   /// before.
   template <typename Sink>
   void meet(const tensor_box& wanted, Sink&& sink) const {
-    tensor_box first = wanted;
-    for (interval& i : first.where.dim) i = {-1, -1};  // precedes every box
-    auto at = std::lower_bound(boxes_.begin(), boxes_.end(), first,
-                               [](const tensor_box& a, const tensor_box& b) { return precedes(a, b); });
-    for (; at != boxes_.end() && at->same_tensor(wanted); ++at)
-      if (intersects(at->where, wanted.where)) sink(at->narrowed(wanted.where));
+    each_part(wanted, detail::sink<const bound_box&>::of([&sink](const bound_box& part) { sink(part); }));
   }
 
   /// The block that holds an address, or -1. Sealed before.
@@ -208,6 +213,15 @@ class binding {
   }
 
  private:
+  void each_part(const tensor_box& wanted, const detail::sink<const bound_box&>& sink) const {
+    tensor_box first = wanted;
+    for (interval& i : first.where.dim) i = {-1, -1};  // precedes every box
+    auto at = std::lower_bound(boxes_.begin(), boxes_.end(), first,
+                               [](const tensor_box& a, const tensor_box& b) { return precedes(a, b); });
+    for (; at != boxes_.end() && at->same_tensor(wanted); ++at)
+      if (intersects(at->where, wanted.where)) sink(at->narrowed(wanted.where));
+  }
+
   std::string who_;
   tensor_names names_;
   std::vector<bound_box> boxes_;

@@ -4,8 +4,10 @@
 // Builds on: memory/binding.hpp.
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include <reshard/base/sink.hpp>
 #include <reshard/memory/binding.hpp>
 
 namespace reshard {
@@ -20,14 +22,13 @@ namespace detail {
 
 /// Calls sink(begin, bytes) with stretches of memory in which every page holds a byte of the box, and which hold all of
 /// them.
-template <typename Sink>
-void each_stretch(const bound_box& b, Sink&& sink) {
+inline void each_stretch(const bound_box& b, const sink<const std::byte*, bytes_t>& give) {
   struct loop {
     index_t count;
     bytes_t stride;
   } loops[3];
-  for (int i = 0; i < 3; ++i) loops[i] = {b.where.dim[i].size(), b.stride[i] * b.element_bytes()};
-  std::sort(loops, loops + 3, [](const loop& x, const loop& y) { return x.stride > y.stride; });
+  int loop_count = 0;
+  for (const int i : b.by_stride()) loops[loop_count++] = {b.where.dim[i].size(), b.stride[i] * b.element_bytes()};
   bytes_t hull = b.element_bytes();
   int outer = 3;
   for (; outer > 0; --outer) {
@@ -39,7 +40,7 @@ void each_stretch(const bound_box& b, Sink&& sink) {
   while (true) {
     const std::byte* at = b.data;
     for (int i = 0; i < outer; ++i) at += x[i] * loops[i].stride;
-    sink(at, hull);
+    give(at, hull);
     int i = outer - 1;
     for (; i >= 0; --i) {
       if (++x[i] < loops[i].count) break;
@@ -66,27 +67,33 @@ class page_stages {
     }
     first_.push_back(mark_.size());
     for (const bound_box& b : of.boxes())
-      if (moving.contains(b.state)) outside_ += each_page(b, [](mark& page) { page = untouched; });
-    const auto stays = [this](mark& page) {
-      if (page != unbound) page = unbound, outside_ += page_bytes;
-    };
+      if (moving.contains(b.state))
+        outside_ +=
+            each_run_of_pages(b, marks_sink::of([](marks pages) { std::fill(pages.begin(), pages.end(), untouched); }));
+    const auto stay = marks_sink::of([this](marks pages) {
+      for (mark& page : pages)
+        if (page != unbound) page = unbound, outside_ += page_bytes;
+    });
     for (const bound_box& b : of.boxes())
-      if (!moving.contains(b.state)) each_page(b, stays);
+      if (!moving.contains(b.state)) each_run_of_pages(b, stay);
     for (std::size_t block = 0; which == binding_side::target && block < of.blocks().size(); ++block)
-      for (std::size_t p = first_[block]; of.blocks()[block].at_first == pages_are::committed && p < first_[block + 1];
-           ++p)
-        stays(mark_[p]);
+      if (of.blocks()[block].at_first == pages_are::committed)
+        stay(marks(mark_).subspan(first_[block], first_[block + 1] - first_[block]));
   }
 
   /// A box is written in a stage: its pages keep the first.
   void written(const bound_box& b, index_t stage) {
-    each_page(b, [m = mark_of(stage)](mark& page) {
-      if (page == untouched || m < page) page = m;
-    });
+    each_run_of_pages(b, marks_sink::of([m = mark_of(stage)](marks pages) {
+                        for (mark& page : pages)
+                          if (page == untouched || m < page) page = m;
+                      }));
   }
   /// A box is read in a stage: its pages keep the last.
   void read(const bound_box& b, index_t stage) {
-    each_page(b, [m = mark_of(stage)](mark& page) { page = page == unbound ? page : greatest_mark(page, m); });
+    each_run_of_pages(b, marks_sink::of([m = mark_of(stage)](marks pages) {
+                        for (mark& page : pages)
+                          if (page != unbound && page < m) page = m;
+                      }));
   }
 
   /// Pages by their stage; [0] counts those that no piece touches, [k + 1] those of stage k.
@@ -113,24 +120,28 @@ class page_stages {
   /// Appends the pages of a box that no claim had before, in spans: what to commit ahead of the copy that writes it.
   void claim(const bound_box& b, std::vector<block_span>& spans) {
     const std::size_t before = spans.size();
-    each_page(b, [&](mark& page) {
-      if (page == unbound || (page & claimed) != 0) return;
-      page |= claimed;
-      const auto p = static_cast<std::size_t>(&page - mark_.data());
-      const std::size_t block =
-          static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), p) - first_.begin()) - 1;
-      const page_span one = span_of(block, p, p + 1);
-      if (spans.size() > before && spans.back().block == block && spans.back().pages.last == one.first)
-        ++spans.back().pages.last;
-      else spans.push_back({block, one});
-    });
+    each_run_of_pages(
+        b, marks_sink::of([&](marks pages) {
+          const auto begin = static_cast<std::size_t>(pages.data() - mark_.data());
+          const auto above = std::upper_bound(first_.begin(), first_.end(), begin);
+          const auto block = static_cast<std::size_t>(above - first_.begin()) - 1;
+          for (std::size_t i = 0; i < pages.size(); ++i) {
+            if (pages[i] == unbound || (pages[i] & claimed) != 0) continue;
+            pages[i] |= claimed;
+            const page_span one = span_of(block, begin + i, begin + i + 1);
+            if (spans.size() > before && spans.back().block == block && spans.back().pages.last == one.first)
+              ++spans.back().pages.last;
+            else spans.push_back({block, one});
+          }
+        }));
   }
 
  private:
   using mark = std::uint32_t;
+  using marks = std::span<mark>;
+  using marks_sink = detail::sink<marks>;
   static constexpr mark unbound = 0, untouched = 1;  // then stage k as k + 2
   static constexpr mark claimed = mark{1} << 31;
-  static constexpr mark greatest_mark(mark a, mark b) { return a < b ? b : a; }
   static mark mark_of(index_t stage) {
     if (stage < 0 || stage >= claimed - 2) refuse("a switch in more than ", stage, " stages");
     return static_cast<mark>(stage) + 2;
@@ -139,13 +150,13 @@ class page_stages {
     return {static_cast<std::int64_t>(first - first_[block]), static_cast<std::int64_t>(last - first_[block])};
   }
 
-  /// Calls visit(mark) for every page of a block that holds a byte of the box; returns the bytes that lie in no block.
-  template <typename Visit>
-  bytes_t each_page(const bound_box& b, Visit&& visit) {
+  /// Calls visit(marks) with the marks of all pages of blocks that hold a byte of the box, a stretch of them at a time;
+  /// returns the bytes that lie in no block.
+  bytes_t each_run_of_pages(const bound_box& b, const marks_sink& visit) {
     bytes_t outside = 0;
     const std::vector<page_block>& blocks = of_->blocks();
     std::ptrdiff_t block = of_->block_of(b.data);
-    detail::each_stretch(b, [&](const std::byte* at, bytes_t bytes) {
+    const auto visit_stretch = detail::sink<const std::byte*, bytes_t>::of([&](const std::byte* at, bytes_t bytes) {
       if (blocks.empty()) {
         outside += bytes;
         return;
@@ -164,13 +175,14 @@ class page_stages {
           const page_block& in = blocks[static_cast<std::size_t>(block)];
           here = least(bytes, in.end() - at);
           const page_span span = pages_touching(at - in.begin, at - in.begin + here);
-          mark* page = mark_.data() + first_[static_cast<std::size_t>(block)];
-          for (std::int64_t p = span.first; p < span.last; ++p) visit(page[p]);
+          visit(marks(mark_).subspan(first_[static_cast<std::size_t>(block)] + static_cast<std::size_t>(span.first),
+                                     static_cast<std::size_t>(span.count())));
         }
         at += here;
         bytes -= here;
       }
     });
+    detail::each_stretch(b, visit_stretch);
     return outside;
   }
 

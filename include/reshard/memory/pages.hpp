@@ -135,9 +135,9 @@ class page_range {
  private:
   [[noreturn]] static void fail(const char* call, std::int64_t begin, std::int64_t end) {
     const int error = errno;
-    throw std::system_error(error, std::generic_category(),
-                            std::string("page_range: ") + call + " refused the " + std::to_string(end - begin) +
-                                " bytes from byte " + std::to_string(begin));
+    throw std::system_error(
+        error, std::generic_category(),
+        detail::text_of("page_range: ", call, " refused the ", end - begin, " bytes from byte ", begin));
   }
   int advise(page_span span, int advice) noexcept {
     return ::madvise(data_ + span.first * page_bytes, static_cast<std::size_t>(span.count() * page_bytes), advice);

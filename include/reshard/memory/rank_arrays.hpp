@@ -25,10 +25,10 @@ struct rank_array {
 /// array of a rank.
 template <Holding H>
 std::string array_name(const H& h, const rank_array& a) {
-  const std::string name(adam_states[a.box.state].name);
-  if (!a.sharded) return name + " of " + tensor_name(h, a.box.tensor);
-  return name + " buffer of chunk " + std::to_string(a.buffer.chunk) +
-         (a.buffer.mesh == mesh_kind::expert ? ", experts" : "");
+  const std::string_view name = adam_states[a.box.state].name;
+  if (!a.sharded) return detail::text_of(name, " of ", tensor_name(h, a.box.tensor));
+  return detail::text_of(name, " buffer of chunk ", a.buffer.chunk,
+                         a.buffer.mesh == mesh_kind::expert ? ", experts" : "");
 }
 
 /// Calls sink(rank_array) with every array of a rank, of the wanted states that the holding has, state by state.
@@ -60,8 +60,8 @@ void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, 
   if constexpr (BufferedHolding<H>) {
     const state& kept = adam_states[array.box.state];
     detail::require_memory(at, kept.type, array.elements, array.elements, [&] {
-      return out.who() + ": " + std::string(kept.name) + " of the optimizer buffer of pipeline chunk " +
-             std::to_string(array.buffer.chunk) + (array.buffer.mesh == mesh_kind::expert ? ", experts," : "");
+      return detail::text_of(out.who(), ": ", kept.name, " of the optimizer buffer of pipeline chunk ",
+                             array.buffer.chunk, array.buffer.mesh == mesh_kind::expert ? ", experts," : "");
     });
     const bytes_t bytes = width(kept.type);
     each_slice_part(h, rank, array.buffer, [&](const slice_part& p) {

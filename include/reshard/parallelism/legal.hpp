@@ -44,15 +44,19 @@ namespace detail {
 /// written.
 struct divisors {
   index_t n;
-};
-inline void append(std::string& sentence, divisors of) {
-  index_t shown = 0;
-  for (index_t d = 1; d <= least(of.n, 1024) && shown < 16; ++d) {
-    if (of.n % d != 0) continue;
-    sentence += shown++ == 0 ? "" : ",";
-    sentence += std::to_string(d);
+
+  constexpr operator text_part() const { return {n, append}; }
+
+ private:
+  static void append(std::string& sentence, index_t n) {
+    index_t shown = 0;
+    for (index_t d = 1; d <= least(n, 1024) && shown < 16; ++d) {
+      if (n % d != 0) continue;
+      sentence += shown++ == 0 ? "" : ",";
+      sentence += std::to_string(d);
+    }
   }
-}
+};
 
 constexpr void refuse_indivisible(const char* what, index_t size, const char* key, index_t degree) {
   refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors{size}, "}");

@@ -12,13 +12,14 @@
 namespace reshard {
 
 namespace detail {
-/// "tp, cp, .. split and bucket" in a sentence.
-struct every_key {};
-inline void append(std::string& sentence, every_key) {
+/// "tp, cp, .. split and bucket"
+inline std::string every_key() {
+  std::string keys;
   for (const key_entry& k : layout_keys) {
-    if (&k != std::begin(layout_keys)) sentence += &k + 1 == std::end(layout_keys) ? " and " : ", ";
-    sentence += k.name;
+    if (&k != std::begin(layout_keys)) keys += &k + 1 == std::end(layout_keys) ? " and " : ", ";
+    keys += k.name;
   }
+  return keys;
 }
 
 /// A decimal number of digits only, 0 <= number < 2^63.
@@ -56,7 +57,7 @@ inline degrees parse_degrees(std::string_view text) {
     const std::string_view key = item.substr(0, equals), value = item.substr(equals + 1);
     const key_entry* const found = std::find_if(std::begin(layout_keys), std::end(layout_keys),
                                                 [key](const key_entry& k) { return key == k.name; });
-    if (found == std::end(layout_keys)) refuse("layout: '", key, "' is no key; keys are ", detail::every_key{});
+    if (found == std::end(layout_keys)) refuse("layout: '", key, "' is no key; keys are ", detail::every_key());
     bool& given = seen[found - std::begin(layout_keys)];
     if (given) refuse("layout: ", key, " is given twice");
     given = true;

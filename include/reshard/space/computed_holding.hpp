@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <reshard/algebra/flat.hpp>
+#include <reshard/base/sink.hpp>
 #include <reshard/space/holding.hpp>
 #include <reshard/space/optimizer_buffers.hpp>
 
@@ -30,22 +31,19 @@ class computed_holding {
 
   template <typename Sink>
   constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
-    const auto give = [&](const family_box& b) { sink(f, b); };
-    if (sharded(r)) boxes_of<false, true>(f, rank, give);
-    else boxes_of<false, false>(f, rank, give);
+    boxes_of(f, rank, sharded(r), false, owner_sink::of([&](const family_box& b, const rank_product&) { sink(f, b); }));
   }
   template <typename Sink>
   constexpr void shared(int f, rank_t rank, role r, Sink&& sink) const {
-    const auto give = [&](const family_box& b, const rank_product& holders) { sink(f, b, holders); };
-    if (sharded(r)) boxes_of<true, true>(f, rank, give);
-    else boxes_of<true, false>(f, rank, give);
+    boxes_of(f, rank, sharded(r), true,
+             owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); }));
   }
 
   template <typename Sink>
   constexpr void owners(int f, role r, const family_box& within, Sink&& sink) const {
     if (within.empty()) return;
-    if (sharded(r)) owners_of<true>(f, within, sink);
-    else owners_of<false>(f, within, sink);
+    owners_of(f, within, sharded(r),
+              owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(b, holders); }));
   }
 
   /// Parameters lie in the model's order; optimizer buffers in reverse of it.
@@ -89,10 +87,14 @@ class computed_holding {
     return inside % d.tp != 0 && inside % (d.expert_tp() * d.ep) != 0;
   }
 
+ private:
+  using box_sink = detail::sink<const family_box&>;
+  using owner_sink = detail::sink<const family_box&, const rank_product&>;
+
   /// Calls sink(box) with the family's boxes that a stretch of a buffer holds of one entry, in buffer order, in the
   /// coordinates of `shard`, the box whose local arrays the buffer packs.
-  template <typename Sink>
-  static constexpr void boxes_in(const buffer_entry& entry, const family_box& shard, interval stretch, Sink&& sink) {
+  static constexpr void boxes_in(const buffer_entry& entry, const family_box& shard, interval stretch,
+                                 const box_sink& sink) {
     const index_t local[3] = {shard.dim[2].size(), shard.dim[3].size(), shard.dim[4].size()};
     const auto emit = [&](interval members, interval experts, const box<3>& part) {
       const index_t last = entry.expert_last + shard.dim[1].begin;
@@ -121,11 +123,9 @@ class computed_holding {
         });
   }
 
- private:
-  /// The boxes that a rank has of a family: shards, or where `Sliced` the boxes of its slices; with their holders where
-  /// `Shared`, which costs more.
-  template <bool Shared, bool Sliced, typename Sink>
-  constexpr void boxes_of(int f, rank_t rank, const Sink& sink) const {
+  /// The boxes that a rank has of a family: shards, or where `sliced` the boxes of its slices; with their holders where
+  /// `shared`, which costs more.
+  constexpr void boxes_of(int f, rank_t rank, bool sliced, bool shared, const owner_sink& sink) const {
     const family& tensors = family_at(f);
     const pipeline_placement& pipeline = space_.pipeline();
     for (index_t k = rank / space_.stage_ranks(); k < pipeline.chunks(); k += pipeline.parts()) {
@@ -136,23 +136,17 @@ class computed_holding {
       const index_t e =
           tensors.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
       const family_box shard = space_.shard_box(f, members, e, t);
-      if constexpr (Sliced) {
-        const mesh_kind kind = space_.buffer_kind(f);
-        const index_t i = shard_index(kind, rank);
-        const auto each_slice = [&](const auto& give) {
-          for (const buffer_entry& entry : buffers_.entries(k, kind, f))
-            boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
-        };
-        if constexpr (Shared) {
-          const rank_product holders = shard_holders(f, kind, k, e, t, i);
-          each_slice([&](const family_box& b) { sink(b, holders); });
-        } else {
-          each_slice(sink);
-        }
-      } else {
-        if constexpr (Shared) sink(shard, replicas(f, k, e, t));
-        else sink(shard);
+      const mesh_kind kind = space_.buffer_kind(f);
+      const index_t i = sliced ? shard_index(kind, rank) : 0;
+      rank_product holders;
+      if (shared) holders = sliced ? shard_holders(f, kind, k, e, t, i) : replicas(f, k, e, t);
+      if (!sliced) {
+        sink(shard, holders);
+        continue;
       }
+      const auto give = box_sink::of([&](const family_box& b) { sink(b, holders); });
+      for (const buffer_entry& entry : buffers_.entries(k, kind, f))
+        boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
     }
   }
 
@@ -168,16 +162,15 @@ class computed_holding {
     return holders;
   }
 
-  /// The shards of a family that meet `within`, with their holders; or, where `Sliced`, the boxes of their slices.
-  template <bool Sliced, typename Sink>
-  constexpr void owners_of(int f, const family_box& within, Sink&& sink) const {
+  /// The shards of a family that meet `within`, with their holders; or, where `sliced`, the boxes of their slices.
+  constexpr void owners_of(int f, const family_box& within, bool sliced, const owner_sink& sink) const {
     const family& tensors = family_at(f);
     const block experts(tensors.extent[axis_of::expert], space_.expert_parts(f));
     const int cut = tensors.tensor_axis == axis_of::none ? axis_of::column : tensors.tensor_axis;
     const block tensor(tensors.extent[cut], space_.tensor_parts(f));
     const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
     family_box shard = tensors.whole();
-    const bool every_part = Sliced && within.dim[axis_of::expert].contains(shard.dim[axis_of::expert]) &&
+    const bool every_part = sliced && within.dim[axis_of::expert].contains(shard.dim[axis_of::expert]) &&
                             within.dim[cut].contains(shard.dim[cut]);
     std::vector<owned_box> first;  // of part (0, 0): slices cut every part alike
     for (index_t k = chunks.begin; k < chunks.end; ++k) {
@@ -191,21 +184,21 @@ class computed_holding {
         tensor.owners(within.dim[cut], [&](index_t t, interval tensor_part) {
           shard.dim[cut] = tensor_part;
           holders.along[mesh_axis::tensor].first = t;
-          if constexpr (!Sliced) {
-            sink(static_cast<const family_box&>(shard), static_cast<const rank_product&>(holders));
+          if (!sliced) {
+            sink(shard, holders);
           } else if (!every_part) {
             shard_owners(f, k, e, t, shard, intersect(within, shard), sink);
           } else {
             if (e == 0 && t == 0)
               shard_owners(f, k, e, t, shard, intersect(within, shard),
-                           [&first](const family_box& b, const rank_product& sharing) {
+                           owner_sink::of([&first](const family_box& b, const rank_product& sharing) {
                              first.push_back({b, sharing});
-                           });
+                           }));
             for (std::size_t i = 0; i < first.size(); ++i) {
               family_box b = first[i].where;
               b.dim[axis_of::expert] = translate(b.dim[axis_of::expert], expert_part.begin);
               b.dim[cut] = translate(b.dim[cut], tensor_part.begin);
-              sink(static_cast<const family_box&>(b), of_part(first[i].holders, e, t));
+              sink(b, of_part(first[i].holders, e, t));
             }
           }
         });
@@ -239,9 +232,8 @@ class computed_holding {
 
   /// Walks the slices that meet `within` and calls sink(box, holders) with each one's boxes that do. It jumps from
   /// slice to slice, so the cost is that of the slices met, not of the layers and experts between them.
-  template <typename Sink>
   constexpr void shard_owners(int f, index_t k, index_t e, index_t t, const family_box& shard, const family_box& within,
-                              Sink&& sink) const {
+                              const owner_sink& sink) const {
     if (within.empty()) return;
     const mesh_kind kind = space_.buffer_kind(f);
     const index_t local[3] = {shard.dim[2].size(), shard.dim[3].size(), shard.dim[4].size()};
@@ -284,9 +276,9 @@ class computed_holding {
         const index_t i = (begin - bucket.begin) / length;
         const interval stretch{bucket.begin + i * length, bucket.begin + (i + 1) * length};
         const rank_product holders = shard_holders(f, kind, k, e, t, i);
-        boxes_in(entry, shard, stretch, [&](const family_box& b) {
-          if (intersects(b, within)) sink(b, holders);
-        });
+        boxes_in(entry, shard, stretch, box_sink::of([&](const family_box& b) {
+                   if (intersects(b, within)) sink(b, holders);
+                 }));
         at = stretch.end;
       }
     }
