@@ -3,6 +3,11 @@
 // happens where a device does not come.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <vector>
+
 #include <reshard/exec/mailbox_group.hpp>
 
 #include "../support/dice.hpp"
@@ -59,13 +64,79 @@ TEST_CASE("every size of world from 1 to 64, from data parallel to fewer and mor
   }
 }
 
+TEST_CASE("between two devices a stage takes exactly what it said, and leaves nothing to the next") {
+  struct thinned : testing::forwarding<mailbox_group::endpoint> {  // nothing is exchanged in stage 1, little in stage 2
+    std::vector<bytes_t> said = {}, seen = {};
+
+    moves prepare(staged_plan plan, const binding& into, page_stages& pages) {
+      for (std::vector<staged_piece>* list : {&plan.sends, &plan.receives}) {
+        std::erase_if(*list, [](const staged_piece& p) { return p.stage == 1; });
+        const auto first = std::find_if(list->begin(), list->end(), [](const staged_piece& p) { return p.stage == 2; });
+        const auto last = std::find_if(first, list->end(), [](const staged_piece& p) { return p.stage > 2; });
+        list->erase(first + (last - first) / 4, last);
+      }
+      for (index_t k = 0; k < plan.stages; ++k) said.push_back(inner.staging_bytes(plan, k));
+      return inner.prepare(plan, into, pages);
+    }
+    void move(moves& prepared, index_t k) {
+      inner.move(prepared, k);
+      seen.push_back(inner.staging_seen());
+    }
+  };
+  switch_in_memory s(tiny(), "dp=2,zero=1", "pp=2");
+  mailbox_group world(2, soon);
+  std::vector<bytes_t> said[2], seen[2];
+  world.run([&](auto& here) {
+    const auto d = static_cast<std::size_t>(here.device());
+    thinned one{{here}};
+    switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one, {.budget = 160_KiB});
+    said[d] = one.said, seen[d] = one.seen;
+  });
+  for (int d = 0; d < 2; ++d) {
+    CHECK(seen[d] == said[d]);
+    REQUIRE(seen[d].size() == 4);
+    CHECK(seen[d][0] > 2 * seen[d][2]);
+    CHECK(seen[d][1] == 0);
+    CHECK(seen[d][2] > 0);
+  }
+}
+
+TEST_CASE("who waits in vain at the end of a stage says of which") {
+  switch_in_memory s(tiny(), "dp=2", "dp=2");  // all is retained: nobody waits for a message
+  struct stuck : testing::forwarding<mailbox_group::endpoint> {
+    const std::atomic<bool>& given_up;
+    void move(moves& prepared, index_t k) {
+      for (int i = 0; k == 1 && device() == 1 && !given_up && i < 12000; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      inner.move(prepared, k);
+    }
+  };
+  mailbox_group world(2, std::chrono::milliseconds(2500));  // ample for what comes before
+  std::atomic<bool> given_up = false;
+  std::string sentence;
+  const auto run = [&] {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      stuck one{{here}, given_up};
+      try {
+        switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one, {.budget = 128_KiB});
+      } catch (const peer_missing& e) {
+        sentence = e.what();
+        given_up = true;
+      }
+    });
+  };
+  CHECK_THROWS_AS(run(), peer_failed);  // what device 1 hears
+  CHECK(sentence == "reshard: device 0 waited 2500 ms in vain for these devices: 1 at the end of stage 1");
+}
+
 TEST_CASE("a device that does not come ends in a sentence") {
   const model m = tiny();
   switch_in_memory s(m, "dp=2,zero=1", "tp=2");
-  mailbox_group world(2, std::chrono::milliseconds(1500));  // ample for what comes before
+  mailbox_group world(2, std::chrono::milliseconds(2500));  // ample for what comes before
   struct sleeper : testing::forwarding<mailbox_group::endpoint> {
     void move(moves& prepared, index_t k) {
-      if (device() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(4000));
+      if (device() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(6000));
       inner.move(prepared, k);
     }
   };
@@ -80,7 +151,7 @@ TEST_CASE("a device that does not come ends in a sentence") {
     sentence = e.what();
   }
   INFO(sentence);
-  CHECK(sentence == "reshard: device 0 waited 1500 ms in vain for device 1, in stage 0, step 1 of 1");
+  CHECK(sentence == "reshard: device 0 waited 2500 ms in vain for device 1, in stage 0, step 1 of 1");
 }
 
 TEST_CASE("who waits for a message of a device that fails hears why it failed") {

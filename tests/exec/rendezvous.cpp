@@ -112,6 +112,14 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
         }).starts_with("failed: reshard: device "));  // who comes late hears it too
 }
 
+TEST_CASE("a stage is named from the first on, and where there is none none is") {
+  for (const auto& [stage, words] : {std::pair<index_t, std::string>{0, " at the end of stage 0"}, {-1, ""}}) {
+    rendezvous world(2, 20ms);
+    CHECK(ending([&, stage = stage] { return world.all_reduce_max(1, 0, stage); }) ==
+          "missing: reshard: device 1 waited 20 ms in vain for these devices: 0" + words);
+  }
+}
+
 TEST_CASE("who leaves ends the others' wait at once, with its sentence or one of the meeting's") {
   for (const char* sentence : {"", "reshard: the disk is full"}) {
     rendezvous world(3, ample);

@@ -245,6 +245,10 @@ TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are n
   CHECK(cells_of(rows_of(3)[2]) == row{"[4,5)", "-", "[0,128)x[0,64)", narrow_bytes_text(box)});
   CHECK(cells_of(rows_of(3)[3]) == row{"and 1 more", narrow_bytes_text(box)});
   CHECK(cells_of(rows_of(1)[1]) == row{"and 3 more", narrow_bytes_text(3 * box)});
+  const std::string norms = rank_text(h, 0, only(0), 2);  // 64 elements of 2 bytes each: no byte is rounded off
+  INFO(norms);
+  CHECK(norms.find("and 2 more") != norms.npos);
+  CHECK(norms.find(" 256B\n", norms.find("and 2 more", norms.find("norm"))) != norms.npos);
 }
 
 namespace {

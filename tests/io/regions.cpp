@@ -130,6 +130,19 @@ TEST_CASE("coordinates on both meshes; a dense model's experts' mesh is tp, 1, c
         json::parse(R"({"tp":0,"cp":1,"dp":1,"pp":0,"etp":0,"ep":0,"edp":3})"));
 }
 
+TEST_CASE("a tensor has a parts axis where it has several, rows but for a vector, and columns") {
+  const space s(
+      make_transformer(
+          {.name = "m", .layers = 1, .hidden = 8, .heads = 2, .groups = 2, .head_dim = 4, .ffn = 12, .vocabulary = 16}),
+      parse_degrees("tp=2"));
+  const json all = regions_of(s, {1, 2}, only(0));
+  std::map<std::string, json> dims;
+  for (const json& entry : all.at(0).at("regions")) dims[entry.at("tensor")] = entry.at("dims");
+  CHECK(dims.at("decoder.layers.0.mlp.linear_fc1.weight") == json{2, 12, 8});
+  CHECK(dims.at("decoder.layers.0.self_attention.linear_qkv.weight") == json{24, 8});
+  CHECK(dims.at("decoder.final_layernorm.weight") == json::array({8}));
+}
+
 TEST_CASE("a rank that holds nothing has an empty list; states are those asked for") {
   const model m = parse_config(R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 8,
     "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 8})",

@@ -160,6 +160,10 @@ TEST_CASE("what is no shard of ours is refused with its name") {
         "apart, strides say so");
   CHECK(refused([&] { bind_shard(b, table, norm, at, {-1}); }) ==
         "reshard: rank 7: 'decoder.final_layernorm.weight' has a stride of -1 elements; strides count forwards");
+  const shard one_row{0, "decoder.layers.1.mlp.linear_fc1.weight", bf16, {20, 12}, {5, 0}, {1, 12}};
+  CHECK(refused([&] { bind_shard(b, table, one_row, memory(longer.data(), 22)); }) ==
+        "reshard: rank 7: param of 'decoder.layers.1.mlp.linear_fc1.weight' has 22 bytes of memory, and needs 24");
+  CHECK(refused([&] { bind_shard(b, table, one_row, memory(longer.data(), 24), {0, 1}); }) == "accepted");
   CHECK(changed([](shard& s) { s.whole.ndim = s.offset.ndim = s.shape.ndim = 6; }) ==
         "reshard: rank 7: shard of 'decoder.final_layernorm.weight': 6 dimensions; the tensor has 1");
   CHECK(refused([&] {
@@ -172,7 +176,7 @@ TEST_CASE("what is no shard of ours is refused with its name") {
 }
 
 TEST_CASE("a tensor of five dimensions is bound element by element where its strides say") {
-  const shard whole{0, "w", bf16, {2, 3, 2, 2, 4}, {0, 1, 0, 1, 2}, {2, 2, 2, 1, 2}};
+  const shard whole{0, "w", bf16, {5, 3, 2, 2, 4}, {3, 1, 0, 1, 2}, {2, 2, 2, 1, 2}};
   const std::vector<shard> list{whole};
   const tensor_table table{&list};
   std::vector<std::byte> bytes(2 * (60 + 20 + 9 + 1 + 1));
@@ -185,7 +189,7 @@ TEST_CASE("a tensor of five dimensions is bound element by element where its str
     for (index_t j = 0; j < 2; ++j)
       for (index_t k = 0; k < 2; ++k)
         for (index_t m = 0; m < 2; ++m)
-          b.meet({0, {0, i, 1 + j}, {{{k, k + 1}, {1, 2}, {2 + m, 3 + m}}}}, [&](const bound_box& one) {
+          b.meet({0, {0, 3 + i, 1 + j}, {{{k, k + 1}, {1, 2}, {2 + m, 3 + m}}}}, [&](const bound_box& one) {
             CHECK(one.data == bytes.data() + 2 * (i * stride[0] + j * stride[1] + k * stride[2] + m * stride[4]));
             ++met;
           });

@@ -242,6 +242,9 @@ TEST_CASE("refusals of a binding say whose, which tensor and how much") {
           b.add_flat(box, {1, 9}, {bytes.data(), 64});
         }) == "reshard: rank 3: [1, 9) is no range of the 8 elements of master of tensor3");
   CHECK(refused([&] {
+          b.add_flat(box, {-2, 4}, {bytes.data(), 24});
+        }) == "reshard: rank 3: [-2, 4) is no range of the 8 elements of master of tensor3");
+  CHECK(refused([&] {
           b.add_flat(box, {0, 8}, room(bytes));
         }) == "reshard: rank 3: master of tensor3 has 30 bytes of memory, and needs 32");
   CHECK(refused([&] {
@@ -290,6 +293,19 @@ TEST_CASE("boxes are ordered by state, family, tensor and expert, then by the bo
       CHECK(precedes(ordered[i], ordered[j]) == (i < j));
       CHECK(ordered[i].same_tensor(ordered[j]) == (i / 2 == j / 2));
     }
+}
+
+TEST_CASE("by_stride is a permutation of the dimensions along which strides do not grow") {
+  for (index_t a = 0; a < 4; ++a)
+    for (index_t b = 0; b < 4; ++b)
+      for (index_t c = 0; c < 4; ++c) {
+        const bound_box box{{0, {}, {}}, nullptr, {a, b, c}};
+        std::array<int, 3> order = box.by_stride();
+        CHECK(box.stride[order[0]] >= box.stride[order[1]]);
+        CHECK(box.stride[order[1]] >= box.stride[order[2]]);
+        std::sort(order.begin(), order.end());
+        CHECK(order == std::array<int, 3>{{0, 1, 2}});
+      }
 }
 
 TEST_CASE("an empty box is not bound") {

@@ -3,6 +3,7 @@
 // that what is bound in them is all their own.
 #include <doctest/doctest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,41 @@ TEST_CASE("where nothing is sharded, a rank has an array per tensor and state, s
   REQUIRE(static_cast<index_t>(some.size()) == 2 * tensors);
   CHECK(some.front().box.state == 0);
   CHECK(some.back().box.state == 2);
+}
+
+TEST_CASE("a holding of some states has their arrays, whichever are wanted") {
+  const space s(tiny(), parse_degrees("dp=2,zero=1"));
+  const computed_holding weights(s, only(0));
+  const std::vector<rank_array> all = arrays_of(weights, 1);
+  CHECK(all.size() == arrays_of(computed_holding(s), 1, only(0)).size());
+  for (const rank_array& a : all) CHECK(a.box.state == 0);
+  CHECK(arrays_of(weights, 1, only(1) | only(3)).empty());
+}
+
+TEST_CASE("every array of a rank has a name of its own, by its state and its tensor or buffer") {
+  const space s(make_transformer({.name = "moe",
+                                  .layers = 2,
+                                  .hidden = 16,
+                                  .heads = 2,
+                                  .groups = 2,
+                                  .head_dim = 8,
+                                  .ffn = 0,
+                                  .vocabulary = 64,
+                                  .experts = 2,
+                                  .expert_ffn = 8}),
+                parse_degrees("dp=2,ep=2,zero=1"));
+  const computed_holding h(s);
+  const std::vector<rank_array> all = arrays_of(h, 1);
+  std::set<std::string> names;
+  for (const rank_array& a : all) names.insert(array_name(h, a));
+  CHECK(names.size() == all.size());
+  CHECK(names.contains("param of decoder.layers.1.self_attention.linear_qkv.weight"));
+  CHECK(names.contains("exp_avg buffer of chunk 0"));
+  CHECK(names.contains("exp_avg_sq buffer of chunk 0, experts"));
+
+  const std::vector<shard> list{{0, "w", bf16, {4}, {0}, {4}}};
+  const listed_holding listed(list);
+  CHECK(array_name(listed, arrays_of(listed, 0)[0]) == "param of w");
 }
 
 TEST_CASE("where ZeRO shards a state, a rank has an array per buffer, padding included, as long as the oracle says") {

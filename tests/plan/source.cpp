@@ -16,7 +16,7 @@ using namespace reshard;
 
 TEST_CASE("destinations_of_holder is { (k, q) : (k m + q) mod n == holder }") {
   for (index_t holders = 1; holders <= 13; ++holders)
-    for (index_t parts = 1; parts <= 15; ++parts)
+    for (index_t parts = 0; parts <= 15; ++parts)
       for (const index_t destinations : {1, 2, 5, 12, 31})
         for (index_t holder = 0; holder < holders; ++holder) {
           std::set<std::pair<index_t, index_t>> found, wanted;

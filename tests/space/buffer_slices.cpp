@@ -80,3 +80,26 @@ TEST_CASE("slices hold, tensor by tensor, what the holding says that the rank ha
   CHECK(experts_apart > 0);
   CHECK(parts_of_parameters > 0);
 }
+
+TEST_CASE("a slice may be a single element") {
+  const space s(make_transformer({.name = "least",
+                                  .layers = 1,
+                                  .hidden = 2,
+                                  .heads = 1,
+                                  .groups = 1,
+                                  .head_dim = 2,
+                                  .ffn = 2,
+                                  .vocabulary = 4}),
+                parse_degrees("dp=1024,zero=1"));
+  const computed_holding h(s);
+  index_t slices = 0, elements = 0, parts = 0;
+  for (rank_t rank = 0; rank < s.ranks(); ++rank)
+    each_buffer(h, rank, [&](const buffer_slices& kept) {
+      ++slices;
+      CHECK(kept.elements == 1);
+      each_slice_part(h, rank, kept, [&](const slice_part& p) { ++parts, elements += p.range.size(); });
+    });
+  CHECK(slices == 1024);
+  CHECK(parts == elements);
+  CHECK(elements == s.model().parameters());
+}

@@ -247,6 +247,26 @@ TEST_CASE("boxes that overlap as much as they miss are no cover, nor where one t
   }
 }
 
+TEST_CASE("an empty box takes nothing from those before and after it") {
+  const family_box whole = family{.name = "x", .extent = {1, 1, 1, 1, 4}}.whole();
+  const auto columns = [&](index_t begin, index_t end) {
+    family_box b = whole;
+    b.dim[axis_of::column] = {begin, end};
+    return b;
+  };
+  const auto cover = [&](std::initializer_list<family_box> boxes) {
+    detail::joined_boxes all;
+    for (const family_box& b : boxes) all.add(b);
+    return all.are(whole);
+  };
+  for (const index_t at : {0, 2, 4}) {
+    CHECK(cover({columns(0, 2), columns(at, at), columns(2, 4)}));
+    CHECK(cover({columns(at, at), columns(0, 2), columns(2, 4)}));
+    CHECK(cover({columns(0, 2), columns(2, 4), columns(at, at)}));
+    CHECK_FALSE(cover({columns(0, 2), columns(at, at), columns(3, 4)}));
+  }
+}
+
 TEST_CASE("a box that owners() names twice covers no more than one that overlaps") {
   boxes_of_ranks h{{.name = "x", .extent = {1, 1, 1, 1, 2}}, {}};
   h.boxes = {h.which.whole(), h.which.whole()};
