@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of parts: words as they are, integers of any width in decimal, and numbers that are written in a way of their own.
+// Text of parts: words as they are, integers of any width in decimal, and numbers with a writer of their own.
 #include <doctest/doctest.h>
 
 #include <cstdint>

@@ -84,7 +84,11 @@ TEST_CASE("every array of a rank has a name of its own, by its state and its ten
   const computed_holding h(s);
   const std::vector<rank_array> all = arrays_of(h, 1);
   std::set<std::string> names;
-  for (const rank_array& a : all) names.insert(array_name(h, a));
+  for (const rank_array& a : all) {
+    const std::string name = array_name(h, a);
+    names.insert(name);
+    CHECK(name.ends_with(", experts") == (a.sharded && a.buffer.mesh == mesh_kind::expert));
+  }
   CHECK(names.size() == all.size());
   CHECK(names.contains("param of decoder.layers.1.self_attention.linear_qkv.weight"));
   CHECK(names.contains("exp_avg buffer of chunk 0"));

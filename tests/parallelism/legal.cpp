@@ -177,3 +177,11 @@ TEST_CASE("legal is what the contract says: random layouts, the oracle's word ag
   CHECK(legal > 500);
   CHECK(illegal > 500);
 }
+
+TEST_CASE("divisors up to 1024 are named, 16 at most") {
+  const auto of = [](index_t rows) { return refused([rows] { detail::refuse_indivisible("rows", rows, "tp", 7); }); };
+  CHECK(of(1024) == "reshard: 1024 rows do not divide by tp=7; legal are tp in {1,2,4,8,16,32,64,128,256,512,1024}");
+  CHECK(of(1025) == "reshard: 1025 rows do not divide by tp=7; legal are tp in {1,5,25,41,205}");
+  CHECK(of(5040 * 11) ==
+        "reshard: 55440 rows do not divide by tp=7; legal are tp in {1,2,3,4,5,6,7,8,9,10,11,12,14,15,16,18}");
+}

@@ -8,7 +8,8 @@ namespace reshard::detail {
 template <typename Do, typename... Args>
 class sink_of;
 
-/// Takes some arguments, as the callable that it was made of does: `const auto add = sink<int>::of([&](int i) { sum += i; })`.
+/// Takes some arguments, as the callable that it was made of does:
+///   const auto add = sink<int>::of([&](int i) { sum += i; });
 template <typename... Args>
 class sink {
  public:
