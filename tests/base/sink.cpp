@@ -50,7 +50,7 @@ TEST_CASE("references stay references, and a sink may take nothing") {
   CHECK(calls == 2);
 }
 
-TEST_CASE("a sink keeps the callable: a named one may change or go") {
+TEST_CASE("a callable without a name is kept, one with a name is referred to") {
   std::string said;
   const auto made = [&said] {
     const int at_first = static_cast<int>(said.size()) + 1;
@@ -59,4 +59,12 @@ TEST_CASE("a sink keeps the callable: a named one may change or go") {
   made(1);
   made(2);
   CHECK(said == "23");
+
+  struct counter {
+    int calls = 0;
+    void operator()(int) { ++calls; }  // changes itself
+  } mine;
+  const auto counted = sink<int>::of(mine);
+  count_down(3, counted);
+  CHECK(mine.calls == 3);
 }

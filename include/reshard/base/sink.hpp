@@ -13,9 +13,10 @@ class sink_of;
 template <typename... Args>
 class sink {
  public:
+  /// A named callable is referred to, any other is kept.
   template <typename Do>
-  [[nodiscard]] static constexpr sink_of<Do, Args...> of(Do callable) {
-    return sink_of<Do, Args...>(callable);
+  [[nodiscard]] static constexpr sink_of<Do, Args...> of(Do&& callable) {
+    return sink_of<Do, Args...>(static_cast<Do&&>(callable));
   }
 
   constexpr virtual void operator()(Args... args) const = 0;
@@ -24,11 +25,11 @@ class sink {
   constexpr ~sink() = default;
 };
 
-/// The sink that a callable is.
+/// The sink that a callable is, or one that `Do` refers to.
 template <typename Do, typename... Args>
 class sink_of final : public sink<Args...> {
  public:
-  constexpr explicit sink_of(const Do& callable) : do_(callable) {}
+  constexpr explicit sink_of(Do&& callable) : do_(static_cast<Do&&>(callable)) {}
 
   constexpr void operator()(Args... args) const override { do_(args...); }
 

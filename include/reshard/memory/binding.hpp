@@ -193,7 +193,7 @@ class binding {
   /// before.
   template <typename Sink>
   void meet(const tensor_box& wanted, Sink&& sink) const {
-    each_part(wanted, detail::sink<const bound_box&>::of([&sink](const bound_box& part) { sink(part); }));
+    each_part(wanted, detail::sink<const bound_box&>::of(sink));
   }
 
   /// The block that holds an address, or -1. Sealed before.

@@ -42,8 +42,7 @@ class computed_holding {
   template <typename Sink>
   constexpr void owners(int f, role r, const family_box& within, Sink&& sink) const {
     if (within.empty()) return;
-    owners_of(f, within, sharded(r),
-              owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(b, holders); }));
+    owners_of(f, within, sharded(r), owner_sink::of(sink));
   }
 
   /// Parameters lie in the model's order; optimizer buffers in reverse of it.
@@ -90,6 +89,7 @@ class computed_holding {
  private:
   using box_sink = detail::sink<const family_box&>;
   using owner_sink = detail::sink<const family_box&, const rank_product&>;
+  static constexpr rank_product nobody{};  // where holders are not asked for
 
   /// Calls sink(box) with the family's boxes that a stretch of a buffer holds of one entry, in buffer order, in the
   /// coordinates of `shard`, the box whose local arrays the buffer packs.
@@ -136,17 +136,20 @@ class computed_holding {
       const index_t e =
           tensors.mesh == mesh_kind::dense ? 0 : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
       const family_box shard = space_.shard_box(f, members, e, t);
-      const mesh_kind kind = space_.buffer_kind(f);
-      const index_t i = sliced ? shard_index(kind, rank) : 0;
-      rank_product holders;
-      if (shared) holders = sliced ? shard_holders(f, kind, k, e, t, i) : replicas(f, k, e, t);
       if (!sliced) {
-        sink(shard, holders);
+        if (shared) sink(shard, replicas(f, k, e, t));
+        else sink(shard, nobody);
         continue;
       }
-      const auto give = box_sink::of([&](const family_box& b) { sink(b, holders); });
-      for (const buffer_entry& entry : buffers_.entries(k, kind, f))
-        boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
+      const mesh_kind kind = space_.buffer_kind(f);
+      const index_t i = shard_index(kind, rank);
+      const auto give_slices = [&](const rank_product& holders) {
+        const auto give = box_sink::of([&](const family_box& b) { sink(b, holders); });
+        for (const buffer_entry& entry : buffers_.entries(k, kind, f))
+          boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
+      };
+      if (shared) give_slices(shard_holders(f, kind, k, e, t, i));
+      else give_slices(nobody);
     }
   }
 
