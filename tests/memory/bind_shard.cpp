@@ -164,6 +164,12 @@ TEST_CASE("what is no shard of ours is refused with its name") {
   CHECK(refused([&] { bind_shard(b, table, one_row, memory(longer.data(), 22)); }) ==
         "reshard: rank 7: param of 'decoder.layers.1.mlp.linear_fc1.weight' has 22 bytes of memory, and needs 24");
   CHECK(refused([&] { bind_shard(b, table, one_row, memory(longer.data(), 24), {0, 1}); }) == "accepted");
+  const shard one_element{0, "decoder.layers.1.mlp.linear_fc1.weight", bf16, {20, 12}, {5, 3}, {1, 1}};
+  CHECK(refused([&] {
+          bind_shard(b, table, one_element, memory(longer.data(), 4), {0, 0});
+        }) ==
+        "reshard: rank 7: param of 'decoder.layers.1.mlp.linear_fc1.weight' has 4 bytes of memory, and its array takes "
+        "2; where elements lie apart, strides say so");
   CHECK(changed([](shard& s) { s.whole.ndim = s.offset.ndim = s.shape.ndim = 6; }) ==
         "reshard: rank 7: shard of 'decoder.final_layernorm.weight': 6 dimensions; the tensor has 1");
   CHECK(refused([&] {
