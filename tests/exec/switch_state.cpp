@@ -241,6 +241,10 @@ struct packed {
   /// Pages that hold a byte of these states.
   bytes_t bytes_of_pages(state_set states) const {
     std::set<std::int64_t> pages;
+    std::int64_t last = -1;  // neighbours share a page
+    const auto holds = [&](std::int64_t page) {
+      if (page != last) pages.insert(last = page);
+    };
     for (const bound_box& b : bound.boxes())
       if (states.contains(b.state))
         oracle::each_element({b.data,
@@ -251,8 +255,8 @@ struct packed {
                               {},
                               {}},
                              [&](const std::byte* at, std::uint64_t, long, long, long) {
-                               pages.insert((at - range.data()) / page_bytes);
-                               pages.insert((at + b.element_bytes() - 1 - range.data()) / page_bytes);
+                               holds((at - range.data()) / page_bytes);
+                               holds((at + b.element_bytes() - 1 - range.data()) / page_bytes);
                              });
     return static_cast<bytes_t>(pages.size()) * page_bytes;
   }
