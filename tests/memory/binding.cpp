@@ -229,6 +229,34 @@ TEST_CASE("blocks of pages are found by address") {
   CHECK(given == std::vector<std::pair<std::byte*, bytes_t>>{{block.begin + page_bytes, 2 * page_bytes}});
 }
 
+TEST_CASE("a range of bytes meets a block where they have a byte in common") {
+  page_range all(7 * page_bytes);
+  std::byte* const at = all.data();
+  binding b("me");
+  for (const bytes_t page : {1, 4})  // pages 1, 2 and 4, 5
+    b.own(memory{at + page * page_bytes, 2 * page_bytes}, pages_are::committed, {});
+  b.seal();
+  REQUIRE(b.blocks().size() == 2);
+  for (bytes_t begin = 0; begin <= 7 * page_bytes; begin += page_bytes / 2)
+    for (bytes_t end = begin + page_bytes / 2; end <= 7 * page_bytes; end += page_bytes / 2) {
+      bool common = false;
+      for (bytes_t half = begin; half < end; half += page_bytes / 2) {
+        const bytes_t page = half / page_bytes;
+        common = common || page == 1 || page == 2 || page == 4 || page == 5;
+      }
+      CAPTURE(begin);
+      CAPTURE(end);
+      CHECK(b.meets_block(at + begin, at + end) == common);
+    }
+  for (const bytes_t first : {page_bytes, 4 * page_bytes}) {  // to the byte
+    CHECK(!b.meets_block(at + first - 1, at + first));
+    CHECK(b.meets_block(at + first - 1, at + first + 1));
+    CHECK(b.meets_block(at + first + 2 * page_bytes - 1, at + first + 2 * page_bytes));
+    CHECK(!b.meets_block(at + first + 2 * page_bytes, at + first + 2 * page_bytes + 1));
+  }
+  CHECK(!binding("nobody").meets_block(at, at + 1));
+}
+
 TEST_CASE("refusals of a binding say whose, which tensor and how much") {
   std::vector<std::byte> bytes(30);
   const tensor_box box{1, {3, 0, 0}, {{{0, 1}, {0, 2}, {0, 4}}}};

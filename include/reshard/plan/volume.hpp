@@ -27,15 +27,19 @@ template <Holding From, Holding To>
     const bytes_t width = (states_of(r) & change.states()).bytes_per_element();
     if (width == 0) continue;
     index_t needed = 0, kept = 0;  // elements
-    std::vector<family_box> there;
+    std::vector<family_box> wanted;
     for (rank_t rank = 0; rank < change.to().ranks(); ++rank) {
       const rank_t was = change.from_rank(change.to_devices().device_of(rank));
       for (int f = 0; f < change.to().families(); ++f) {
-        there.clear();
-        if (was >= 0) change.from().held(f, was, r, [&](int, const family_box& b) { there.push_back(b); });
-        change.to().held(f, rank, r, [&](int, const family_box& target) {
-          needed = checked_add(needed, target.volume());
-          for (const family_box& source : there) kept += intersect(source, target).volume();
+        wanted.clear();
+        change.to().held(f, rank, r, [&](int, const family_box& b) {
+          needed = checked_add(needed, b.volume());
+          wanted.push_back(b);
+        });
+        if (was < 0 || wanted.empty()) continue;  // nothing can be there already
+        change.from().held(f, was, r, [&](int, const family_box& there) {
+          for (const family_box& b : wanted)
+            if (intersects(b, there)) kept += intersect(b, there).volume();
         });
       }
     }
