@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/indices.hpp>
+
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
@@ -17,6 +20,7 @@
 #include "../support/tries.hpp"
 
 using namespace reshard;
+using ranges::views::cartesian_product, ranges::views::indices;
 using testing::each_point, testing::refused;
 
 namespace {
@@ -309,13 +313,11 @@ TEST_CASE("a buffer that is too small is refused before it is bound") {
 }
 
 TEST_CASE("boxes are ordered by state, family, tensor and expert, then by the box") {
-  const box<3> low{{{0, 1}, {0, 2}, {0, 2}}}, high{{{0, 1}, {2, 3}, {0, 2}}};
+  const box<3> low_and_high[] = {{{{0, 1}, {0, 2}, {0, 2}}}, {{{0, 1}, {2, 3}, {0, 2}}}};
   std::vector<tensor_box> ordered;
-  for (int state = 0; state < 2; ++state)
-    for (int family = 0; family < 2; ++family)
-      for (index_t member = 0; member < 2; ++member)
-        for (index_t expert = 0; expert < 2; ++expert)
-          for (const box<3>& where : {low, high}) ordered.push_back({state, {family, member, expert}, where});
+  for (const auto& [state, family, member, expert, where] :
+       cartesian_product(indices(2), indices(2), indices(index_t{2}), indices(index_t{2}), low_and_high))
+    ordered.push_back({state, {family, member, expert}, where});
   for (std::size_t i = 0; i < ordered.size(); ++i)
     for (std::size_t j = 0; j < ordered.size(); ++j) {
       CHECK(precedes(ordered[i], ordered[j]) == (i < j));
@@ -324,16 +326,15 @@ TEST_CASE("boxes are ordered by state, family, tensor and expert, then by the bo
 }
 
 TEST_CASE("by_stride is a permutation of the dimensions along which strides do not grow") {
-  for (index_t a = 0; a < 4; ++a)
-    for (index_t b = 0; b < 4; ++b)
-      for (index_t c = 0; c < 4; ++c) {
-        const bound_box box{{0, {}, {}}, nullptr, {a, b, c}};
-        std::array<int, 3> order = box.by_stride();
-        CHECK(box.stride[order[0]] >= box.stride[order[1]]);
-        CHECK(box.stride[order[1]] >= box.stride[order[2]]);
-        std::sort(order.begin(), order.end());
-        CHECK(order == std::array<int, 3>{{0, 1, 2}});
-      }
+  const auto strides = indices(index_t{4});
+  for (const auto [a, b, c] : cartesian_product(strides, strides, strides)) {
+    const bound_box box{{0, {}, {}}, nullptr, {a, b, c}};
+    std::array<int, 3> order = box.by_stride();
+    CHECK(box.stride[order[0]] >= box.stride[order[1]]);
+    CHECK(box.stride[order[1]] >= box.stride[order[2]]);
+    std::sort(order.begin(), order.end());
+    CHECK(order == std::array<int, 3>{{0, 1, 2}});
+  }
 }
 
 TEST_CASE("an empty box is not bound") {

@@ -6,12 +6,16 @@
 #include <set>
 #include <vector>
 
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/indices.hpp>
+
 #include <reshard/memory/known_values.hpp>
 #include <reshard/model/family.hpp>
 
 #include "../support/judged.hpp"
 
 using namespace reshard;
+using ranges::views::cartesian_product, ranges::views::indices;
 
 namespace {
 
@@ -184,14 +188,13 @@ TEST_CASE("known values differ between tensors and between states, and with the 
   for (const std::uint64_t seed : {1u, 2u, 7u}) {
     std::set<std::uint32_t> bases;
     std::size_t tensors = 0;
-    for (int state = 0; state < 4; ++state)
-      for (int f = 0; f < 6; ++f)
-        for (index_t member = 0; member < 6; ++member)
-          for (index_t expert = 0; expert < 6; ++expert, ++tensors) {
-            const tensor_box of{state, {f, member, expert}, {}};
-            bases.insert(known_values{seed}(of).value<std::uint32_t>(0));
-            CHECK(known_values{seed}(of).base != known_values{seed + 1}(of).base);
-          }
+    for (const auto [state, f, member, expert] :
+         cartesian_product(indices(4), indices(6), indices(index_t{6}), indices(index_t{6}))) {
+      const tensor_box of{state, {f, member, expert}, {}};
+      bases.insert(known_values{seed}(of).value<std::uint32_t>(0));
+      CHECK(known_values{seed}(of).base != known_values{seed + 1}(of).base);
+      ++tensors;
+    }
     CHECK(bases.size() == tensors);
   }
   const tensor_box corner{1, {2, 3, 4}, {{{0, 1}, {0, 1}, {0, 1}}}}, other{1, {2, 3, 4}, {{{2, 3}, {1, 5}, {0, 9}}}};

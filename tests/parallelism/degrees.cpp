@@ -2,11 +2,15 @@
 // What follows from degrees as plain numbers: every combination of small ones, and products that leave 64 bits.
 #include <doctest/doctest.h>
 
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/iota.hpp>
+
 #include <reshard/parallelism/degrees.hpp>
 
 #include "../support/refused.hpp"
 
 using namespace reshard;
+using ranges::views::cartesian_product, ranges::views::closed_iota;
 
 TEST_CASE("defaults: one of each, no ZeRO, an even split, one bucket, etp not named") {
   constexpr degrees d;
@@ -16,22 +20,19 @@ TEST_CASE("defaults: one of each, no ZeRO, an even split, one bucket, etp not na
 }
 
 TEST_CASE("world, chunks, the experts' mesh and whether they have buffers of their own, for every small combination") {
-  for (index_t tp = 1; tp <= 4; ++tp)
-    for (index_t cp = 1; cp <= 2; ++cp)
-      for (index_t pp = 1; pp <= 3; ++pp)
-        for (index_t dp = 1; dp <= 3; ++dp)
-          for (index_t ep = 1; ep <= 4; ++ep)
-            for (index_t etp = 0; etp <= 4; ++etp) {
-              const degrees d{.tp = tp, .cp = cp, .pp = pp, .vpp = tp + 1, .dp = dp, .ep = ep, .etp = etp};
-              CHECK(d.stage_ranks() == tp * cp * dp);
-              CHECK(d.world() == tp * cp * dp * pp);
-              CHECK(d.chunks() == pp * (tp + 1));
-              index_t expert_tp = etp;
-              if (etp == 0) expert_tp = ep == 1 ? tp : 1;  // 1 where ep > 1, else tp
-              CHECK(d.expert_tp() == expert_tp);
-              if (tp * cp * dp % (expert_tp * ep) == 0) CHECK(d.expert_dp() * expert_tp * ep == tp * cp * dp);
-              CHECK(d.expert_buffers() == (ep > 1 || expert_tp != tp));
-            }
+  const auto to = [](index_t most) { return closed_iota(index_t{1}, most); };
+  for (const auto [tp, cp, pp, dp, ep, etp] :
+       cartesian_product(to(4), to(2), to(3), to(3), to(4), closed_iota(index_t{0}, index_t{4}))) {
+    const degrees d{.tp = tp, .cp = cp, .pp = pp, .vpp = tp + 1, .dp = dp, .ep = ep, .etp = etp};
+    CHECK(d.stage_ranks() == tp * cp * dp);
+    CHECK(d.world() == tp * cp * dp * pp);
+    CHECK(d.chunks() == pp * (tp + 1));
+    index_t expert_tp = etp;
+    if (etp == 0) expert_tp = ep == 1 ? tp : 1;  // 1 where ep > 1, else tp
+    CHECK(d.expert_tp() == expert_tp);
+    if (tp * cp * dp % (expert_tp * ep) == 0) CHECK(d.expert_dp() * expert_tp * ep == tp * cp * dp);
+    CHECK(d.expert_buffers() == (ep > 1 || expert_tp != tp));
+  }
 }
 
 TEST_CASE("equal degrees are equal in every one") {

@@ -4,11 +4,15 @@
 
 #include <vector>
 
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/indices.hpp>
+
 #include <reshard/parallelism/mesh.hpp>
 
 #include "../support/dice.hpp"
 
 using namespace reshard;
+using ranges::views::cartesian_product, ranges::views::indices;
 using testing::dice;
 
 namespace {
@@ -48,16 +52,15 @@ void check_product(const rank_product& holders) {
 TEST_CASE("rank = c0 + e0 (c1 + e1 (c2 + e2 c3)), and coordinates() is its inverse") {
   const mesh m{{2, 3, 4, 5}};
   rank_t rank = 0;
-  index_t c[mesh_ndim];
-  for (c[3] = 0; c[3] < 5; ++c[3])
-    for (c[2] = 0; c[2] < 4; ++c[2])
-      for (c[1] = 0; c[1] < 3; ++c[1])
-        for (c[0] = 0; c[0] < 2; ++c[0], ++rank) {
-          CHECK(m.rank_of(c) == rank);
-          index_t back[mesh_ndim];
-          m.coordinates(rank, back);
-          for (int a = 0; a < mesh_ndim; ++a) CHECK(back[a] == c[a]);
-        }
+  for (const auto [c3, c2, c1, c0] :
+       cartesian_product(indices(index_t{5}), indices(index_t{4}), indices(index_t{3}), indices(index_t{2}))) {
+    const index_t c[mesh_ndim] = {c0, c1, c2, c3};
+    CHECK(m.rank_of(c) == rank);
+    index_t back[mesh_ndim];
+    m.coordinates(rank, back);
+    for (int a = 0; a < mesh_ndim; ++a) CHECK(back[a] == c[a]);
+    ++rank;
+  }
   CHECK(m.ranks() == rank);
 }
 
