@@ -15,7 +15,8 @@ def blanked(text):
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
 
 
-DECLARATIONS = (r"(?:class|struct|enum class|enum|concept|using) (\w+)\b(?!;)",
+DECLARATIONS = (r"using (?:\w+::)+(\w+);",
+                r"(?:class|struct|enum class|enum|concept|using) (\w+)\b(?!;)",
                 r"(?:inline )?constexpr [\w:<>, ]+?[ &*]+(\w+)(?:\[\w*\])*(?: =|\{)",
                 r"(?:\[\[\w+\]\] )?(?:inline |constexpr )*[\w:<>,&* ]*?[&* ](?!operator)(\w+)\(")
 NO_NAME = r"(template|requires|static_assert|using namespace|(inline )?namespace|#|extern|friend)\b|[^a-zA-Z\[]|$"

@@ -103,6 +103,24 @@ TEST_CASE("who neither sends nor receives waits for nobody") {
   CHECK(alone.took < at_once);
 }
 
+TEST_CASE("no message leaves no letter behind") {
+  mailbox box;
+  rendezvous world(2, ample);
+  std::vector<std::byte> nothing, out = message(5, 1), in = blank;
+  CHECK(exchange(box, side::lower, nothing, nothing, world).came);
+  outcome a, b;
+  both(
+      [&] {
+        std::this_thread::sleep_for(50ms);
+        a = exchange(box, side::lower, out, nothing, world);
+      },
+      [&] { b = exchange(box, side::higher, nothing, in, world); });
+  CHECK(a.came);
+  CHECK(b.came);
+  CHECK(b.offered == 5);
+  CHECK(in == out);
+}
+
 TEST_CASE("a message of another length is taken, told and not copied") {
   for (const std::size_t length : {4u, 6u}) {
     mailbox box;

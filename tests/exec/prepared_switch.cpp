@@ -191,6 +191,9 @@ TEST_CASE("at most 4096 stages are made, and at the least budget the excess may 
     CHECK_REFUSED(under(4095),
                   "a budget of 4095 bytes would take 4098 stages, and at most 4096 are made; the least "
                   "budget that does is 4096 bytes");
+    CHECK_REFUSED(
+        switch_state(change, before.tensors(), after.tensors(), here, {.budget = 4096, .after_use = sources::keep}),
+        "a budget of 4096 bytes cannot work: in 4096 stages a device needs 4194304 bytes beyond");
     const switch_report report = under(4096);
     CHECK(report.stages == 4096);
     CHECK(report.memory.excess() == 4096);

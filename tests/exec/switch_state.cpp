@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -540,6 +541,27 @@ TEST_CASE("what an owner throws when memory is given back reaches everybody, of 
     CHECK(thrown == (standard ? "the owner wants it back" : "int 17"));
     CHECK(of[0] == (standard ? "the owner wants it back" : "reshard: an exception of no standard kind"));
   }
+}
+
+TEST_CASE("sources that lie in one another are nobody's matter, targets that do are refused") {
+  const space a(tiny(), parse_degrees(""));
+  const layout_switch change(a, a, {.states = parameter_states});
+  std::map<bytes_t, std::vector<std::byte>> of_size;  // one array for all that are as long
+  binding in_one = bind_rank(
+      change.from(), 0, "in one",
+      [&](const rank_array& x) {
+        std::vector<std::byte>& array = of_size[x.bytes()];
+        array.resize(static_cast<std::size_t>(x.bytes()));
+        return memory(array);
+      },
+      parameter_states);
+  rank_storage apart(change.to(), 0, "apart", pages_are::reserved, parameter_states);
+  REQUIRE(of_size.size() < in_one.boxes().size());
+  thread_group world(1, soon);
+  world.run([&](auto& here) {
+    CHECK(switch_state(change, in_one, apart.tensors(), here).retained == held_bytes(a, 0, parameter_states));
+    CHECK_REFUSED(switch_state(change, apart.tensors(), in_one, here), "device 0, in one: param of ");
+  });
 }
 
 TEST_CASE("two spaces are switched between directly, rank r on device r") {

@@ -44,6 +44,7 @@ struct watched : forwarding<Endpoint> {
     inner.move(prepared, k);
     if constexpr (requires { inner.staging_seen(); })
       staging_kept = staging_kept && inner.staging_seen() <= staging.at(static_cast<std::size_t>(k)) &&
+                     inner.staging_seen() % reshard::page_bytes == 0 &&
                      (inner.staging_seen() > 0) == (staging.at(static_cast<std::size_t>(k)) > 0);
     seen = std::max(seen, before.resident_bytes() + after.resident_bytes() + staging.at(static_cast<std::size_t>(k)));
     ++stages;

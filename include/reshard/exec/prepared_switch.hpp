@@ -106,7 +106,6 @@ class switch_steps {
   }
 
   void derive() {
-    if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
     if (change_.devices() > transport_.devices())
       refuse("the switch names ", change_.devices(), " devices, and the transport has ", transport_.devices());
     plan_ = make_plan(change_, transport_.device());
