@@ -114,6 +114,14 @@ bytes_t dealt_anew(rank_t from, rank_t to) {
 }
 }  // namespace
 
+TEST_CASE("agrees() finds at run time what it finds in a static_assert") {
+  CHECK(agrees(dealt_families{3}));
+  CHECK(agrees(misdealt_families<right_rank>{{3}}));
+  CHECK_FALSE(agrees(misdealt_families<wrong_rank>{{3}}));
+  CHECK_FALSE(agrees(misdealt_families<wrong_count_below>{{3}}));
+  CHECK_FALSE(agrees(miscut_families{{3}}));
+}
+
 TEST_CASE("a layout of a user's own is planned from and to") {
   for (const rank_t from : {1, 2, 3, 5})
     for (const rank_t to : {1, 2, 4, 20}) {
