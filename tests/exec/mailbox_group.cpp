@@ -67,6 +67,7 @@ TEST_CASE("every size of world from 1 to 64, from data parallel to fewer and mor
 TEST_CASE("between two devices a stage takes exactly what it said, and leaves nothing to the next") {
   struct thinned : testing::forwarding<mailbox_group::endpoint> {  // nothing is exchanged in stage 1, little in stage 2
     std::vector<bytes_t> said = {}, seen = {};
+    bytes_t left = 0;  // of messages, after their stage
 
     moves prepare(staged_plan plan, const binding& into, page_stages& pages) {
       for (std::vector<staged_piece>* list : {&plan.sends, &plan.receives}) {
@@ -81,19 +82,23 @@ TEST_CASE("between two devices a stage takes exactly what it said, and leaves no
     void move(moves& prepared, index_t k) {
       inner.move(prepared, k);
       seen.push_back(inner.staging_seen());
+      for (const std::optional<page_range>* messages : {&prepared.out, &prepared.in})
+        if (*messages) left += (*messages)->resident_bytes();
     }
   };
   switch_in_memory s(tiny(), "dp=2,zero=1", "pp=2");
   mailbox_group world(2, soon);
   std::vector<bytes_t> said[2], seen[2];
+  bytes_t left[2] = {-1, -1};
   world.run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
     thinned one{{here}};
     switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one, {.budget = 160_KiB});
-    said[d] = one.said, seen[d] = one.seen;
+    said[d] = one.said, seen[d] = one.seen, left[d] = one.left;
   });
   for (int d = 0; d < 2; ++d) {
     CHECK(seen[d] == said[d]);
+    CHECK(left[d] == 0);
     REQUIRE(seen[d].size() == 4);
     CHECK(seen[d][0] > 2 * seen[d][2]);
     CHECK(seen[d][1] == 0);
