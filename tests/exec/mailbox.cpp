@@ -103,7 +103,7 @@ TEST_CASE("who neither sends nor receives waits for nobody") {
   CHECK(alone.took < at_once);
 }
 
-TEST_CASE("no message leaves no letter behind") {
+TEST_CASE("who sends nothing leaves no letter behind") {
   mailbox box;
   rendezvous world(2, ample);
   std::vector<std::byte> nothing, out = message(5, 1), in = blank;

@@ -106,35 +106,6 @@ TEST_CASE("between two devices a stage takes exactly what it said, and leaves no
   }
 }
 
-TEST_CASE("who waits in vain at the end of a stage says of which") {
-  switch_in_memory s(tiny(), "dp=2", "dp=2");  // all is retained: nobody waits for a message
-  struct stuck : testing::forwarding<mailbox_group::endpoint> {
-    const std::atomic<bool>& given_up;
-    void move(moves& prepared, index_t k) {
-      for (int i = 0; k == 1 && device() == 1 && !given_up && i < 12000; ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      inner.move(prepared, k);
-    }
-  };
-  mailbox_group world(2, std::chrono::milliseconds(2500));  // ample for what comes before
-  std::atomic<bool> given_up = false;
-  std::string sentence;
-  const auto run = [&] {
-    world.run([&](auto& here) {
-      const auto d = static_cast<std::size_t>(here.device());
-      stuck one{{here}, given_up};
-      try {
-        switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one, {.budget = 128_KiB});
-      } catch (const peer_missing& e) {
-        sentence = e.what();
-        given_up = true;
-      }
-    });
-  };
-  CHECK_THROWS_AS(run(), peer_failed);  // what device 1 hears
-  CHECK(sentence == "reshard: device 0 waited 2500 ms in vain for these devices: 1 at the end of stage 1");
-}
-
 TEST_CASE("a device that does not come ends in a sentence") {
   const model m = tiny();
   switch_in_memory s(m, "dp=2,zero=1", "tp=2");

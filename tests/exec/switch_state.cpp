@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <set>
@@ -487,6 +488,38 @@ TEST_CASE("memory that the transport takes is paid from the budget") {
   s.after[0] = rank_storage(s.change.to(), 0, "rank 0 of TO");
   CHECK(under(enough) == "accepted");
   CHECK(s.found_after(0).wrong == 0);
+}
+
+TEST_CASE_TEMPLATE("who waits in vain at the end of a stage says for whom, and of which", World, thread_group,
+                   mailbox_group) {
+  switch_in_memory s(tiny(), "dp=2", "dp=2");  // all is retained: nobody waits for a message
+  struct stuck : testing::forwarding<typename World::endpoint> {
+    using typename testing::forwarding<typename World::endpoint>::moves;
+    using testing::forwarding<typename World::endpoint>::device, testing::forwarding<typename World::endpoint>::inner;
+    const std::atomic<bool>& given_up;
+    void move(moves& prepared, index_t k) {
+      for (int i = 0; k == 1 && device() == 0 && !given_up && i < 12000; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      inner.move(prepared, k);
+    }
+  };
+  World world(2, std::chrono::milliseconds(2500));  // ample for what comes before
+  std::atomic<bool> given_up = false;
+  std::string sentence;
+  const auto run = [&] {
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      stuck one{{here}, given_up};
+      try {
+        switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one, {.budget = 128_KiB});
+      } catch (const peer_missing& e) {
+        sentence = e.what();
+        given_up = true;
+      }
+    });
+  };
+  CHECK_THROWS_AS(run(), peer_failed);  // what device 0 hears
+  CHECK(sentence == "reshard: device 1 waited 2500 ms in vain for these devices: 0 at the end of stage 1");
 }
 
 TEST_CASE("a transport hears of what ends a switch under way, and of no refusal") {

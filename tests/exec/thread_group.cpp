@@ -3,7 +3,6 @@
 // counted; refusals before anything is touched; failures that reach the caller.
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <bit>
 #include <string>
 #include <vector>
@@ -335,35 +334,6 @@ TEST_CASE("a device that never comes is named") {
     if (d != 1) switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
   }),
                   peer_failed);
-}
-
-TEST_CASE("who waits in vain at the end of a stage says for whom, and of which") {
-  switch_in_memory s(tiny(), "dp=2", "dp=2");
-  struct stuck : testing::forwarding<thread_group::endpoint> {
-    const std::atomic<bool>& given_up;
-    void move(moves& prepared, index_t k) {
-      for (int i = 0; k == 1 && device() == 0 && !given_up && i < 12000; ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      inner.move(prepared, k);
-    }
-  };
-  thread_group world(2, std::chrono::milliseconds(2500));  // ample for what comes before
-  std::atomic<bool> given_up = false;
-  std::string sentence;
-  const auto run = [&] {
-    world.run([&](auto& here) {
-      const auto d = static_cast<std::size_t>(here.device());
-      stuck one{{here}, given_up};
-      try {
-        switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one, {.budget = 128_KiB});
-      } catch (const peer_missing& e) {
-        sentence = e.what();
-        given_up = true;
-      }
-    });
-  };
-  CHECK_THROWS_AS(run(), peer_failed);  // what device 0 hears
-  CHECK(sentence == "reshard: device 1 waited 2500 ms in vain for these devices: 0 at the end of stage 1");
 }
 
 TEST_CASE("devices that prepare between the same two meetings share one list, so that who is done helps the others") {
