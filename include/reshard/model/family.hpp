@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tensor family: all tensors of one role in a model as one dense array
-//   [member layers, experts, parts (gate / up), rows, columns],
+//   [member layers, experts, parts (gate / up, query groups), rows, columns],
 // an extent of 1 where a family has no such axis. Every parallel dimension is an axis of it, so "strided" SwiGLU
-// shards, expert blocks and pipeline chunks are all plain boxes.
+// shards, q, k and v among their groups, expert blocks and pipeline chunks are all plain boxes.
 // Builds on: algebra/box.hpp.
 #pragma once
 
@@ -26,8 +26,22 @@ inline constexpr int layer = 0, expert = 1, part = 2, row = 3, column = 4;
 inline constexpr int none = -1;
 }  // namespace axis_of
 
-/// Which pipeline stages hold a family: those of its layers, or one that its place in the network pins it to.
-enum class home { layers, first_stage, last_stage, both_ends };
+/// Which pipeline chunks hold a family: those of its layers, or what its place in the network pins it to.
+enum class home {
+  layers,       // the chunks of its layers
+  first_stage,  // the first chunk
+  last_stage,   // the last chunk
+  embedding,    // the first chunk; copies where prediction layers sit and, under its tied name, in the last chunk
+  last_layer,   // the chunk of the last layer
+  prediction,   // the chunk of the prediction layers
+};
+
+/// What a family's tensors are to an optimizer: parameters, or statistics that the model keeps in fp32 beside them
+/// (the router's expert bias), which have no gradient, no optimizer state and no place in optimizer buffers.
+enum class tensor_kind { parameter, statistic };
+
+/// Which checkpoint tensors a framework that does not fuse makes of one: q, k and v; gate and up; or the tensor itself.
+enum class fused_as { nothing, qkv, gate_up };
 
 /// Which mesh cuts a family: the dense one (tp, cp, dp, pp) or the experts' (etp, ep, edp, pp).
 enum class mesh_kind { dense, expert };
@@ -35,13 +49,17 @@ enum class mesh_kind { dense, expert };
 /// All tensors of one role in a model as one array: its name, its extents, and which mesh and axis cut it.
 struct family {
   std::string_view name;            // "decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}"
-  std::string_view tied_name = {};  // the name of the copy on the last stage (home::both_ends), else empty
+  std::string_view tied_name = {};  // the name of the copy in the last chunk (home::embedding), else empty
   index_t extent[family_ndim] = {1, 1, 1, 1, 1};
   home place = home::layers;
-  int layers = 0;  // which of the model's layer sets, for home::layers
+  int layers = 0;  // which of the model's layer sets: for home::layers, and for prediction layers of that kind
   mesh_kind mesh = mesh_kind::dense;
-  int tensor_axis = axis_of::none;  // the axis that tensor parallelism cuts
-  int shape_ndim = 2;               // dimensions of one stored tensor: 1 for a vector (columns only), 2 for a matrix
+  // What tensor parallelism cuts: row or column, each part alike; or part, which is the stored dimension that the parts
+  // and what lies in each make together, cut into consecutive pieces.
+  int tensor_axis = axis_of::none;
+  int shape_ndim = 2;  // dimensions of one stored tensor: 1 for a vector (parts of columns), 2 for a matrix
+  tensor_kind kind = tensor_kind::parameter;
+  fused_as fused = fused_as::nothing;
 
   constexpr family_box whole() const { return whole_box(extent); }
 
@@ -49,6 +67,8 @@ struct family {
   constexpr index_t tensor_elements() const { return extent[2] * extent[3] * extent[4]; }
   constexpr index_t tensors() const { return extent[0] * extent[1]; }
   constexpr bool vector() const { return shape_ndim == 1; }
+  /// The axis that counts inside a part what the first dimension of a stored tensor counts: part x rows, part x columns.
+  constexpr int inner_axis() const { return vector() ? axis_of::column : axis_of::row; }
 };
 
 /// `pattern` with {layer} and {expert} replaced by numbers.

@@ -11,22 +11,23 @@
 namespace reshard {
 
 /// Tensor families of one model, at most.
-inline constexpr int max_families = 24;
+inline constexpr int max_families = 64;
 /// Layer sets that the families of one model choose from, at most.
-inline constexpr int max_layer_sets = 4;
+inline constexpr int max_layer_sets = 8;
 
 /// What legality of a layout is decided from, and what `check` reports.
 struct dimensions {
   index_t layers = 0;
   index_t hidden = 0;
   index_t heads = 0;
-  index_t groups = 0;  // query groups (key/value heads)
+  index_t groups = 0;  // query groups (key/value heads); 0 where attention has none (MLA)
   index_t head_dim = 0;
   index_t ffn = 0;  // intermediate size of the dense layers; 0 where there are none
   index_t vocabulary = 0;
   bool tied = false;    // the output layer is the embedding
   index_t experts = 0;  // 0: a dense model
   index_t expert_ffn = 0;
+  index_t predictions = 0;  // prediction layers (multi-token prediction): 0 or 1
 
   constexpr index_t qkv_rows() const {
     return checked_multiply(checked_add(heads, checked_multiply(2, groups)), head_dim);
@@ -59,10 +60,14 @@ struct model {
     return elements;
   }
 
+  /// The layer that names count a tensor to: its own; for a prediction layer the one after the last.
+  constexpr index_t layer_of(const tensor_id& t) const {
+    const home place = family_at[t.family].place;
+    return place == home::layers ? layers_of(t.family).layer_of(t.member) : place == home::prediction ? shape.layers : 0;
+  }
   /// The global name of one tensor.
   std::string tensor(const tensor_id& t) const {
-    const bool of_layer = family_at[t.family].place == home::layers;
-    return tensor_name(family_at[t.family].name, of_layer ? layers_of(t.family).layer_of(t.member) : 0, t.expert);
+    return tensor_name(family_at[t.family].name, layer_of(t), t.expert);
   }
 };
 

@@ -76,6 +76,15 @@ constexpr family of_experts(family f, index_t experts) {
 }
 constexpr family gate_and_up(family f) {
   f.extent[axis_of::part] = 2;
+  f.fused = fused_as::gate_up;
+  return f;
+}
+/// The fused rows (a bias: columns) of q, k and v, a part for each query group: its queries, its k, its v.
+constexpr family by_group(family f, index_t groups) {
+  f.extent[axis_of::part] = groups;
+  f.extent[f.inner_axis()] /= groups;
+  f.tensor_axis = axis_of::part;
+  f.fused = fused_as::qkv;
   return f;
 }
 
@@ -84,7 +93,9 @@ constexpr void add_attention(model& m, const transformer& t) {
   m.add(matrix("decoder.layers.{layer}.self_attention.linear_proj.weight", t.layers, t.hidden,
                checked_multiply(t.heads, t.head_dim), column));
   m.add(vector("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight", t.layers, t.hidden));
-  m.add(matrix("decoder.layers.{layer}.self_attention.linear_qkv.weight", t.layers, m.shape.qkv_rows(), t.hidden, row));
+  m.add(by_group(matrix("decoder.layers.{layer}.self_attention.linear_qkv.weight", t.layers, m.shape.qkv_rows(),
+                        t.hidden, part),
+                 t.groups));
   if (!t.qk_norm) return;
   m.add(vector("decoder.layers.{layer}.self_attention.q_layernorm.weight", t.layers, t.head_dim));
   m.add(vector("decoder.layers.{layer}.self_attention.k_layernorm.weight", t.layers, t.head_dim));
@@ -140,7 +151,7 @@ constexpr model make_transformer(const transformer& t, IsMoe&& is_moe) {
   family embedding = vocabulary, output = vocabulary;
   output.name = "output_layer.weight";
   if (t.tied) embedding.tied_name = output.name;
-  detail::add_at(m, t.tied ? home::both_ends : home::first_stage, embedding);
+  detail::add_at(m, t.tied ? home::embedding : home::first_stage, embedding);
   detail::add_attention(m, t);
   detail::add_mlp(m, t);
   detail::add_at(m, home::last_stage, detail::vector("decoder.final_layernorm.weight", 1, t.hidden));
