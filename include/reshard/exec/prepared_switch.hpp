@@ -122,7 +122,7 @@ class switch_steps {
     const tensor_names names = names_of(change_.to());
     for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains})
       require_bound(me(), *list, old_, "FROM", names);
-    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains})
+    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains, &plan_.creates})
       require_bound(me(), *list, new_, "TO", names);
     require_apart(me(), old_, new_, change_.states(), options_.after_use);
   }
@@ -150,7 +150,7 @@ class switch_steps {
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
       mark(*list, old_,
            sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { sources_->read(b, k); }));
-    for (const std::vector<staged_piece>* list : {&staged_->receives, &staged_->retains})
+    for (const std::vector<staged_piece>* list : {&staged_->receives, &staged_->retains, &staged_->creates})
       mark(*list, new_,
            sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { targets_->written(b, k); }));
     std::vector<bytes_t> staging;

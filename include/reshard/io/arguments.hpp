@@ -45,7 +45,7 @@ inline rank_t parse_rank(std::string_view text, rank_t ranks, std::string_view w
 /// One of the states by name, `optimizer` or `all`.
 inline state_set parse_states(std::string_view text) {
   for (int s = 0; s < state_count; ++s)
-    if (text == adam_states[s].name) return only(s);
+    if (text == adam_states[s].name) return states_named(text);
   if (text == "optimizer") return optimizer_states;
   if (text == "all") return all_states;
   refuse("--state: '", one_line(text, 40), "' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");

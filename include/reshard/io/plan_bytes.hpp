@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as bytes, for another process or another day. All numbers are 64 bits, little-endian:
-//   "reshplan", version 1, fingerprint of the families, device, numbers of sends, receives and retains, then per
+//   "reshplan", version 2, fingerprint of the families, device, numbers of sends, receives, retains and creates, then per
 //   transfer
 //   src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before it.
 // Builds on: io/plan_check.hpp.
@@ -18,7 +18,7 @@ namespace reshard::io {
 namespace detail {
 
 inline constexpr std::string_view plan_magic = "reshplan";
-inline constexpr std::uint64_t plan_version = 1;
+inline constexpr std::uint64_t plan_version = 2;
 inline constexpr std::size_t numbers_of_transfer = 4 + 2 * family_ndim;
 
 /// FNV-1a, 64 bits.
@@ -80,7 +80,7 @@ template <Holding From, Holding To>
   out.put(detail::plan_version);
   out.put(detail::fingerprint(change.to()));
   out.put(p.device);
-  const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
+  const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates};
   for (const std::vector<transfer>* list : lists) out.put(std::uint64_t{list->size()});
   for (const std::vector<transfer>* list : lists)
     for (const transfer& t : *list) {
@@ -115,7 +115,7 @@ template <Holding From, Holding To>
   for (std::size_t i = 4; i < 7; ++i) listed = number(i) > most ? most + 1 : listed + number(i);
   if (bytes.size() != header + closing + 8 * detail::numbers_of_transfer * static_cast<std::size_t>(listed))
     refuse("plan from bytes: ", bytes.size(), " bytes are not what its lists need");
-  std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains};
+  std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates};
   for (std::size_t i = 0; i < 3; ++i)
     for (std::uint64_t n = number(4 + i); n > 0; --n) {
       if ((number(at + 2) | number(at + 3)) >> 31 != 0)

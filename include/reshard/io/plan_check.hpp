@@ -38,6 +38,7 @@ void require_plan_of(const layout_switch<From, To>& change, const plan& p, std::
   check(p.sends, "sends", true, false);
   check(p.receives, "receives", false, true);
   check(p.retains, "retains", true, true);
+  check(p.creates, "creates", true, true);
 }
 
 }  // namespace reshard::io

@@ -32,6 +32,7 @@ template <Holding From, Holding To>
   for (const transfer& t : p.sends) line(text_of("to ", t.dst), t);
   for (const transfer& t : p.receives) line(text_of("from ", t.src), t);
   for (const transfer& t : p.retains) line("keeps", t);
+  for (const transfer& t : p.creates) line("zeros", t);
   return text;
 }
 

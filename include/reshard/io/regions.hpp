@@ -29,43 +29,56 @@ inline std::vector<bytes_t> bytes_of_ranks(const computed_holding& holding, stat
 /// {"legal":true,"world":..,"bytes_per_rank":{"param":[..],"master":[..],..}}
 inline void write_check_json(text_output& out, const computed_holding& holding) {
   std::vector<bytes_t> of_role[std::size(roles)];  // states of a role lie alike, and have one width
-  for (int s = state_count - 1; s >= 0; --s) {
-    std::vector<bytes_t>& bytes = of_role[static_cast<int>(adam_states[s].placed_as)];
-    if (bytes.empty()) bytes = bytes_of_ranks(holding, only(s));
-  }
   out << "{\"legal\":true,\"world\":" << holding.ranks() << ",\"bytes_per_rank\":{";
   json_items states(out);
   for (const state& s : adam_states) {
+    if (s.placed_as == role::statistic) continue;  // counted under a parameter's name
+    std::vector<bytes_t>& of_ranks = of_role[static_cast<int>(s.placed_as)];
+    if (of_ranks.empty()) of_ranks = bytes_of_ranks(holding, states_named(s.name));
     states.next() << "\"" << s.name << "\":[";
     json_items ranks(out);
-    for (const bytes_t bytes : of_role[static_cast<int>(s.placed_as)]) ranks.next() << bytes;
+    for (const bytes_t bytes : of_ranks) ranks.next() << bytes;
     out << "]";
   }
   out << "}}\n";
 }
 
-/// `"dims":[..],"box":[[..],..]` of one tensor of a family: its parts axis where there are several, its rows but for a
+/// The pattern by which a rank knows a piece of a family.
+inline std::string names_on(const space& s, int f, int piece, rank_t rank) {
+  if (s.degrees().names == tensor_names::megatron) return std::string(s.names_on(f, rank));
+  return checkpoint_names(s.model(), f, piece, s.holds_tied_copy(f, rank));
+}
+
+/// `"dims":[..],"box":[[..],..]` of one tensor, a piece of a family: its parts axis where there are several, its rows but for a
 /// vector, and its columns.
-inline void write_dims_and_box(text_output& out, const family& tensors, const family_box& b) {
+inline void write_dims_and_box(text_output& out, const family& tensors, const box<3>& piece, const family_box& b) {
   const auto axes = [&](auto&& sink) {
-    if (tensors.extent[axis_of::part] > 1) sink(axis_of::part);
+    if (piece.dim[0].size() > 1) sink(axis_of::part);
     if (!tensors.vector()) sink(axis_of::row);
     sink(axis_of::column);
   };
   out << "\"dims\":[";
   json_items dims(out);
-  axes([&](int a) { dims.next() << tensors.extent[a]; });
+  axes([&](int a) { dims.next() << piece.dim[a - axis_of::part].size(); });
   out << "],\"box\":[";
   json_items box(out);
-  axes([&](int a) { box.next() << "[" << b.dim[a].begin << "," << b.dim[a].end << "]"; });
+  axes([&](int a) {
+    const interval in_piece = translate(b.dim[a], -piece.dim[a - axis_of::part].begin);
+    box.next() << "[" << in_piece.begin << "," << in_piece.end << "]";
+  });
   out << "]";
 }
 
-/// Writes the tensors of a family's box as objects `{<before>,"tensor":"..","dims":[..],"box":[..]<after>}`.
-inline void write_tensors(json_items& items, const model& m, int f, std::string_view pattern, const family_box& b,
+/// Writes the tensors of a family's box, as a rank calls them, as objects
+/// `{<before>,"tensor":"..","dims":[..],"box":[..]<after>}`.
+inline void write_tensors(json_items& items, const space& s, int f, rank_t rank, const family_box& b,
                           std::string_view before, std::string_view after = "") {
+  const model& m = s.model();
+  const int piece = s.piece_of(f, b);
+  const std::string names = names_on(s, f, piece, rank);
+  std::string_view pattern = names;
   text_output shape;
-  write_dims_and_box(shape, m[f], b);
+  write_dims_and_box(shape, m[f], s.piece_box(f, piece), b);
   // what is written is `pieces[0] layer pieces[1] expert pieces[2]`, with as many numbers as the pattern has
   enum { layer_number, expert_number };
   std::vector<std::string> pieces(1, "{");
@@ -81,7 +94,7 @@ inline void write_tensors(json_items& items, const model& m, int f, std::string_
   }
   pieces.back().append("\",").append(shape.text()).append(after).append("}");
   for (index_t member = b.dim[axis_of::layer].begin; member < b.dim[axis_of::layer].end; ++member) {
-    const index_t layer = m[f].place == home::layers ? m.layers_of(f).layer_of(member) : 0;
+    const index_t layer = m.layer_of({f, member, 0});
     for (index_t expert = b.dim[axis_of::expert].begin; expert < b.dim[axis_of::expert].end; ++expert) {
       text_output& out = items.next() << pieces[0];
       for (std::size_t i = 0; i < numbers.size(); ++i)
@@ -97,11 +110,10 @@ inline void write_rank_json(text_output& out, const computed_holding& holding, r
   constexpr const char* names[2][mesh_ndim] = {{"tp", "cp", "dp", "pp"}, {"etp", "ep", "edp", nullptr}};
   json_items coordinates(out);
   for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
-    index_t c[mesh_ndim] = {};
-    mesh_of(s.degrees(), kind).coordinates(rank, c);
+    const mesh on = mesh_of(s.degrees(), kind);
     for (int a = 0; a < mesh_ndim; ++a)
       if (const char* axis = names[kind == mesh_kind::expert ? 1 : 0][a])
-        coordinates.next() << "\"" << axis << "\":" << c[a];
+        coordinates.next() << "\"" << axis << "\":" << on.coordinate(a, rank);
   }
   out << "},\"regions\":[";
   json_items regions(out);
@@ -111,7 +123,7 @@ inline void write_rank_json(text_output& out, const computed_holding& holding, r
     before += adam_states[state].name;
     before += '"';
     each_held(holding, rank, adam_states[state].placed_as, [&](int f, const family_box& b) {
-      write_tensors(regions, s.model(), f, s.names_on(f, rank), b, before);
+      write_tensors(regions, s, f, rank, b, before);
     });
   }
   out << "]}";

@@ -21,7 +21,7 @@ inline void write_transfer(json_items& items, const computed_switch& change, ran
     text_output before, after;
     before << "\"src\":" << src << ",\"dst\":" << dst << ",\"state\":\"" << adam_states[s].name << "\"";
     after << ",\"stage\":" << stage << ",\"phase\":0,\"relay\":false";
-    write_tensors(items, target.model(), f, target.names_on(f, change.to_rank(dst)), b, before.text(), after.text());
+    write_tensors(items, target, f, change.to_rank(dst), b, before.text(), after.text());
   }
 }
 inline void write_list(json_items& items, const computed_switch& change, const std::vector<transfer>& list) {
@@ -60,7 +60,8 @@ inline void write_figures(text_output& out, const switch_figures& f, double plan
                    << ",\"retained_bytes\":" << d.retained << ",\"before_bytes\":" << d.before
                    << ",\"after_bytes\":" << d.after << ",\"peak_bytes\":" << d.peak << "}";
   out << "],\"summary\":{\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed
-      << ",\"retained_bytes\":" << f.retained << ",\"least_bytes\":" << f.least
+      << ",\"retained_bytes\":" << f.retained << ",\"created_bytes\":" << f.created
+      << ",\"least_bytes\":" << f.least
       << ",\"inter_node_bytes\":" << f.inter_node << ",\"messages\":" << f.messages << ",\"stages\":" << f.stages
       << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive
       << ",\"peak_bytes\":" << f.peak << ",\"peak_floor_bytes\":" << f.peak_floor

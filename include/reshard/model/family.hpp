@@ -43,6 +43,9 @@ enum class tensor_kind { parameter, statistic };
 /// Which checkpoint tensors a framework that does not fuse makes of one: q, k and v; gate and up; or the tensor itself.
 enum class fused_as { nothing, qkv, gate_up };
 
+/// Whose number of rows may differ from side to side: the vocabulary, which is padded.
+enum class padded_as { nothing, vocabulary };
+
 /// Which mesh cuts a family: the dense one (tp, cp, dp, pp) or the experts' (etp, ep, edp, pp).
 enum class mesh_kind { dense, expert };
 
@@ -60,6 +63,7 @@ struct family {
   int shape_ndim = 2;  // dimensions of one stored tensor: 1 for a vector (parts of columns), 2 for a matrix
   tensor_kind kind = tensor_kind::parameter;
   fused_as fused = fused_as::nothing;
+  padded_as padded = padded_as::nothing;
 
   constexpr family_box whole() const { return whole_box(extent); }
 
@@ -70,6 +74,15 @@ struct family {
   /// The axis that counts inside a part what the first dimension of a stored tensor counts: part x rows, part x columns.
   constexpr int inner_axis() const { return vector() ? axis_of::column : axis_of::row; }
 };
+
+/// The rows of a box that are padding of the vocabulary which a side with this family does not have; empty where it has
+/// them all.
+constexpr family_box padding_beyond(const family& tensors, const family_box& b) {
+  if (tensors.padded == padded_as::nothing || b.dim[axis_of::row].end <= tensors.extent[axis_of::row]) return {};
+  family_box fresh = b;
+  fresh.dim[axis_of::row].begin = greatest(b.dim[axis_of::row].begin, tensors.extent[axis_of::row]);
+  return fresh;
+}
 
 /// `pattern` with {layer} and {expert} replaced by numbers.
 inline std::string tensor_name(std::string_view pattern, index_t layer, index_t expert) {

@@ -15,6 +15,11 @@ inline constexpr int max_families = 64;
 /// Layer sets that the families of one model choose from, at most.
 inline constexpr int max_layer_sets = 8;
 
+/// Whether tensors of a kind have states of a role: statistics have one of their own, parameters the others.
+constexpr bool has_states_of(tensor_kind kind, role r) {
+  return (kind == tensor_kind::statistic) == (r == role::statistic);
+}
+
 /// What legality of a layout is decided from, and what `check` reports.
 struct dimensions {
   index_t layers = 0;

@@ -9,10 +9,16 @@
 
 namespace reshard {
 
-/// Which rule places a state: parameters lie on every replica, optimizer states where ZeRO puts them.
-enum class role { parameter, optimizer };
+/// Which rule places a state, named after what ZeRO shards at its levels: optimizer states from 1 on, gradients from 2,
+/// parameters from 3. Statistics (model/family.hpp) are never sharded, and parameters alone have the others.
+enum class role { parameter, optimizer, gradient, statistic };
 /// Every role, once.
-inline constexpr role roles[] = {role::parameter, role::optimizer};
+inline constexpr role roles[] = {role::parameter, role::optimizer, role::gradient, role::statistic};
+
+/// The least ZeRO level at which states of a role are sharded; of statistics none is.
+constexpr index_t sharding_level(role r) {
+  return r == role::optimizer ? 1 : r == role::gradient ? 2 : r == role::parameter ? 3 : index_t{1} << 62;
+}
 
 /// One of the values kept per parameter element: its name, its type, and the rule that places it.
 struct state {
@@ -21,13 +27,15 @@ struct state {
   role placed_as;
 };
 
-/// Mixed-precision Adam, 14 bytes a parameter: bf16 weights, fp32 master weights and both moments.
+/// Mixed-precision Adam, 14 bytes a parameter: bf16 weights, fp32 master weights and both moments; and the fp32 value
+/// of a statistic, which is called as a parameter's is.
 inline constexpr state adam_states[] = {{"param", dtype::bf16, role::parameter},
                                         {"master", dtype::fp32, role::optimizer},
                                         {"exp_avg", dtype::fp32, role::optimizer},
-                                        {"exp_avg_sq", dtype::fp32, role::optimizer}};
+                                        {"exp_avg_sq", dtype::fp32, role::optimizer},
+                                        {"param", dtype::fp32, role::statistic}};
 /// How many states adam_states has.
-inline constexpr int state_count = 4;
+inline constexpr int state_count = 5;
 
 /// A subset of adam_states, bit i for state i.
 struct state_set {
@@ -59,11 +67,19 @@ constexpr state_set states_of(role r) {
   return result;
 }
 
-/// Every state: 14 bytes an element.
+/// { s : s.name == name }: a parameter's and a statistic's, of one name.
+constexpr state_set states_named(std::string_view name) {
+  state_set result;
+  for (int i = 0; i < state_count; ++i)
+    if (adam_states[i].name == name) result = result | only(i);
+  return result;
+}
+
+/// Every state: 14 bytes an element of a parameter, 4 of a statistic.
 inline constexpr state_set all_states{(1u << state_count) - 1};
 /// master, exp_avg and exp_avg_sq: 12 bytes an element.
 inline constexpr state_set optimizer_states = states_of(role::optimizer);
-/// param: 2 bytes an element.
-inline constexpr state_set parameter_states = states_of(role::parameter);
+/// param: 2 bytes an element of a parameter, 4 of a statistic.
+inline constexpr state_set parameter_states = states_of(role::parameter) | states_of(role::statistic);
 
 }  // namespace reshard

@@ -147,11 +147,12 @@ constexpr model make_transformer(const transformer& t, IsMoe&& is_moe) {
     require_positive(t.name, "the intermediate size of an expert", t.expert_ffn);
   else m.shape.expert_ffn = 0;
 
-  const family vocabulary = detail::matrix("embedding.word_embeddings.weight", 1, t.vocabulary, t.hidden, axis_of::row);
+  family vocabulary = detail::matrix("embedding.word_embeddings.weight", 1, t.vocabulary, t.hidden, axis_of::row);
+  vocabulary.padded = padded_as::vocabulary;
   family embedding = vocabulary, output = vocabulary;
   output.name = "output_layer.weight";
   if (t.tied) embedding.tied_name = output.name;
-  detail::add_at(m, t.tied ? home::embedding : home::first_stage, embedding);
+  detail::add_at(m, home::embedding, embedding);
   detail::add_attention(m, t);
   detail::add_mlp(m, t);
   detail::add_at(m, home::last_stage, detail::vector("decoder.final_layernorm.weight", 1, t.hidden));

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <limits>
+#include <string_view>
 
 #include <reshard/parallelism/layout_keys.hpp>
 
@@ -42,29 +44,73 @@ struct degree<Key, dynamic_degree> {
 };
 }  // namespace detail
 
-#define RESHARD_DEGREE(NAME)                               \
-  template <index_t Value = dynamic_degree>                \
-  struct NAME : detail::degree<layout_key::NAME, Value> {  \
-    using detail::degree<layout_key::NAME, Value>::degree; \
-  };                                                       \
+#define RESHARD_DEGREE(NAME, KEY)                         \
+  template <index_t Value = dynamic_degree>               \
+  struct NAME : detail::degree<layout_key::KEY, Value> {  \
+    using detail::degree<layout_key::KEY, Value>::degree; \
+  };                                                      \
   NAME(index_t)->NAME<dynamic_degree>
-RESHARD_DEGREE(tp);      // tensor parallelism
-RESHARD_DEGREE(cp);      // context parallelism
-RESHARD_DEGREE(pp);      // pipeline parallelism
-RESHARD_DEGREE(vpp);     // chunks per pipeline rank
-RESHARD_DEGREE(dp);      // data parallelism
-RESHARD_DEGREE(ep);      // expert parallelism
-RESHARD_DEGREE(etp);     // tensor parallelism of experts
-RESHARD_DEGREE(zero);    // ZeRO level
-RESHARD_DEGREE(bucket);  // elements after which an optimizer bucket closes
+RESHARD_DEGREE(tp, tp);                // tensor parallelism
+RESHARD_DEGREE(cp, cp);                // context parallelism
+RESHARD_DEGREE(pp, pp);                // pipeline parallelism
+RESHARD_DEGREE(vpp, vpp);              // chunks per pipeline rank
+RESHARD_DEGREE(dp, dp);                // data parallelism
+RESHARD_DEGREE(ep, ep);                // expert parallelism
+RESHARD_DEGREE(etp, etp);              // tensor parallelism of experts
+RESHARD_DEGREE(zero, zero);            // ZeRO level
+RESHARD_DEGREE(bucket, bucket);        // elements after which an optimizer bucket closes
+RESHARD_DEGREE(first_layers, first);   // layers of the first pipeline stage
+RESHARD_DEGREE(last_layers, last);     // layers of the last pipeline stage
+RESHARD_DEGREE(instances, instances);  // runs of the sharding group that shard alone
+RESHARD_DEGREE(busbw, busbw);          // 1: buckets padded for bus bandwidth
+RESHARD_DEGREE(pad_rows, pad);         // rows of the vocabulary become a multiple of pad x tp
 #undef RESHARD_DEGREE
 
-/// How layers are dealt to pipeline chunks; always static.
-template <pipeline_split Split>
-struct split {
-  static constexpr layout_key key = layout_key::split;
+namespace detail {
+/// A setting whose value is no number; always static.
+template <layout_key Key, auto Value>
+struct static_setting {
+  static constexpr layout_key key = Key;
   static constexpr bool is_static = true;
-  static constexpr pipeline_split value() { return Split; }
+  static constexpr auto value() { return Value; }
+};
+
+/// Characters as a template argument.
+template <std::size_t Size>
+struct literal {
+  char text[Size] = {};
+  constexpr literal(const char (&characters)[Size]) {  // NOLINT: a literal is its characters
+    for (std::size_t i = 0; i < Size; ++i) text[i] = characters[i];
+  }
+  constexpr std::string_view view() const { return {text, Size - 1}; }
+};
+}  // namespace detail
+
+/// How layers are dealt to pipeline chunks.
+template <pipeline_split Split>
+struct split : detail::static_setting<layout_key::split, Split> {};
+/// shard_as<shard_by::rows>: how sharded states are cut.
+template <shard_by By>
+struct shard_as : detail::static_setting<layout_key::shard, By> {};
+/// experts_are<experts_as::grouped>: what rows are cut of where experts are sharded.
+template <experts_as As>
+struct experts_are : detail::static_setting<layout_key::experts, As> {};
+/// names_of<tensor_names::hf>: what the side calls its tensors.
+template <tensor_names Names>
+struct names_of : detail::static_setting<layout_key::names, Names> {};
+/// ordered<"tp-cp-ep-dp-pp">: the axes from fastest to slowest.
+template <detail::literal Text>
+struct ordered {
+  static constexpr layout_key key = layout_key::order;
+  static constexpr bool is_static = true;
+  static constexpr rank_order value() { return parse_rank_order(Text.view()); }
+};
+/// chunks_as<"Et*3|(tt|)*29m|L">: the pipeline chunks as a layout string deals them.
+template <detail::literal Text>
+struct chunks_as {
+  static constexpr layout_key key = layout_key::string;
+  static constexpr bool is_static = true;
+  static constexpr layout_string value() { return parse_layout_string(Text.view()); }
 };
 
 /// What config<...> takes: a type with a key of the layout and a value().
@@ -114,6 +160,7 @@ class config : private Settings... {
   constexpr operator degrees() const {  // NOLINT: a configuration is its degrees
     degrees d;
     (detail::assign(d, Settings::key, static_cast<const Settings&>(*this).value()), ...);
+    detail::settle_chunks(d, ((Settings::key == layout_key::vpp) || ...));
     return d;
   }
 

@@ -2,11 +2,14 @@
 // Which configurations a model admits. Every rule is one predicate over plain integers: `require_legal` refuses with a
 // sentence and its values at run time, and static_space (space/static_space.hpp) makes a static_assert of the same
 // predicate.
-// Builds on: model/model.hpp, parallelism/config.hpp.
+// Builds on: model/model.hpp, parallelism/config.hpp, parallelism/mesh.hpp, parallelism/legal_pipeline.hpp.
 #pragma once
 
+#include <reshard/model/checkpoint_pieces.hpp>
 #include <reshard/model/model.hpp>
 #include <reshard/parallelism/config.hpp>
+#include <reshard/parallelism/legal_pipeline.hpp>
+#include <reshard/parallelism/mesh.hpp>
 
 namespace reshard {
 
@@ -16,16 +19,22 @@ namespace rules {
 constexpr bool divides(index_t degree, index_t size) { return size % degree == 0; }
 /// groups mod tp == 0 or tp mod groups == 0
 constexpr bool groups_match(index_t groups, index_t tp) { return groups % tp == 0 || tp % groups == 0; }
-/// vpp == 1 or pp > 1
-constexpr bool vpp_has_stages(index_t vpp, index_t pp) { return vpp == 1 || pp > 1; }
 /// experts > 0, or ep == 1 and etp at its default, 0
 constexpr bool has_experts(index_t experts, index_t ep, index_t etp) { return experts > 0 || (ep == 1 && etp == 0); }
-/// zero is 0 or 1.
-constexpr bool zero_is_built(index_t zero) { return zero == 0 || zero == 1; }
-/// Layers, with 2 for embedding and loss where they count, over the chunks; spread has one chunk a stage.
-constexpr bool layers_split(pipeline_split split, index_t layers, index_t pp, index_t vpp) {
-  if (split == pipeline_split::spread) return vpp == 1;
-  return (layers + (split == pipeline_split::account ? 2 : 0)) % (pp * vpp) == 0;
+/// Flat buffers shard optimizer states (1) and gradients (2), rows parameters too (3).
+constexpr index_t highest_zero(shard_by shard) { return shard == shard_by::rows ? 3 : 2; }
+constexpr bool zero_is_built(index_t zero, shard_by shard) { return zero >= 0 && zero <= highest_zero(shard); }
+/// An axis that an order does not name has a degree of 1 in both readings of the ranks.
+constexpr bool order_names_all(const degrees& d) {
+  return (d.order.has(order_axis::tp) || (d.tp == 1 && d.expert_tp() == 1)) &&
+         (d.order.has(order_axis::cp) || d.cp == 1) && (d.order.has(order_axis::ep) || d.ep == 1) &&
+         (d.order.has(order_axis::dp) || (d.dp == 1 && d.expert_dp() == 1)) && (d.order.has(order_axis::pp) || d.pp == 1);
+}
+/// Both readings give every rank the same pipeline stage; where stages are no runs of ranks, dp is edp.
+constexpr bool order_keeps_stages(const degrees& d) {
+  if (d.pp == 1 || d.order.axis[d.order.axes - 1] == order_axis::pp) return true;
+  return d.expert_dp() == d.dp && mesh_of(d, mesh_kind::dense).pitch(mesh_axis::pipeline) ==
+                                      mesh_of(d, mesh_kind::expert).pitch(mesh_axis::pipeline);
 }
 /// The products of positive factors that algorithms form of the degrees.
 constexpr bool fits_64_bits(const degrees& d) {
@@ -36,27 +45,23 @@ constexpr bool fits_64_bits(const degrees& d) {
   return fits(d.tp, d.cp, d.dp, d.pp) && fits(d.pp, d.vpp, 16) && fits(d.tp, d.cp, d.dp, d.tp, d.cp, d.dp, 4) &&
          fits(d.expert_tp(), d.ep);
 }
+/// The padded vocabulary, at most pad x tp rows longer, times what is computed of it.
+constexpr bool padding_fits(const degrees& d, index_t vocabulary, index_t hidden) {
+  index_t rows = 0;
+  return !__builtin_mul_overflow(d.pad, d.tp, &rows) && !__builtin_add_overflow(rows, vocabulary, &rows) &&
+         !__builtin_mul_overflow(rows, hidden, &rows) && !__builtin_mul_overflow(rows, index_t{16 * max_families}, &rows);
+}
+/// Pieces that tensor parallelism makes of a family divide it: the parts of one that is cut across them, as far as
+/// these go, and then what lies in a part.
+constexpr bool cut_divides(const family& f, index_t degree) {
+  if (f.tensor_axis == axis_of::none) return true;
+  if (f.tensor_axis != axis_of::part) return f.extent[f.tensor_axis] % degree == 0;
+  const index_t parts = f.extent[axis_of::part];
+  return parts % degree == 0 || (degree % parts == 0 && f.extent[f.inner_axis()] % (degree / parts) == 0);
+}
 }  // namespace rules
 
 namespace detail {
-
-/// "1,2,4,8" in a sentence: the divisors of n up to 1024, at most 16, for what would be legal. A number until it is
-/// written.
-struct divisors {
-  index_t n;
-
-  constexpr operator text_part() const { return {n, append}; }
-
- private:
-  static void append(std::string& sentence, index_t n) {
-    index_t shown = 0;
-    for (index_t d = 1; d <= least(n, 1024) && shown < 16; ++d) {
-      if (n % d != 0) continue;
-      sentence += shown++ == 0 ? "" : ",";
-      sentence += std::to_string(d);
-    }
-  }
-};
 
 constexpr void refuse_indivisible(const char* what, index_t size, const char* key, index_t degree) {
   refuse(size, " ", what, " do not divide by ", key, "=", degree, "; legal are ", key, " in {", divisors{size}, "}");
@@ -65,25 +70,6 @@ constexpr void refuse_indivisible(const char* what, index_t size, const char* ke
 constexpr void refuse_groups(index_t groups, index_t tp) {
   refuse(groups, " query groups and tp=", tp, ": one must divide the other");
 }
-constexpr void refuse_chunks(index_t vpp, index_t pp) { refuse("vpp=", vpp, " needs pp > 1, and pp=", pp); }
-constexpr void refuse_even_layers(index_t layers, index_t pp, index_t vpp) {
-  if (vpp == 1)
-    refuse(layers, " layers do not divide by pp=", pp, "; give split=spread or pp in {", divisors{layers}, "}");
-  refuse(layers, " layers do not divide by pp=", pp, " x vpp=", vpp, " = ", pp * vpp, " chunks; pp x vpp in {",
-         divisors{layers}, "} would do");
-}
-constexpr void refuse_accounted_layers(index_t layers, index_t pp, index_t vpp) {
-  refuse("split=account: ", layers, " layers and 2 for embedding and loss do not divide by pp=", pp, " x vpp=", vpp,
-         "; pp x vpp in {", divisors{layers + 2}, "} would do");
-}
-constexpr void refuse_spread_chunks(index_t vpp) { refuse("split=spread needs vpp=1, and vpp=", vpp); }
-constexpr void refuse_layers(pipeline_split split, index_t layers, index_t pp, index_t vpp) {
-  switch (split) {
-    case pipeline_split::even: return refuse_even_layers(layers, pp, vpp);
-    case pipeline_split::account: return refuse_accounted_layers(layers, pp, vpp);
-    case pipeline_split::spread: return refuse_spread_chunks(vpp);
-  }
-}
 constexpr void refuse_experts(index_t ep, index_t etp) {
   if (ep > 1) refuse("ep=", ep, " needs a model with experts; this one has none");
   refuse("etp=", etp, " needs a model with experts; this one has none");
@@ -91,7 +77,34 @@ constexpr void refuse_experts(index_t ep, index_t etp) {
 constexpr void refuse_expert_world(index_t stage_ranks, index_t etp, index_t ep) {
   refuse("tp x cp x dp = ", stage_ranks, " ranks of a stage do not divide by etp=", etp, " x ep=", ep, " = ", etp * ep);
 }
-constexpr void refuse_zero_level(index_t zero) { refuse("zero=", zero, " is not built; zero is 0 or 1"); }
+constexpr void refuse_zero_level(index_t zero, shard_by shard) {
+  refuse("zero=", zero, " is not built with shard=", name(shard), "; zero is 0 to ", rules::highest_zero(shard),
+         shard == shard_by::rows ? "" : ", and 3 with shard=rows");
+}
+constexpr void refuse_busbw(index_t busbw) { refuse("busbw=", busbw, "; it is 0 or 1"); }
+constexpr void refuse_padding(const degrees& d) {
+  refuse("pad=", d.pad, " x tp=", d.tp, ": the padded vocabulary does not fit 64 bits");
+}
+constexpr void refuse_cut(const family& f, index_t degree, const char* key) {
+  refuse("'", f.name, "' of ", f.extent[axis_of::part], " x ", f.extent[axis_of::row], " x ", f.extent[axis_of::column],
+         " (parts, rows, columns) is not cut into ", key, "=", degree, " equal pieces");
+}
+constexpr void refuse_unnamed_axis(const degrees& d) {
+  refuse("the order leaves out an axis whose degree is not 1: of tp=", d.tp, " (etp=", d.expert_tp(), "), cp=", d.cp,
+         ", ep=", d.ep, ", dp=", d.dp, " (edp=", d.expert_dp(), "), pp=", d.pp, " it has ", d.order.axes, " axes");
+}
+constexpr void refuse_stages_of_order(const degrees& d) {
+  refuse("an order whose last axis is not pp gives dense and expert ranks different stages or replicas: pp=", d.pp,
+         ", dp=", d.dp, ", edp=", d.expert_dp(), "; it wants dp = edp and as many ranks before pp in both");
+}
+constexpr void refuse_instances(const degrees& d) {
+  refuse("instances=", d.instances, " does not divide the sharding groups of cp x dp = ", d.cp * d.dp, " and edp = ",
+         d.expert_dp(), " ranks");
+}
+constexpr void refuse_names_of_buffers() { refuse("names=hf needs shard=rows: flat buffers hold Megatron's tensors"); }
+constexpr void refuse_names_of_model(const model& m) {
+  refuse("names=hf is not built for ", m.name, ", whose tensors differ from a Hugging Face checkpoint's");
+}
 /// Ranks, chunks and what is computed of them fit 64 bits: these products are refused where they do not.
 constexpr void refuse_numbers_of_more_than_64_bits(const degrees& d) {
   d.world();
@@ -100,23 +113,56 @@ constexpr void refuse_numbers_of_more_than_64_bits(const degrees& d) {
   checked_multiply(d.expert_tp(), d.ep);
 }
 
+/// What tensor parallelism cuts of a family is divided by it: tp, of experts etp.
+template <typename Visit>
+constexpr bool each_cut_rule(const model& m, const degrees& d, Visit&& visit) {
+  for (int f = 0; f < m.families; ++f) {
+    const family& tensors = m[f];
+    if (tensors.padded == padded_as::vocabulary && d.pad > 0) continue;
+    const bool dense = tensors.mesh == mesh_kind::dense;
+    const index_t degree = dense ? d.tp : d.expert_tp();
+    if (!visit(rules::cut_divides(tensors, degree), [&] { refuse_cut(tensors, degree, dense ? "tp" : "etp"); }))
+      return false;
+  }
+  return true;
+}
+
+/// The order of ranks, the sharding groups, and the names.
+template <typename Visit>
+constexpr bool each_order_rule(const model& m, const degrees& d, Visit&& visit) {
+  return visit(rules::order_names_all(d), [&] { refuse_unnamed_axis(d); }) &&
+         visit(rules::order_keeps_stages(d), [&] { refuse_stages_of_order(d); }) &&
+         visit(rules::divides(d.instances, d.cp * d.dp) && rules::divides(d.instances, d.expert_dp()),
+               [&] { refuse_instances(d); }) &&
+         (d.names == tensor_names::megatron ||
+          (visit(d.shard == shard_by::rows, [&] { refuse_names_of_buffers(); }) &&
+           visit(names_in_checkpoint(m), [&] { refuse_names_of_model(m); }) &&
+           (m.shape.groups == 0 ||
+            visit(rules::divides(d.tp, m.shape.groups * m.shape.head_dim),
+                  [&] { refuse_indivisible("rows of k and v", m.shape.groups * m.shape.head_dim, "tp", d.tp); }))));
+}
+
 /// The list: calls visit(holds, refuse) for each rule, in order, while it returns true; refuse() says the sentence. A
 /// rule is read only where those before it hold. Whether all did.
 template <typename Visit>
 constexpr bool each_rule(const model& m, const degrees& d, Visit&& visit) {
   const dimensions& s = m.shape;
   for (const key_entry& k : layout_keys) {
-    const bool by_itself =
-        k.key == layout_key::split || k.key == layout_key::zero || (k.key == layout_key::etp && d.etp == 0);
-    if (!by_itself && !visit(d.*k.number >= k.least, [&] { require_degree(k.key, d.*k.number); })) return false;
+    if (k.number == nullptr || k.key == layout_key::zero) continue;
+    const bool absent = d.*k.number == 0 && (k.key == layout_key::etp || k.key == layout_key::pad ||
+                                             k.key == layout_key::first || k.key == layout_key::last);
+    if (!absent && !visit(d.*k.number >= k.least, [&] { require_degree(k.key, d.*k.number); })) return false;
   }
-  return visit(rules::zero_is_built(d.zero), [&] { refuse_zero_level(d.zero); }) &&
+  return visit(rules::zero_is_built(d.zero, d.shard), [&] { refuse_zero_level(d.zero, d.shard); }) &&
+         visit(d.busbw <= 1, [&] { refuse_busbw(d.busbw); }) &&
          visit(rules::fits_64_bits(d), [&] { refuse_numbers_of_more_than_64_bits(d); }) &&
+         visit(d.pad == 0 || rules::padding_fits(d, s.vocabulary, s.hidden), [&] { refuse_padding(d); }) &&
          visit(rules::divides(d.tp, s.heads), [&] { refuse_indivisible("attention heads", s.heads, "tp", d.tp); }) &&
-         visit(rules::divides(d.tp, s.vocabulary),
+         visit(d.pad > 0 || rules::divides(d.tp, s.vocabulary),
                [&] { refuse_indivisible("rows of the vocabulary", s.vocabulary, "tp", d.tp); }) &&
-         visit(rules::groups_match(s.groups, d.tp), [&] { refuse_groups(s.groups, d.tp); }) &&
-         visit(rules::divides(d.tp, s.qkv_rows()), [&] { refuse_indivisible("qkv rows", s.qkv_rows(), "tp", d.tp); }) &&
+         (s.groups == 0 || (visit(rules::groups_match(s.groups, d.tp), [&] { refuse_groups(s.groups, d.tp); }) &&
+                            visit(rules::divides(d.tp, s.qkv_rows()),
+                                  [&] { refuse_indivisible("qkv rows", s.qkv_rows(), "tp", d.tp); }))) &&
          visit(rules::divides(d.tp, s.ffn),
                [&] { refuse_indivisible("rows of the dense layers' fc1", s.ffn, "tp", d.tp); }) &&
          visit(rules::has_experts(s.experts, d.ep, d.etp), [&] { refuse_experts(d.ep, d.etp); }) &&
@@ -126,9 +172,7 @@ constexpr bool each_rule(const model& m, const degrees& d, Visit&& visit) {
                  [&] { refuse_expert_world(d.stage_ranks(), d.expert_tp(), d.ep); }) &&
            visit(rules::divides(d.expert_tp(), s.expert_ffn),
                  [&] { refuse_indivisible("rows of an expert's fc1", s.expert_ffn, "etp", d.expert_tp()); }))) &&
-         visit(rules::vpp_has_stages(d.vpp, d.pp), [&] { refuse_chunks(d.vpp, d.pp); }) &&
-         visit(rules::layers_split(d.split, s.layers, d.pp, d.vpp),
-               [&] { refuse_layers(d.split, s.layers, d.pp, d.vpp); });
+         each_pipeline_rule(m, d, visit) && each_cut_rule(m, d, visit) && each_order_rule(m, d, visit);
 }
 
 }  // namespace detail

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh: four axes, the first fastest, and the mixed-radix map between ranks and coordinates. The dense mesh (tp, cp,
-// dp, pp) and the expert mesh (etp, ep, edp, pp) are two readings of the same ranks, in Megatron's order. Source of the
-// order: Megatron-core parallel_state, "tp-cp-ep-dp-pp".
+// A mesh: four axes in the order of a layout, the first fastest, and the mixed-radix map between ranks and coordinates.
+// The dense mesh (tp, cp, dp, pp) and the expert mesh (etp, ep, edp, pp) are two readings of the same ranks: the
+// layout's order without ep, and without cp with etp and edp for tp and dp. Source: Megatron-core parallel_state,
+// RankGenerator.
 // Builds on: parallelism/degrees.hpp, algebra/progression.hpp, model/family.hpp (which mesh a family uses).
 #pragma once
+
+#include <vector>
 
 #include <reshard/algebra/progression.hpp>
 #include <reshard/model/family.hpp>
@@ -16,18 +19,37 @@ inline constexpr int mesh_ndim = 4;
 
 /// The axes of both meshes, by what they do: cut tensors, cut sequence or experts, replicate, cut layers.
 namespace mesh_axis {
-/// The index of each axis, the fastest first: tp or etp, cp or ep, dp or edp, pp.
+/// The number of each axis: tp or etp, cp or ep, dp or edp, pp. Where it stands in the order of ranks, the mesh says.
 inline constexpr int tensor = 0, middle = 1, data = 2, pipeline = 3;
 }  // namespace mesh_axis
 
-/// The ranks as an array of extent[0] x extent[1] x extent[2] x extent[3], the first axis fastest.
+/// The ranks as an array of extent[0] x extent[1] x extent[2] x extent[3], the first place fastest; at[axis] is the
+/// place of an axis.
 struct mesh {
   index_t extent[mesh_ndim] = {1, 1, 1, 1};
+  int at[mesh_ndim] = {0, 1, 2, 3};
 
   /// product of the extents
   constexpr rank_t ranks() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
 
-  /// c0 + e0 (c1 + e1 (c2 + e2 c3))
+  /// How many coordinates an axis has.
+  constexpr index_t along(int axis) const { return extent[at[axis]]; }
+
+  /// Ranks from one coordinate of an axis to the next: the product of the extents before its place.
+  constexpr index_t pitch(int axis) const {
+    index_t ranks = 1;
+    for (int i = 0; i < at[axis]; ++i) ranks *= extent[i];
+    return ranks;
+  }
+
+  /// A rank's coordinate on an axis.
+  constexpr index_t coordinate(int axis, rank_t rank) const {
+    const int place = at[axis];
+    for (int i = 0; i < place; ++i) rank /= extent[i];
+    return place == mesh_ndim - 1 ? rank : rank % extent[place];
+  }
+
+  /// c0 + e0 (c1 + e1 (c2 + e2 c3)), c by place
   constexpr rank_t rank_of(const index_t (&c)[mesh_ndim]) const {
     return c[0] + extent[0] * (c[1] + extent[1] * (c[2] + extent[2] * c[3]));
   }
@@ -42,22 +64,55 @@ struct mesh {
   }
 };
 
-/// (tp, cp, dp, pp) for the dense mesh, (etp, ep, edp, pp) for the experts'.
+/// (tp, cp, dp, pp) for the dense mesh, (etp, ep, edp, pp) for the experts', in the layout's order; axes that the order
+/// does not name come last.
 constexpr mesh mesh_of(const degrees& d, mesh_kind kind) {
-  if (kind == mesh_kind::dense) return {{d.tp, d.cp, d.dp, d.pp}};
-  return {{d.expert_tp(), d.ep, d.expert_dp(), d.pp}};
+  const bool dense = kind == mesh_kind::dense;
+  const index_t size[mesh_ndim] = {dense ? d.tp : d.expert_tp(), dense ? d.cp : d.ep, dense ? d.dp : d.expert_dp(),
+                                   d.pp};
+  mesh result;
+  bool placed[mesh_ndim] = {};
+  int place = 0;
+  const auto put = [&](int axis) {
+    placed[axis] = true;
+    result.at[axis] = place;
+    result.extent[place++] = size[axis];
+  };
+  for (int i = 0; i < d.order.axes; ++i) {
+    switch (d.order.axis[i]) {
+      case order_axis::tp: put(mesh_axis::tensor); break;
+      case order_axis::cp: if (dense) put(mesh_axis::middle); break;
+      case order_axis::ep: if (!dense) put(mesh_axis::middle); break;
+      case order_axis::dp: put(mesh_axis::data); break;
+      case order_axis::pp: put(mesh_axis::pipeline); break;
+    }
+  }
+  for (int axis = 0; axis < mesh_ndim; ++axis)
+    if (!placed[axis]) put(axis);
+  return result;
 }
 
-/// A set of ranks that is a product of coordinate progressions: the holders of a box. Never a list.
-/// Rank order: the last axis slowest, so the i-th holder is the i-th smallest rank.
+/// A set of ranks: a product of coordinate progressions, one for each place of a mesh; the holders of a box. Where a
+/// layout's order makes them no product, they are listed, ascending, in memory that lives as long as the call that
+/// gave the set.
+/// Rank order: the last place slowest, so the i-th holder is the i-th smallest rank.
 struct rank_product {
   mesh on;
   progression along[mesh_ndim];
+  const std::vector<rank_t>* listed = nullptr;
 
-  constexpr index_t count() const { return along[0].count * along[1].count * along[2].count * along[3].count; }
+  /// The progression of an axis, wherever its place is.
+  constexpr progression& axis(int a) { return along[on.at[a]]; }
+  constexpr const progression& axis(int a) const { return along[on.at[a]]; }
+
+  constexpr index_t count() const {
+    if (listed != nullptr) return static_cast<index_t>(listed->size());
+    return along[0].count * along[1].count * along[2].count * along[3].count;
+  }
 
   /// The i-th smallest rank, 0 <= i < count().
   constexpr rank_t operator[](index_t i) const {
+    if (listed != nullptr) return (*listed)[static_cast<std::size_t>(i)];
     rank_t rank = 0, pitch = 1;
     for (int a = 0; a < mesh_ndim; ++a) {
       index_t c = along[a].first;
@@ -74,6 +129,10 @@ struct rank_product {
 
   /// i with (*this)[i] == rank, or -1.
   constexpr index_t index_of(rank_t rank) const {
+    if (listed != nullptr) {
+      const index_t below = listed_below(rank);
+      return below < count() && (*this)[below] == rank ? below : -1;
+    }
     const index_t row = on.extent[0] * on.extent[1];
     const index_t pitch[mesh_ndim] = {1, on.extent[0], row, row * on.extent[2]};
     index_t index = 0;
@@ -96,6 +155,7 @@ struct rank_product {
   constexpr index_t count_below(rank_t rank) const {
     if (rank <= 0) return 0;
     if (rank >= on.ranks()) return count();
+    if (listed != nullptr) return listed_below(rank);
     index_t c[mesh_ndim] = {};
     on.coordinates(rank, c);
     index_t below = 0, rest = count();
@@ -105,6 +165,17 @@ struct rank_product {
       if (along[a].index_of(c[a]) < 0) break;
     }
     return below;
+  }
+
+ private:
+  constexpr index_t listed_below(rank_t rank) const {
+    index_t first = 0, past = static_cast<index_t>(listed->size());
+    while (first < past) {
+      const index_t middle = first + (past - first) / 2;
+      if ((*listed)[static_cast<std::size_t>(middle)] < rank) first = middle + 1;
+      else past = middle;
+    }
+    return first;
   }
 };
 

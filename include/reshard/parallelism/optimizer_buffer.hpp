@@ -16,6 +16,7 @@ namespace reshard {
 
 inline constexpr index_t parameter_alignment = 64;         // elements
 inline constexpr index_t bucket_alignment = 128;           // elements, times what the group's size adds
+inline constexpr index_t bus_alignment = index_t{1} << 16;  // elements, where buckets are padded for bus bandwidth
 inline constexpr index_t most_buckets = index_t{1} << 20;  // of one buffer: a list of them is kept
 
 /// Equal parameters of one family: member `member_last - i`, expert `expert_last - j` begins at

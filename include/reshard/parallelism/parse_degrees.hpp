@@ -34,10 +34,52 @@ inline index_t parse_number(std::string_view key, std::string_view text) {
   return number;
 }
 
-inline pipeline_split parse_split(std::string_view text) {
-  for (const split_entry& s : pipeline_splits)
-    if (text == s.name) return s.split;
-  refuse("layout: split=", text, " is unknown; it is even, account or spread");
+/// Sets a key that has words.
+inline void parse_word(degrees& d, const key_entry& key, std::string_view text) {
+  const word_entry& known = *key.words;
+  std::string legal;
+  for (int i = 0; i < known.count; ++i) {
+    if (text == known.words[i]) return known.set(d, i);
+    legal += i == 0 ? "" : i + 1 == known.count ? " or " : ", ";
+    legal += known.words[i];
+  }
+  refuse("layout: ", key.name, "=", text, " is unknown; it is ", legal);
+}
+
+/// Sets one key, whatever its kind.
+inline void parse_value(degrees& d, const key_entry& key, std::string_view text) {
+  if (key.words != nullptr) return parse_word(d, key, text);
+  if (key.key == layout_key::order) d.order = parse_rank_order(text);
+  else if (key.key == layout_key::string) d.string = parse_layout_string(text);
+  else if (key.key != layout_key::bucket || text != "none") {  // the default, and bucket=0 is not
+    const index_t number = parse_number(key.name, text);
+    require_degree(key.key, number);
+    assign(d, key.key, number);
+  }
+}
+
+/// "order" as it is written.
+inline std::string text_of(const rank_order& order) {
+  std::string text;
+  for (int i = 0; i < order.axes; ++i) {
+    text += i == 0 ? "" : "-";
+    text += name(order.axis[i]);
+  }
+  return text;
+}
+/// Whether a key has its default, and the text of its value.
+inline bool by_default(const degrees& d, const key_entry& key) {
+  const degrees defaults;
+  if (key.words != nullptr) return key.words->get(d) == key.words->get(defaults);
+  if (key.key == layout_key::order) return d.order == defaults.order;
+  if (key.key == layout_key::string) return !d.string.given();
+  return d.*key.number == defaults.*key.number;
+}
+inline std::string text_of(const degrees& d, const key_entry& key) {
+  if (key.words != nullptr) return key.words->words[key.words->get(d)];
+  if (key.key == layout_key::order) return text_of(d.order);
+  if (key.key == layout_key::string) return to_text(d.string);
+  return std::to_string(d.*key.number);
 }
 }  // namespace detail
 
@@ -61,29 +103,21 @@ inline degrees parse_degrees(std::string_view text) {
     bool& given = seen[found - std::begin(layout_keys)];
     if (given) refuse("layout: ", key, " is given twice");
     given = true;
-    if (found->key == layout_key::split) {
-      result.split = detail::parse_split(value);
-      // bucket=none is the default, and bucket=0 is not
-    } else if (found->key != layout_key::bucket || value != "none") {
-      const index_t number = detail::parse_number(key, value);
-      require_degree(found->key, number);
-      detail::assign(result, found->key, number);
-    }
+    detail::parse_value(result, *found, value);
   }
+  detail::settle_chunks(result, seen[static_cast<int>(layout_key::vpp)]);
   return result;
 }
 
 /// The shortest text with parse_degrees(to_text(d)) == d.
 [[nodiscard]] inline std::string to_text(const degrees& d) {
   std::string text;
-  const degrees defaults;
   for (const key_entry& k : layout_keys) {
-    const bool by_word = k.key == layout_key::split;
-    if (by_word ? d.split == defaults.split : d.*k.number == defaults.*k.number) continue;
+    if (detail::by_default(d, k) || (k.key == layout_key::vpp && d.string.given())) continue;
     text += text.empty() ? "" : ",";
     text += k.name;
     text += '=';
-    text += by_word ? name(d.split) : std::to_string(d.*k.number);
+    text += detail::text_of(d, k);
   }
   return text;
 }

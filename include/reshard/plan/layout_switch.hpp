@@ -94,6 +94,13 @@ two_sides<From, To> make_sides(const A& from, const B& to, state_set wanted) {
   return make_sides<From, To>(listed_holding(both, a), listed_holding(both, b), wanted);
 }
 
+/// Whether the extents of a family along an axis may differ from side to side: the rows of a padded vocabulary, and
+/// prediction layers of a kind that one side does not have.
+constexpr bool may_differ(const family& a, const family& b, int axis) {
+  return (axis == axis_of::row && a.padded == padded_as::vocabulary && b.padded == padded_as::vocabulary) ||
+         (axis == axis_of::layer && a.place == home::prediction && b.place == home::prediction);
+}
+
 }  // namespace detail
 
 /// A switch between two layouts, each a space, a list of shards or a Holding, named or temporary: it keeps what it is
@@ -153,7 +160,7 @@ class layout_switch {
       const family &a = from.family_at(f), &b = to.family_at(f);
       if (a.name != b.name) refuse("switch: family ", f, " is ", a.name, " on one side and ", b.name, " on the other");
       for (int i = 0; i < family_ndim; ++i)
-        if (a.extent[i] != b.extent[i])
+        if (a.extent[i] != b.extent[i] && !detail::may_differ(a, b, i))
           refuse("switch: ", a.name, " has extent ", a.extent[i], " along axis ", i, " on one side and ", b.extent[i],
                  " on the other");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing: what one device sends, receives and retains in a switch. Each device derives its own plan from the two
+// Routing: what one device sends, receives, retains and creates in a switch. Each device derives its own plan from the two
 // holdings alone; the cost is that of its own pieces and peers, not of the world.
 // Builds on: plan/layout_switch.hpp, plan/source.hpp, plan/node_holders.hpp, plan/transfer.hpp.
 #pragma once
@@ -24,7 +24,7 @@ class router {
     if (to_rank_ < 0) return;
     each_shared(*to_, to_rank_, r, [&](int f, const family_box& target, const Holders auto& destinations) {
       const index_t k = destinations.index_of(to_rank_), wanted = destinations.count();
-      index_t missing = target.volume();
+      index_t missing = target.volume() - create(f, target, states, out);
       from_->owners(f, r, target, [&](const family_box& source, const Holders auto& holders) {
         const family_box piece = intersect(source, target);
         missing -= piece.volume();
@@ -88,6 +88,14 @@ class router {
   }
 
  private:
+  /// Rows of the vocabulary that only TO's padding has begin as zeros; how many elements.
+  constexpr index_t create(int f, const family_box& target, state_set states, plan& out) const {
+    const family_box fresh = padding_beyond(from_->family_at(f), target);
+    if (fresh.empty()) return 0;
+    out.creates.push_back({device_, device_, states, f, fresh});
+    return fresh.volume();
+  }
+
   constexpr bool one_node() const { return change_->node_devices() == 0; }
   constexpr index_t node_of(rank_t device) const { return device / change_->node_devices(); }
   constexpr interval devices_of_node(index_t node) const {
@@ -109,7 +117,7 @@ class router {
 }  // namespace detail
 
 /// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
-/// FROM rank held it. Lists are in the order of `precedes`, the same at both ends.
+/// FROM rank held it, or is created iff it is padding that FROM does not have. Lists are in the order of `precedes`, the same at both ends.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
   plan result;
@@ -125,6 +133,7 @@ template <Holding From, Holding To>
   sort_transfers(result.sends, &transfer::dst);
   sort_transfers(result.receives, &transfer::src);
   sort_transfers(result.retains, &transfer::src);
+  sort_transfers(result.creates, &transfer::src);
   return result;
 }
 

@@ -84,12 +84,13 @@ constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer:
   }
 }
 
-/// What one device does in a switch. Retained boxes have src == dst == device.
+/// What one device does in a switch. Retained and created boxes have src == dst == device.
 struct plan {
   rank_t device = 0;
   std::vector<transfer> sends;
   std::vector<transfer> receives;
   std::vector<transfer> retains;
+  std::vector<transfer> creates;  // zeros: padding of the vocabulary that FROM does not have
 
   friend constexpr bool operator==(const plan&, const plan&) = default;
 };

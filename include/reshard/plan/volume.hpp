@@ -10,15 +10,16 @@
 
 namespace reshard {
 
-/// The bytes that all devices of a switch need, parted by whether they move or are already there.
+/// The bytes that all devices of a switch need, parted by whether they move, are already there, or are created.
 struct switch_volume {
   bytes_t moved = 0;     // needed and not there: also the least that any plan can deliver
   bytes_t retained = 0;  // needed and already there
+  bytes_t created = 0;   // padding of the vocabulary that FROM does not have
 
   friend constexpr bool operator==(const switch_volume&, const switch_volume&) = default;
 };
 
-/// moved + retained = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO boxes| x
+/// moved + retained + created = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO boxes| x
 /// width.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
@@ -26,7 +27,7 @@ template <Holding From, Holding To>
   for (const role r : roles) {
     const bytes_t width = (states_of(r) & change.states()).bytes_per_element();
     if (width == 0) continue;
-    index_t needed = 0, kept = 0;  // elements
+    index_t needed = 0, kept = 0, created = 0;  // elements
     std::vector<family_box> wanted;
     for (rank_t rank = 0; rank < change.to().ranks(); ++rank) {
       const rank_t was = change.from_rank(change.to_devices().device_of(rank));
@@ -34,6 +35,7 @@ template <Holding From, Holding To>
         wanted.clear();
         change.to().held(f, rank, r, [&](int, const family_box& b) {
           needed = checked_add(needed, b.volume());
+          created += padding_beyond(change.from().family_at(f), b).volume();
           wanted.push_back(b);
         });
         if (was < 0 || wanted.empty()) continue;  // nothing can be there already
@@ -44,7 +46,8 @@ template <Holding From, Holding To>
       }
     }
     total.retained = checked_add(total.retained, checked_multiply(kept, width));
-    total.moved = checked_add(total.moved, checked_multiply(needed - kept, width));
+    total.created = checked_add(total.created, checked_multiply(created, width));
+    total.moved = checked_add(total.moved, checked_multiply(needed - kept - created, width));
   }
   return total;
 }

@@ -14,10 +14,10 @@
 
 namespace reshard {
 
-/// A device's part of a switch in bytes: sent, received, retained, and held before it, after it and at the peak.
+/// A device's part of a switch in bytes: sent, received, retained, created, and held before it, after it and at the peak.
 struct device_figures {
   rank_t device = 0;
-  bytes_t send = 0, receive = 0, retained = 0;
+  bytes_t send = 0, receive = 0, retained = 0, created = 0;
   bytes_t before = 0, after = 0, peak = 0;
 
   constexpr bytes_t floor() const { return greatest(before, after); }
@@ -32,7 +32,7 @@ struct link_figures {
 /// A switch in figures: sums and maxima over its devices, each device's own, and the links with the most bytes.
 struct switch_figures {
   index_t stages = 1;
-  bytes_t moved = 0, relayed = 0, retained = 0, least = 0, inter_node = 0;
+  bytes_t moved = 0, relayed = 0, retained = 0, created = 0, least = 0, inter_node = 0;
   index_t messages = 0;
   bytes_t max_send = 0, max_receive = 0, peak = 0, peak_floor = 0, peak_excess = 0;
   std::vector<device_figures> devices;
@@ -84,7 +84,7 @@ inline bytes_t leaving_bytes(const plan& p) {
 
 /// replay_memory for one stage, from whole families.
 inline bytes_t one_stage_peak(bytes_t before, bytes_t after, const plan& p) {
-  const bytes_t live = leaving_bytes(p) + total_bytes(p.retains) + total_bytes(p.receives);
+  const bytes_t live = leaving_bytes(p) + total_bytes(p.retains) + total_bytes(p.receives) + total_bytes(p.creates);
   return greatest(greatest(before, after), live);
 }
 
@@ -133,7 +133,7 @@ class figure_collector {
     f_.messages += detail::count_messages(cut.receives, stage);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(cut.sends, stage);
     device_figures d = held(p);
-    d.peak = replay_memory(d.before, d.after, cut.receives, cut.sends, p.retains, f_.stages).peak;
+    d.peak = replay_memory(d.before, d.after, cut.receives, cut.sends, p.retains, f_.stages, total_bytes(p.creates)).peak;
     add(p, d);
   }
   const switch_figures& figures() const { return f_; }
@@ -145,6 +145,7 @@ class figure_collector {
             .send = total_bytes(p.sends),
             .receive = total_bytes(p.receives),
             .retained = total_bytes(p.retains),
+            .created = total_bytes(p.creates),
             .before = held_bytes(change_->from(), was, change_->states()),
             .after = held_bytes(change_->to(), is, change_->states())};
   }
@@ -152,7 +153,8 @@ class figure_collector {
   void add(const plan& p, const device_figures& d) {
     f_.retained = checked_add(f_.retained, d.retained);
     f_.moved = checked_add(f_.moved, d.receive);
-    f_.least = checked_add(f_.least, d.after - d.retained);
+    f_.created = checked_add(f_.created, d.created);
+    f_.least = checked_add(f_.least, d.after - d.retained - d.created);
     add_links(p.receives);
     if (told_ == figures_of::one_device) {
       f_.moved = checked_add(f_.moved, d.send);

@@ -65,11 +65,12 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
 
 /// The replay of a device that holds `before` bytes, then `after` bytes, and whose staged plan these are. `released`
 /// bytes of what it holds leave with their last reader; the rest of what it does not retain has no reader and goes
-/// first.
+/// first. `created` bytes are there from the first stage on.
 [[nodiscard]] constexpr memory_replay replay_memory(bytes_t before, bytes_t after,
                                                     const std::vector<staged_piece>& received,
                                                     const std::vector<staged_piece>& sent,
-                                                    const std::vector<transfer>& retained, index_t stages) {
+                                                    const std::vector<transfer>& retained, index_t stages,
+                                                    bytes_t created = 0) {
   std::vector<bytes_t> arrives(static_cast<std::size_t>(stages), 0);
   for (const staged_piece& p : received) arrives[static_cast<std::size_t>(p.stage)] += p.bytes();
   const bytes_t kept = total_bytes(retained);
@@ -91,7 +92,7 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
   bytes_t unread = before - kept;
   for (const bytes_t bytes : goes) unread -= bytes;
   memory_replay result{before, after, greatest(before, after)};
-  bytes_t live = before - unread;
+  bytes_t live = before - unread + created;
   for (std::size_t k = 0; k < arrives.size(); ++k) {
     live += arrives[k];
     result.peak = greatest(result.peak, live);

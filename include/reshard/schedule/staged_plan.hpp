@@ -18,6 +18,7 @@ struct staged_plan {
   std::vector<staged_piece> sends;
   std::vector<staged_piece> receives;  // stage comes in the same order at both ends
   std::vector<staged_piece> retains;
+  std::vector<staged_piece> creates;  // zeros, all in the first stage
 };
 
 /// The pieces of one stage in a list that is sorted by stage.
@@ -51,7 +52,8 @@ template <Holding From, Holding To>
     for (const staged_piece& p : pieces) by_stage[at[static_cast<std::size_t>(p.stage)]++] = p;
     return by_stage;
   };
-  return {whole.device, stages, staged(whole.sends), staged(whole.receives), staged(whole.retains)};
+  return {whole.device, stages, staged(whole.sends), staged(whole.receives), staged(whole.retains),
+          stage_transfers(whole.creates, change, 1)};
 }
 
 }  // namespace reshard

@@ -24,12 +24,12 @@ struct slice_part {
   index_t begin = 0;
 };
 
-/// A holding that lays some states in buffers: h.sharded(role) says which.
+/// A holding that lays some states in buffers: h.buffered(role) says which.
 template <typename H>
 concept BufferedHolding = Holding<H> && requires(const H& h, rank_t rank, index_t i) {
   { h.space() } -> std::convertible_to<const space&>;
   { h.buffers() } -> std::convertible_to<const optimizer_buffers&>;
-  { h.sharded(role::optimizer) } -> std::same_as<bool>;
+  { h.buffered(role::optimizer) } -> std::same_as<bool>;
   { h.slice(i, mesh_kind::dense, i, i) } -> std::same_as<interval>;
   { h.shard_index(mesh_kind::dense, rank) } -> std::same_as<index_t>;
 };
@@ -39,7 +39,7 @@ static_assert(BufferedHolding<computed_holding>);
 template <BufferedHolding H, typename Sink>
 constexpr void each_buffer(const H& h, rank_t rank, Sink&& sink) {
   const pipeline_placement& pipeline = h.space().pipeline();
-  for (index_t k = rank / h.space().stage_ranks(); k < pipeline.chunks(); k += pipeline.parts())
+  for (index_t k = h.space().stage_of(rank); k < pipeline.chunks(); k += pipeline.parts())
     for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
       buffer_slices all{k, kind, 0};
       for (index_t b = 0; b < h.buffers().bucket_count(k, kind); ++b)
@@ -57,13 +57,8 @@ constexpr void each_slice_part(const H& h, rank_t rank, const buffer_slices& of,
   for (index_t bucket = 0; bucket < h.buffers().bucket_count(of.chunk, of.mesh); ++bucket) {
     const interval slice = h.slice(of.chunk, of.mesh, bucket, h.shard_index(of.mesh, rank));
     for (int f = 0; f < s.families(); ++f) {
-      if (s.buffer_kind(f) != of.mesh) continue;
-      const mesh& m = s.mesh_for(f);
-      const index_t t = rank % m.extent[mesh_axis::tensor];
-      const index_t e = s.family_at(f).mesh == mesh_kind::dense
-                            ? 0
-                            : rank / m.extent[mesh_axis::tensor] % m.extent[mesh_axis::middle];
-      const family_box shard = s.shard_box(f, of.chunk, e, t);
+      if (s.shard_kind(f) != of.mesh) continue;
+      const family_box shard = s.shard_box(f, of.chunk, s.expert_index(f, rank), s.tensor_index(f, rank));
       const box<3> local{{shard.dim[axis_of::part], shard.dim[axis_of::row], shard.dim[axis_of::column]}};
       for (const buffer_entry& entry : h.buffers().entries(of.chunk, of.mesh, f)) {
         if (entry.bucket != bucket) continue;

@@ -67,6 +67,7 @@ constexpr bool covers_of(const H& h, state_set wanted) {
   for (const role r : roles) {
     if ((states_of(r) & wanted & h.states()).empty()) continue;
     for (int f = 0; f < h.families(); ++f) {
+      if (!has_states_of(h.family_at(f).kind, r)) continue;
       joined_boxes all;
       h.owners(f, r, h.family_at(f).whole(), [&all](const family_box& b, const auto&) { all.add(b); });
       if (!all.are(h.family_at(f).whole())) return false;

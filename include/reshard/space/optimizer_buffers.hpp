@@ -63,11 +63,26 @@ class optimizer_buffers {
     return buffer(k, kind) * static_cast<std::size_t>(families_ + 1);
   }
 
+  /// Optimizer buffers have parameters alone.
+  static constexpr bool in_buffer(const space& s, int f, mesh_kind kind) {
+    return s.family_at(f).kind == tensor_kind::parameter && s.shard_kind(f) == kind;
+  }
+
+  /// Where a pinned family comes among the parameters of a chunk.
+  enum class position { before_layers, after_layers, behind_all };
+  static constexpr position position_of(const space& s, int f, index_t k) {
+    const family& tensors = s.family_at(f);
+    if (tensors.place == home::first_stage) return position::before_layers;
+    if (tensors.place != home::embedding) return position::after_layers;
+    const bool tied_copy = s.shared_between_stages(f) && !tensors.tied_name.empty() && k == s.pipeline().chunks() - 1;
+    return tied_copy ? position::behind_all : position::before_layers;
+  }
+
   /// Families of layers in a buffer of `kind`, in reverse order, for one layer: calls sink(family, member).
   template <typename Sink>
   static constexpr void reversed_layer(const space& s, mesh_kind kind, index_t layer, Sink&& sink) {
     for (int f = s.families() - 1; f >= 0; --f) {
-      if (s.family_at(f).place != home::layers || s.buffer_kind(f) != kind) continue;
+      if (s.family_at(f).place != home::layers || !in_buffer(s, f, kind)) continue;
       const layer_set& layers = s.model().layers_of(f);
       if (layers.contains(layer)) sink(f, layers.members_below(layer));
     }
@@ -84,18 +99,18 @@ class optimizer_buffers {
 
   constexpr void write(const space& s, index_t k, mesh_kind kind, std::vector<buffer_entry>& written) {
     if (kind == mesh_kind::expert && !(s.degrees().expert_buffers() && s.model().shape.experts > 0)) return;
-    const bool first = k == 0, last = k == s.pipeline().chunks() - 1;
-    buffer_writer out(s.sharding_group(kind), first ? s.degrees().bucket : 0, written, buckets_);
-    const bool shared = s.degrees().pp > 1;
-    const auto pinned = [&](home place) {
-      for (int f = s.families() - 1; f >= 0; --f)
-        if (s.family_at(f).place == place && s.buffer_kind(f) == kind) {
-          if (place == home::both_ends && shared) out.shared(f, s.local_elements(f));
-          else out.parameters(f, 0, 0, 1, s.local_elements(f));
-        }
+    const index_t shards = s.shards(kind), bandwidth = s.degrees().busbw != 0 ? bus_alignment : 1;
+    buffer_writer out(lcm(shards, bandwidth), k == 0 ? s.degrees().bucket : 0, written, buckets_);
+    const auto pinned = [&](position where) {
+      for (int f = s.families() - 1; f >= 0; --f) {
+        if (!in_buffer(s, f, kind) || !s.pinned_to(f, k) || position_of(s, f, k) != where) continue;
+        const index_t experts = s.expert_part(f, 0).size();
+        if (s.shared_between_stages(f)) out.shared(f, s.local_elements(f));
+        else out.parameters(f, 0, experts - 1, experts, s.local_elements(f));
+      }
     };
-    if (last && shared) pinned(home::both_ends);
-    if (last) pinned(home::last_stage);
+    pinned(position::behind_all);
+    pinned(position::after_layers);
     const interval layers = s.pipeline().chunk(k);
     for (index_t past = layers.end; past > layers.begin;) {
       index_t alike = alike_below(s, layers.begin, past);
@@ -122,8 +137,7 @@ class optimizer_buffers {
         alike -= greatest(whole, 1);
       }
     }
-    if (first) pinned(home::both_ends);
-    if (first) pinned(home::first_stage);
+    pinned(position::before_layers);
     out.finish();
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Virtual Parameter Space of one configuration: a model, its degrees, and the arithmetic that says where a family's
-// array is cut. A value; constexpr throughout. What each rank holds is read from it by space/computed_holding.hpp.
+// array is cut and which chunks and ranks have the pieces. A value; constexpr throughout. What each rank holds is read
+// from it by space/computed_holding.hpp.
 // Builds on: parallelism/legal.hpp, mesh.hpp, pipeline.hpp.
 #pragma once
 
@@ -10,14 +11,30 @@
 
 namespace reshard {
 
+/// How tensor parallelism cuts a family: `outer` pieces of its parts times `inner` pieces of an axis; part t is piece
+/// t / inner of the parts and piece t mod inner of the axis.
+struct tensor_cut {
+  index_t outer = 1;
+  index_t inner = 1;
+  int axis = axis_of::column;
+};
+
 /// space(model, config<tp<4>, pp<8>>{}): refuses what the model does not admit, at compile time and at run time.
 class space {
  public:
   constexpr space(const reshard::model& m, const reshard::degrees& d)
       : model_(m), degrees_(require_legal(m, d)), dense_(mesh_of(d, mesh_kind::dense)),
         expert_(mesh_of(d, m.shape.experts > 0 ? mesh_kind::expert : mesh_kind::dense)), pipeline_(m.shape.layers, d),
-        stage_ranks_(d.stage_ranks()) {}
+        stage_ranks_(d.stage_ranks()), stage_pitch_(dense_.pitch(mesh_axis::pipeline)),
+        embedding_copies_(m.shape.predictions > 0 || m.shape.tied) {
+    if (d.pad > 0)
+      for (int f = 0; f < model_.families; ++f)
+        if (family& rows = model_.family_at[f]; rows.padded == padded_as::vocabulary)
+          rows.extent[axis_of::row] = round_up(rows.extent[axis_of::row], d.pad * d.tp);
+    if (m.shape.predictions > 0) keep_predictions_like(layer_like_predictions());
+  }
 
+  /// The model, with the rows of the vocabulary that this side has.
   constexpr const reshard::model& model() const { return model_; }
   constexpr const reshard::degrees& degrees() const { return degrees_; }
   constexpr rank_t ranks() const { return stage_ranks_ * degrees_.pp; }
@@ -29,36 +46,98 @@ class space {
   constexpr const mesh& mesh_for(mesh_kind kind) const { return kind == mesh_kind::dense ? dense_ : expert_; }
   constexpr const mesh& mesh_for(int f) const { return mesh_for(family_at(f).mesh); }
 
+  /// The pipeline stage of a rank, and the first rank of a stage.
+  constexpr index_t stage_of(rank_t rank) const {
+    const index_t stage = rank / stage_pitch_;
+    return stage_pitch_ == stage_ranks_ ? stage : stage % degrees_.pp;
+  }
+  constexpr rank_t first_rank(index_t stage) const { return stage * stage_pitch_; }
+
+  /// The part of tensor parallelism and of expert parallelism that a rank has of a family.
+  constexpr index_t tensor_index(int f, rank_t rank) const { return mesh_for(f).coordinate(mesh_axis::tensor, rank); }
+  constexpr index_t expert_index(int f, rank_t rank) const {
+    return family_at(f).mesh == mesh_kind::dense ? 0 : expert_.coordinate(mesh_axis::middle, rank);
+  }
+
   /// Parts that tensor parallelism cuts the family's tensor axis into; 1 where it is whole.
   constexpr index_t tensor_parts(int f) const {
-    return family_at(f).tensor_axis == axis_of::none ? 1 : mesh_for(f).extent[mesh_axis::tensor];
+    return family_at(f).tensor_axis == axis_of::none ? 1 : mesh_for(f).along(mesh_axis::tensor);
   }
   /// Parts that expert parallelism cuts the family's experts into; 1 for dense families.
   constexpr index_t expert_parts(int f) const {
-    return family_at(f).mesh == mesh_kind::dense ? 1 : expert_.extent[mesh_axis::middle];
+    return family_at(f).mesh == mesh_kind::dense ? 1 : expert_.along(mesh_axis::middle);
   }
   constexpr interval expert_part(int f, index_t e) const {
     const index_t experts = family_at(f).extent[axis_of::expert];
     return experts == 1 ? interval{0, 1} : equal_part(experts, e, expert_parts(f));
   }
 
-  /// Members of a family that chunk k holds: its global layers pulled back; pinned families have the one member 0.
-  constexpr interval chunk_members(int f, index_t k) const {
-    const family& tensors = family_at(f);
-    if (tensors.place == home::layers) return model_.layers_of(f).members_within(pipeline_.chunk(k));
-    const bool first = k == 0, last = k == pipeline_.chunks() - 1;
-    const bool held = (first && tensors.place != home::last_stage) || (last && tensors.place != home::first_stage);
-    return held ? interval{0, 1} : interval{};
+  /// The pieces of a family that are tensors of their own on this side: q, k and v, or gate and up, where names are a
+  /// checkpoint's; else the family is one.
+  constexpr int pieces(int f) const {
+    return degrees_.names == tensor_names::megatron ? 1 : pieces_in_checkpoint(family_at(f));
+  }
+  /// What piece p is of the family: parts, rows and columns.
+  constexpr box<3> piece_box(int f, int p) const {
+    if (degrees_.names == tensor_names::megatron)
+      return {{{0, family_at(f).extent[2]}, {0, family_at(f).extent[3]}, {0, family_at(f).extent[4]}}};
+    return checkpoint_piece(model_, f, p);
+  }
+  /// The piece that a box of the family lies in.
+  constexpr int piece_of(int f, const family_box& b) const {
+    const int last = pieces(f) - 1;
+    for (int p = 0; p < last; ++p) {
+      const box<3> piece = piece_box(f, p);
+      bool inside = true;
+      for (int i = 0; i < 3; ++i) inside = inside && piece.dim[i].contains(b.dim[2 + i].begin);
+      if (inside) return p;
+    }
+    return last;
   }
 
-  /// The chunks that may hold members of `range`, as an interval of chunk numbers (some of them may hold none).
-  constexpr interval chunks_of_members(int f, interval range) const {
+  /// How tensor parallelism cuts each piece of a family.
+  constexpr tensor_cut cut_of(int f) const {
     const family& tensors = family_at(f);
+    const index_t degree = tensor_parts(f);
+    if (degree == 1) return {};
+    if (tensors.tensor_axis != axis_of::part) return {1, degree, tensors.tensor_axis};
+    const index_t parts = tensors.extent[axis_of::part];
+    if (degree <= parts) return {degree, 1, tensors.inner_axis()};
+    return {parts, degree / parts, tensors.inner_axis()};
+  }
+
+  /// Whether chunk k has a family that is pinned to a place of the network.
+  constexpr bool pinned_to(int f, index_t k) const {
     const index_t last = pipeline_.chunks() - 1;
-    switch (tensors.place) {
-      case home::first_stage: return {0, 1};
+    switch (family_at(f).place) {
+      case home::layers: return false;
+      case home::first_stage: return k == 0;
+      case home::last_stage: return k == last;
+      case home::last_layer: return k == pipeline_.last_layer_chunk();
+      case home::prediction: return k == pipeline_.prediction_chunk() && family_at(f).extent[axis_of::layer] > 0;
+      case home::embedding: break;
+    }
+    return k == 0 || (embedding_copies_ && ((model_.shape.predictions > 0 && k == pipeline_.prediction_chunk()) ||
+                                            (k == last && !family_at(f).tied_name.empty())));
+  }
+
+  /// Members of a family that chunk k holds: its global layers pulled back; pinned families have the one member 0.
+  constexpr interval chunk_members(int f, index_t k) const {
+    if (family_at(f).place == home::layers) return model_.layers_of(f).members_within(pipeline_.chunk(k));
+    return pinned_to(f, k) ? interval{0, 1} : interval{};
+  }
+
+  /// The chunks that may hold members of `range`, as an interval of chunk numbers (some of them may hold none); of
+  /// copies the first.
+  constexpr interval chunks_of_members(int f, interval range) const {
+    const index_t last = pipeline_.chunks() - 1;
+    index_t only = 0;
+    switch (family_at(f).place) {
+      case home::first_stage:
+      case home::embedding: return {0, 1};
       case home::last_stage: return {last, last + 1};
-      case home::both_ends: return {0, 1};  // the last stage's copy is a second holder of the same boxes
+      case home::last_layer: only = pipeline_.last_layer_chunk(); return {only, only + 1};
+      case home::prediction: only = pipeline_.prediction_chunk(); return {only, only + 1};
       case home::layers: break;
     }
     const layer_set& layers = model_.layers_of(f);
@@ -66,18 +145,30 @@ class space {
     return {first, (highest < pipeline_.point(first + 1) ? first : pipeline_.chunk_of(highest)) + 1};
   }
 
-  /// Stages that hold what chunk k holds of a family: one, or both ends of the pipeline for tied embeddings.
-  constexpr progression stages_holding(int f, index_t k) const {
-    if (family_at(f).place == home::both_ends && degrees_.pp > 1) return {0, 2, degrees_.pp - 1};
-    return {pipeline_.stage_of_chunk(k), 1};
+  /// Calls sink(stage) with the stages that have a copy of a family that chunk k has, ascending: that of the chunk; of
+  /// embeddings all that have one.
+  template <typename Sink>
+  constexpr void each_stage_holding(int f, index_t k, Sink&& sink) const {
+    if (family_at(f).place != home::embedding || !embedding_copies_ || degrees_.pp == 1)
+      return sink(pipeline_.stage_of_chunk(k));
+    const index_t last = degrees_.pp - 1;
+    const index_t middle = model_.shape.predictions > 0 ? pipeline_.stage_of_chunk(pipeline_.prediction_chunk()) : 0;
+    const bool tied = !family_at(f).tied_name.empty();
+    sink(index_t{0});
+    if (middle != 0 && !(tied && middle == last)) sink(middle);
+    if (tied) sink(last);
   }
 
   /// Whether the rank calls a tied embedding by its other name: it is on the last of several stages.
   constexpr bool holds_tied_copy(int f, rank_t rank) const {
-    return family_at(f).place == home::both_ends && degrees_.pp > 1 && rank / degrees_.stage_ranks() == degrees_.pp - 1;
+    return !family_at(f).tied_name.empty() && degrees_.pp > 1 && stage_of(rank) == degrees_.pp - 1;
+  }
+  /// Whether an embedding has buckets of its own: it is shared between stages.
+  constexpr bool shared_between_stages(int f) const {
+    return family_at(f).place == home::embedding && embedding_copies_ && degrees_.pp > 1;
   }
 
-  /// The names, a pattern, by which a rank knows a family.
+  /// The names, a pattern, by which a rank knows a piece of a family.
   constexpr std::string_view names_on(int f, rank_t rank) const {
     return holds_tied_copy(f, rank) ? family_at(f).tied_name : family_at(f).name;
   }
@@ -86,39 +177,86 @@ class space {
     return holds_tied_copy(t.family, rank) ? std::string(family_at(t.family).tied_name) : model_.tensor(t);
   }
 
-  /// The family's global box of (members of chunk k, expert part e, tensor part t).
+  /// The family's global box of (members of chunk k, expert part e, tensor part t), of a family in one piece.
   constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const {
-    return shard_box(f, chunk_members(f, k), e, t);
+    return shard_box(f, 0, chunk_members(f, k), e, t);
   }
-  constexpr family_box shard_box(int f, interval members, index_t e, index_t t) const {
-    const family& tensors = family_at(f);
-    family_box b{{members, expert_part(f, e), {0, tensors.extent[2]}, {0, tensors.extent[3]}, {0, tensors.extent[4]}}};
-    if (const int cut = tensors.tensor_axis; cut != axis_of::none)
-      b.dim[cut] = equal_part(tensors.extent[cut], t, mesh_for(tensors.mesh).extent[mesh_axis::tensor]);
+  /// The global box of piece p, given members, of expert part e and tensor part t.
+  constexpr family_box shard_box(int f, int p, interval members, index_t e, index_t t) const {
+    const box<3> piece = piece_box(f, p);
+    family_box b{{members, expert_part(f, e), piece.dim[0], piece.dim[1], piece.dim[2]}};
+    const tensor_cut cut = cut_of(f);
+    if (cut.inner > 1) {
+      b.dim[cut.axis] = translate(equal_part(b.dim[cut.axis].size(), cut.outer == 1 ? t : t % cut.inner, cut.inner),
+                                  b.dim[cut.axis].begin);
+      t /= cut.inner;
+    }
+    if (cut.outer > 1)
+      b.dim[axis_of::part] =
+          translate(equal_part(b.dim[axis_of::part].size(), t, cut.outer), b.dim[axis_of::part].begin);
     return b;
   }
 
   /// Elements of one local tensor: the tensor axis divided.
   constexpr index_t local_elements(int f) const { return family_at(f).tensor_elements() / tensor_parts(f); }
 
-  /// The mesh whose optimizer buffers hold the family: experts have their own iff ep > 1 or etp != tp.
-  constexpr mesh_kind buffer_kind(int f) const {
-    return family_at(f).mesh == mesh_kind::expert && degrees_.expert_buffers() ? mesh_kind::expert : mesh_kind::dense;
+  /// The mesh among whose ranks a family's sharded states are cut: experts have their own iff rows are cut, ep > 1 or
+  /// etp != tp.
+  constexpr mesh_kind shard_kind(int f) const {
+    return family_at(f).mesh == mesh_kind::expert && (degrees_.shard == shard_by::rows || degrees_.expert_buffers())
+               ? mesh_kind::expert
+               : mesh_kind::dense;
   }
-  /// Ranks among which a buffer is cut: dp cp with index cp + CP dp, or edp.
+  /// Ranks of a sharding group: dp cp, or edp.
   constexpr index_t sharding_group(mesh_kind kind) const {
     const mesh& m = mesh_for(kind);
-    return kind == mesh_kind::dense ? m.extent[mesh_axis::middle] * m.extent[mesh_axis::data]
-                                    : m.extent[mesh_axis::data];
+    return kind == mesh_kind::dense ? m.along(mesh_axis::middle) * m.along(mesh_axis::data) : m.along(mesh_axis::data);
+  }
+  /// Parts that a group cuts a state into: its ranks over the instances, each of which shards alone.
+  constexpr index_t shards(mesh_kind kind) const { return sharding_group(kind) / degrees_.instances; }
+
+  /// The shard that a rank has: its index in its sharding group mod shards(kind). The index is edp, or counts cp and
+  /// dp, the one first in the order fastest.
+  constexpr index_t shard_index(mesh_kind kind, rank_t rank) const {
+    const mesh& m = mesh_for(kind);
+    index_t index = m.coordinate(mesh_axis::data, rank);
+    if (kind == mesh_kind::dense) {
+      const index_t middle = m.coordinate(mesh_axis::middle, rank);
+      index = m.at[mesh_axis::middle] < m.at[mesh_axis::data] ? middle + m.along(mesh_axis::middle) * index
+                                                              : index + m.along(mesh_axis::data) * middle;
+    }
+    return degrees_.instances == 1 ? index : index % shards(kind);
   }
 
  private:
+  /// A layer of the kind of the prediction layers: the last decoder layer; a mixture of experts where the model has
+  /// experts and their chunk has no decoder layer.
+  constexpr index_t layer_like_predictions() const {
+    const index_t last = model_.shape.layers - 1;
+    if (model_.shape.experts == 0 || !pipeline_.chunk(pipeline_.prediction_chunk()).empty()) return last;
+    for (int f = 0; f < model_.families; ++f)
+      if (const family& experts = model_[f]; experts.mesh == mesh_kind::expert && experts.place == home::layers) {
+        const layer_set& layers = model_.layers_of(f);
+        return layers.layer_of(layers.size() - 1);
+      }
+    return last;
+  }
+
+  /// Families of prediction layers of another kind are not on this side: they have no member.
+  constexpr void keep_predictions_like(index_t layer) {
+    for (int f = 0; f < model_.families; ++f)
+      if (family& of = model_.family_at[f]; of.place == home::prediction && !model_.sets[of.layers].contains(layer))
+        of.extent[axis_of::layer] = 0;
+  }
+
   reshard::model model_;
   reshard::degrees degrees_;
   mesh dense_;
   mesh expert_;
   pipeline_placement pipeline_;
   index_t stage_ranks_;
+  index_t stage_pitch_;  // ranks from a rank to the one in the next stage
+  bool embedding_copies_;
 };
 
 }  // namespace reshard

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a shard cut among a sharding group, as FSDP2 places them: what a rank would hold of a tensor is cut along its
+// first dimension by torch's chunk().
+//   chunk i of n of N rows = [min(i c, N), min((i + 1) c, N)), c = ceil(N / n)
+// The first dimension of a tensor is its parts and the rows in each (of a vector: columns), so a chunk is at most three
+// boxes. Experts that are one tensor are cut along their own axis.
+// Builds on: algebra/flat.hpp, algebra/distribution.hpp, model/family.hpp.
+#pragma once
+
+#include <reshard/algebra/distribution.hpp>
+#include <reshard/algebra/flat.hpp>
+#include <reshard/model/family.hpp>
+
+namespace reshard::detail {
+
+/// A shard's rows in n chunks.
+class row_slices {
+ public:
+  constexpr row_slices(const family& tensors, const family_box& shard, index_t chunks, bool experts_together)
+      : shard_(shard), inner_(tensors.inner_axis()), together_(experts_together && tensors.mesh == mesh_kind::expert),
+        rows_(together_ ? shard.dim[axis_of::expert].size() : shard.dim[axis_of::part].size() * shard.dim[inner_].size()),
+        per_chunk_(ceil_divide(rows_, chunks)) {}
+
+  /// Calls sink(box) with the boxes of chunk i, in order; none where it is empty.
+  template <typename Sink>
+  constexpr void boxes(index_t i, Sink&& sink) const {
+    const interval rows = intersect({i * per_chunk_, (i + 1) * per_chunk_}, {0, rows_});
+    if (rows.empty() || per_chunk_ == 0) return;
+    family_box b = shard_;
+    if (together_) {
+      b.dim[axis_of::expert] = translate(rows, shard_.dim[axis_of::expert].begin);
+      return sink(static_cast<const family_box&>(b));
+    }
+    const index_t extent[2] = {shard_.dim[axis_of::part].size(), shard_.dim[inner_].size()};
+    invert_flat(extent, rows, [&](const box<2>& part) {
+      b.dim[axis_of::part] = translate(part.dim[0], shard_.dim[axis_of::part].begin);
+      b.dim[inner_] = translate(part.dim[1], shard_.dim[inner_].begin);
+      sink(static_cast<const family_box&>(b));
+    });
+  }
+
+  /// Calls sink(i) once for every chunk that meets `within`, a box inside the shard, ascending.
+  template <typename Sink>
+  constexpr void meeting(const family_box& within, Sink&& sink) const {
+    if (within.empty()) return;
+    if (together_) {
+      meet(translate(within.dim[axis_of::expert], -shard_.dim[axis_of::expert].begin), 0, sink);
+      return;
+    }
+    const index_t inner = shard_.dim[inner_].size();
+    const interval parts = translate(within.dim[axis_of::part], -shard_.dim[axis_of::part].begin);
+    const interval rows = translate(within.dim[inner_], -shard_.dim[inner_].begin);
+    index_t next = 0;
+    if (rows.size() == inner) meet({parts.begin * inner, parts.end * inner}, 0, sink);
+    else
+      for (index_t p = parts.begin; p < parts.end; ++p) next = meet(translate(rows, p * inner), next, sink);
+  }
+
+ private:
+  /// From chunk `next` on, those that meet `rows`; what comes after the last of them.
+  template <typename Sink>
+  constexpr index_t meet(interval rows, index_t next, Sink& sink) const {
+    const index_t last = (rows.end - 1) / per_chunk_;
+    for (index_t i = greatest(next, rows.begin / per_chunk_); i <= last; ++i) sink(i);
+    return greatest(next, last + 1);
+  }
+
+  family_box shard_;
+  int inner_;
+  bool together_;
+  index_t rows_;
+  index_t per_chunk_;
+};
+
+}  // namespace reshard::detail
