@@ -14,6 +14,7 @@
 #include <reshard/exec/switch_options.hpp>
 #include <reshard/exec/transport.hpp>
 #include <reshard/memory/replay_pages.hpp>
+#include <reshard/memory/zero_box.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
@@ -50,6 +51,7 @@ class switch_steps {
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
       transport_.all_reduce_max(0);  // every device's sources are ready
       release(drained, 0);
+      create();
       for (index_t k = 0; k < report_.stages; ++k) {
         transport_.move(*moves_, k);
         release(drained, k + 1);
@@ -172,6 +174,13 @@ class switch_steps {
              " are made", why, "; the least budget that does is ", least_that_does, " bytes");
     refuse("a budget of ", options_.budget, " bytes cannot work: in ", stages, " stages a device needs ", excess,
            " bytes beyond max(before, after)", why, "; the least budget that does is ", least_that_does, " bytes");
+  }
+
+  /// Writes the zeros of what nobody sends.
+  void create() const {
+    for (const staged_piece& p : staged_->creates)
+      for (int state = 0; state < state_count; ++state)
+        if (p.states.contains(state)) new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { zero(b); });
   }
 
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {

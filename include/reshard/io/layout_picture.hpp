@@ -75,19 +75,18 @@ std::string block_text(const std::string& heading, index_t count, index_t extent
 /// Which ranks hold which share of every optimizer buffer of a kind.
 inline std::string buffer_block(const computed_holding& holding, mesh_kind kind, const char* what) {
   const space& s = holding.space();
-  const index_t n = s.sharding_group(kind);
+  const index_t n = s.shards(kind);
   const index_t elements = holding.buffers().elements(0, kind);
   if (elements == 0 || n == 1) return {};
-  const mesh& on = s.mesh_for(kind);
-  const index_t middle = on.extent[mesh_axis::middle];
-  return block_text(text_of("zero=1 cuts each buffer of optimizer states of ", what, " in ", n,
+  return block_text(text_of("zero=", s.degrees().zero, " cuts each buffer of optimizer states of ", what, " in ", n,
                             kind == mesh_kind::dense ? " (cp x dp)" : " (edp)"),
                     n, n, [&](index_t i) -> bar_row {
-                      const rank_product ranks =
-                          kind == mesh_kind::dense
-                              ? rank_product{on, {{0, on.extent[0]}, {i % middle}, {i / middle}, {0}}}
-                              : rank_product{on, {{0, on.extent[0]}, {0, middle}, {i}, {0}}};
-                      return {text_of("shard ", i), {{i, i + 1}}, text_of("ranks ", holders_text(ranks))};
+                      std::vector<rank_t> ranks;  // of stage 0
+                      for (rank_t rank = 0; rank < s.ranks(); ++rank)
+                        if (s.stage_of(rank) == 0 && s.shard_index(kind, rank) == i) ranks.push_back(rank);
+                      rank_product holders;
+                      holders.listed = &ranks;
+                      return {text_of("shard ", i), {{i, i + 1}}, text_of("ranks ", holders_text(holders))};
                     });
 }
 
@@ -112,7 +111,7 @@ inline std::string pipeline_block(const space& s) {
     const bool first = row == 0, last = row == rows - 1;
     const char* ends = m.shape.tied ? d.pp > 1 ? "Ne" : "N" : "NO";
     stages.row({range_text(stages_of_row),
-                range_text({stages_of_row.begin * d.stage_ranks(), stages_of_row.end * d.stage_ranks()}),
+                ranks_text(s, stages_of_row),
                 text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""),
                 std::to_string(layers), range});
   }
@@ -127,7 +126,9 @@ inline std::string tensor_block(const space& s) {
   const index_t all_heads = s.model().shape.heads;
   const mesh& on = s.mesh_for(mesh_kind::dense);
   const auto row = [&](index_t t) -> bar_row {
-    const rank_product ranks{on, {{t}, {0, on.extent[1]}, {0, on.extent[2]}, {0}}};
+    rank_product ranks{on, {{0, on.extent[0]}, {0, on.extent[1]}, {0, on.extent[2]}, {0, on.extent[3]}}};
+    ranks.axis(mesh_axis::tensor) = {t};
+    ranks.axis(mesh_axis::pipeline) = {0};
     return {text_of("tp ", t), {even_part({0, all_heads}, t, d.tp)}, text_of("ranks ", holders_text(ranks))};
   };
   return block_text(text_of("tp cuts dense matrices in ", d.tp, " (qkv, fc1, vocabulary: rows; proj, fc2: columns)"),
@@ -141,7 +142,9 @@ inline std::string expert_block(const space& s) {
   const mesh& on = s.mesh_for(mesh_kind::expert);
   const auto row = [&](index_t e) -> bar_row {
     const interval experts = even_part({0, all_experts}, e, d.ep);
-    const rank_product ranks{on, {{0, on.extent[0]}, {e}, {0, on.extent[2]}, {0}}};
+    rank_product ranks{on, {{0, on.extent[0]}, {0, on.extent[1]}, {0, on.extent[2]}, {0, on.extent[3]}}};
+    ranks.axis(mesh_axis::middle) = {e};
+    ranks.axis(mesh_axis::pipeline) = {0};
     return {text_of("ep ", e), {experts}, text_of(to_text(experts), " ", holders_text(ranks))};
   };
   const std::string by_etp = d.expert_tp() > 1 ? text_of(", etp each expert in ", d.expert_tp()) : "";
@@ -168,7 +171,7 @@ inline std::string layout_picture(const computed_holding& holding) {
                     d.pp > 1 ? text_of("; the others add ", stage_ranks, " ranks a stage") : "", ".\n");
   if (d.tp > 1) text += tensor_block(s);
   if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) text += expert_block(s);
-  if (d.zero > 0 && holding.sharded(role::optimizer)) {
+  if (d.zero > 0 && holding.buffered(role::optimizer)) {
     const bool own_experts = m.shape.experts > 0 && d.expert_buffers();
     text += buffer_block(holding, mesh_kind::dense, own_experts ? "all but experts" : "all tensors");
     if (own_experts) text += buffer_block(holding, mesh_kind::expert, "experts");

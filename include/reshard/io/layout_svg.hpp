@@ -69,6 +69,7 @@ inline cell_part part_of_cell(const family& tensors, interval members, const fam
   const int down = tensors.extent[axis_of::expert] > 1      ? axis_of::expert
                    : tensors.vector()                       ? axis_of::column
                    : tensors.tensor_axis == axis_of::column ? axis_of::column
+                   : tensors.tensor_axis == axis_of::part ? axis_of::part
                                                             : axis_of::row;
   const auto scaled = [](interval a, index_t extent) {
     const double unit = 10000.0 / static_cast<double>(extent);
@@ -124,7 +125,8 @@ class layout_drawing {
  public:
   layout_drawing(text_output& out, const computed_holding& holding, rank_t rank)
       : holding_(&holding), stage_ranks_(holding.space().degrees().stage_ranks()), columns_(least(stage_ranks_, 16)),
-        first_(rank % stage_ranks_ / columns_ * columns_), blocks_(cell_blocks(holding.space(), rank / stage_ranks_)),
+        first_(holding.space().place_in_stage(rank) / columns_ * columns_),
+        blocks_(cell_blocks(holding.space(), holding.space().stage_of(rank))),
         canvas_(out, left + layers_width + 800, blocks_top() + height_of_blocks() + 1100) {}
 
   void draw() {
@@ -187,7 +189,7 @@ class layout_drawing {
     const interval own = intersect(interval{row * stages_of_a_row(), (row + 1) * stages_of_a_row()}, interval{0, d.pp});
     canvas_.text(left - 100, base,
                  text_of(own.size() > 1 ? "stages " : "stage ", range_text(own), ", ranks ",
-                         range_text({own.begin * stage_ranks_, own.end * stage_ranks_})),
+                         ranks_text(space(), own)),
                  "end", rows() > 24 ? " font-size=\"9\"" : "");
     for (index_t s = own.begin; s < own.end; ++s) {
       space().pipeline().intervals(
@@ -209,23 +211,23 @@ class layout_drawing {
                  "start", " font-size=\"11\"");
   }
 
-  rank_t first_rank(index_t stage) const { return stage * stage_ranks_ + first_; }
+  rank_t drawn_rank(index_t stage, index_t c) const { return space().rank_at(stage, first_ + c); }
 
   void block_heading(index_t stage, index_t y) {
     const index_t own = blocks_[0].stage;
-    const rank_t first = first_rank(stage);
+    const rank_t first = drawn_rank(stage, 0), last = drawn_rank(stage, columns_ - 1);
     canvas_.text(left, y - 480,
-                 text_of("what ranks ", range_text({first, first + columns_}), " of stage ", stage, " hold of ",
+                 text_of("what ranks ", range_text({first, last + 1}), " of stage ", stage, " hold of ",
                          stage == own ? "each tensor family" : text_of("families that stage ", own, " lacks")));
     for (index_t c = 0; c < columns_; ++c)
-      canvas_.text(left + c * cell_width() + cell_width() / 2, y - 100, text_of("rank ", first + c), "middle",
+      canvas_.text(left + c * cell_width() + cell_width() / 2, y - 100, text_of("rank ", drawn_rank(stage, c)), "middle",
                    " font-size=\"9\"");
   }
 
   /// A cell for each rank; where the states of the two roles lie differently, the optimizer's are below the parameters.
   void family_row(int f, index_t stage, index_t y) {
     constexpr index_t gap = 20, tall = cell_height - 60;
-    canvas_.text(left - 100, y + 200, short_name(space().names_on(f, first_rank(stage))), "end", " font-size=\"11\"");
+    canvas_.text(left - 100, y + 200, short_name(space().names_on(f, drawn_rank(stage, 0))), "end", " font-size=\"11\"");
     for (index_t c = 0; c < columns_; ++c) {
       const index_t x = left + c * cell_width(), half = (tall - gap) / 2;
       if (holding_->sharded(role::optimizer)) {
@@ -241,7 +243,7 @@ class layout_drawing {
   void cell(int f, index_t stage, index_t c, role r, interval x, interval y) {
     const interval members = members_on_stage(space(), f, stage);
     canvas_.rectangle(x.begin, y.begin, x.size(), y.size(), outline);
-    holding_->held(f, first_rank(stage) + c, r, [&](int, const family_box& b) {
+    holding_->held(f, drawn_rank(stage, c), r, [&](int, const family_box& b) {
       const cell_part part = part_of_cell(model()[f], members, b);
       const auto scaled = [](interval side, index_t share) { return split_point(share, side.size(), 10000); };
       std::string style(r == role::parameter ? light : dark);

@@ -88,12 +88,19 @@ inline std::string model_text(const model& m) {
   return text_of(text, ", vocabulary ", count_text(s.vocabulary), s.tied ? " (tied)" : "");
 }
 
+/// The ranks of some stages: a range where stages are runs of ranks.
+inline std::string ranks_text(const space& s, interval stages) {
+  const index_t each = s.stage_ranks();
+  if (s.first_rank(1) == each || s.degrees().pp == 1) return range_text({stages.begin * each, stages.end * each});
+  return text_of(s.first_rank(stages.begin), ",.. (", stages.size() * each, ")");
+}
+
 inline std::string mesh_text(const space& s, mesh_kind kind) {
   const mesh m = mesh_of(s.degrees(), kind);
   constexpr const char* names[2][mesh_ndim] = {{"tp ", "cp ", "dp ", "pp "}, {"etp ", "ep ", "edp ", "pp "}};
   std::string text;
   for (int a = 0; a < mesh_ndim; ++a)
-    text += text_of(a > 0 ? " x " : "", names[kind == mesh_kind::expert ? 1 : 0][a], m.extent[a]);
+    text += text_of(a > 0 ? " x " : "", names[kind == mesh_kind::expert ? 1 : 0][a], m.along(a));
   return text;
 }
 
@@ -122,7 +129,8 @@ inline std::string check_text(const computed_holding& holding) {
     for (const bytes_t b : bytes) low = least(low, b), high = greatest(high, b), sum = checked_add(sum, b);
     states.row({name, bytes_text(low), bytes_text(high), bytes_text(sum / s.ranks()), bytes_text(sum)});
   };
-  for (int state = 0; state < state_count; ++state) state_row(std::string(adam_states[state].name), only(state));
+  for (const state& kept : adam_states)
+    if (kept.placed_as != role::statistic) state_row(std::string(kept.name), states_named(kept.name));
   state_row("all", all_states);
   text += states.text() + "\n";
 
@@ -137,7 +145,7 @@ inline std::string check_text(const computed_holding& holding) {
       ++past;
     std::string holds = text_of(stage == 0 ? "embedding, " : "", detail::stage_layers_text(pipeline, {stage, past}));
     if (past == d.pp) holds += m.shape.tied ? d.pp > 1 ? ", norm, copy of the embedding" : ", norm" : ", norm, output";
-    stages.row({range_text({stage, past}), range_text({stage * d.stage_ranks(), past * d.stage_ranks()}),
+    stages.row({range_text({stage, past}), detail::ranks_text(s, {stage, past}),
                 std::to_string(layers), holds});
   }
   return text + stages.text();
@@ -159,10 +167,12 @@ inline std::string boxes_text(const computed_holding& holding, rank_t rank, stat
   bytes_t sum = 0;
   for (int f = 0; f < m.families; ++f) {
     const std::string name = short_name(s.names_on(f, rank));
+    const state_set kept = states_of(m[f].kind, states);
+    if (kept.empty()) continue;
     index_t shown = 0, more = 0;
     bytes_t rest = 0;
-    holding.held(f, rank, r, [&](int, const family_box& b) {
-      const bytes_t bytes = checked_multiply(b.volume(), states.bytes_per_element());
+    holding.held(f, rank, m[f].kind == tensor_kind::statistic ? role::statistic : r, [&](int, const family_box& b) {
+      const bytes_t bytes = checked_multiply(b.volume(), kept.bytes_per_element());
       sum += bytes;
       if (shown == boxes_shown) {
         ++more, rest += bytes;
@@ -195,12 +205,10 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, state
   const char* separator = "  at ";
   for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
     if (kind == mesh_kind::expert && m.shape.experts == 0) continue;
-    index_t c[mesh_ndim] = {};
-    s.mesh_for(kind).coordinates(rank, c);
     constexpr const char* names[2][mesh_ndim] = {{"tp ", "cp ", "dp ", "pp "}, {"etp ", "ep ", "edp ", nullptr}};
     for (int a = 0; a < mesh_ndim; ++a)
       if (const char* name = names[kind == mesh_kind::expert ? 1 : 0][a])
-        text += text_of(separator, name, c[a]), separator = ", ";
+        text += text_of(separator, name, s.mesh_for(kind).coordinate(a, rank)), separator = ", ";
   }
   text += "\n";
 

@@ -40,7 +40,7 @@ void each_array(const H& h, rank_t rank, state_set wanted, Sink&& sink) {
     if (!wanted.contains(state)) continue;
     const role r = adam_states[state].placed_as;
     if constexpr (BufferedHolding<H>) {
-      if (h.sharded(r)) {
+      if (h.buffered(r)) {
         each_buffer(h, rank, [&](const buffer_slices& b) { sink(rank_array{{state, {}, {}}, true, b, b.elements}); });
         continue;
       }

@@ -20,6 +20,14 @@ constexpr bool has_states_of(tensor_kind kind, role r) {
   return (kind == tensor_kind::statistic) == (r == role::statistic);
 }
 
+/// Those of the states that tensors of a kind have.
+constexpr state_set states_of(tensor_kind kind, state_set states) {
+  state_set kept;
+  for (int s = 0; s < state_count; ++s)
+    if (states.contains(s) && has_states_of(kind, adam_states[s].placed_as)) kept = kept | only(s);
+  return kept;
+}
+
 /// What legality of a layout is decided from, and what `check` reports.
 struct dimensions {
   index_t layers = 0;

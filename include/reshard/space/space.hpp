@@ -52,6 +52,14 @@ class space {
     return stage_pitch_ == stage_ranks_ ? stage : stage % degrees_.pp;
   }
   constexpr rank_t first_rank(index_t stage) const { return stage * stage_pitch_; }
+  /// The i-th rank of a stage, 0 <= i < stage_ranks(), and back.
+  constexpr rank_t rank_at(index_t stage, index_t i) const {
+    const index_t row = i / stage_pitch_;
+    return (row * degrees_.pp + stage) * stage_pitch_ + (i - row * stage_pitch_);
+  }
+  constexpr index_t place_in_stage(rank_t rank) const {
+    return rank / (stage_pitch_ * degrees_.pp) * stage_pitch_ + rank % stage_pitch_;
+  }
 
   /// The part of tensor parallelism and of expert parallelism that a rank has of a family.
   constexpr index_t tensor_index(int f, rank_t rank) const { return mesh_for(f).coordinate(mesh_axis::tensor, rank); }
