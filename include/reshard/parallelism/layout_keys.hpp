@@ -72,7 +72,7 @@ inline constexpr key_entry layout_keys[] = {
     {layout_key::string, "string"},
     {layout_key::order, "order"},
     {layout_key::instances, "instances", &degrees::instances, 1},
-    {layout_key::busbw, "busbw", &degrees::busbw, 0},
+    {layout_key::busbw, "busbw", &degrees::busbw, 1},
     {layout_key::pad, "pad", &degrees::pad, 1},
     {layout_key::shard, "shard", nullptr, 0, &key_words::of_shard},
     {layout_key::experts, "experts", nullptr, 0, &key_words::of_experts},

@@ -81,7 +81,7 @@ constexpr void refuse_zero_level(index_t zero, shard_by shard) {
   refuse("zero=", zero, " is not built with shard=", name(shard), "; zero is 0 to ", rules::highest_zero(shard),
          shard == shard_by::rows ? "" : ", and 3 with shard=rows");
 }
-constexpr void refuse_busbw(index_t busbw) { refuse("busbw=", busbw, "; it is 0 or 1"); }
+constexpr void refuse_busbw(index_t busbw) { refuse("busbw=", busbw, "; it is 1, or not named"); }
 constexpr void refuse_padding(const degrees& d) {
   refuse("pad=", d.pad, " x tp=", d.tp, ": the padded vocabulary does not fit 64 bits");
 }
@@ -100,6 +100,10 @@ constexpr void refuse_stages_of_order(const degrees& d) {
 constexpr void refuse_instances(const degrees& d) {
   refuse("instances=", d.instances, " does not divide the sharding groups of cp x dp = ", d.cp * d.dp, " and edp = ",
          d.expert_dp(), " ranks");
+}
+constexpr void refuse_grouped(const degrees& d, index_t experts) {
+  refuse("experts=grouped with shard=", name(d.shard), " and ", experts,
+         " experts: it says how shard=rows cuts the experts of a model that has some");
 }
 constexpr void refuse_names_of_buffers() { refuse("names=hf needs shard=rows: flat buffers hold Megatron's tensors"); }
 constexpr void refuse_names_of_model(const model& m) {
@@ -134,6 +138,8 @@ constexpr bool each_order_rule(const model& m, const degrees& d, Visit&& visit) 
          visit(rules::order_keeps_stages(d), [&] { refuse_stages_of_order(d); }) &&
          visit(rules::divides(d.instances, d.cp * d.dp) && rules::divides(d.instances, d.expert_dp()),
                [&] { refuse_instances(d); }) &&
+         visit(d.experts == experts_as::separate || (d.shard == shard_by::rows && m.shape.experts > 0),
+               [&] { refuse_grouped(d, m.shape.experts); }) &&
          (d.names == tensor_names::megatron ||
           (visit(d.shard == shard_by::rows, [&] { refuse_names_of_buffers(); }) &&
            visit(names_in_checkpoint(m), [&] { refuse_names_of_model(m); }) &&
@@ -150,7 +156,7 @@ constexpr bool each_rule(const model& m, const degrees& d, Visit&& visit) {
   for (const key_entry& k : layout_keys) {
     if (k.number == nullptr || k.key == layout_key::zero) continue;
     const bool absent = d.*k.number == 0 && (k.key == layout_key::etp || k.key == layout_key::pad ||
-                                             k.key == layout_key::first || k.key == layout_key::last);
+                                             k.key == layout_key::first || k.key == layout_key::last || k.key == layout_key::busbw);
     if (!absent && !visit(d.*k.number >= k.least, [&] { require_degree(k.key, d.*k.number); })) return false;
   }
   return visit(rules::zero_is_built(d.zero, d.shard), [&] { refuse_zero_level(d.zero, d.shard); }) &&
