@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The oracle of trainers' layouts against runs of torch's fully_shard: FSDP2 and HSDP, with tensor and expert
-// parallelism. A layout cuts by tp and ep into equal parts; where torch cut into unequal ones, only chunk() is compared.
+// parallelism. A layout cuts by tp and ep into equal parts; where torch cut into unequal ones, chunk() is compared.
 #include "golden_file.hpp"
 #include "trainer_holds.hpp"
 
