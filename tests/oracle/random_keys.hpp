@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random legal layouts and switches of tiny models of every architecture, over all keys of a LAYOUT, steered so that each
-// key is met alone and among others. Only parse() decides what is legal; the same seed gives the same cases everywhere.
+// Random legal layouts and switches of tiny models of every architecture, over all keys of a LAYOUT, steered so that
+// each key is met alone and among others. Only parse() decides what is legal; the same seed gives the same cases
+// everywhere.
 // Builds on random_keys_model.hpp, random_keys_census.hpp, trainer_switch.hpp.
 #pragma once
 
