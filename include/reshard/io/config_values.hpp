@@ -80,6 +80,11 @@ class config_values {
     return (*this)[key].is == kind::absent || (*this)[key].is == kind::null;
   }
 
+  /// A number from `least`, or `otherwise` where it is missing or null.
+  index_t number_or(std::string_view key, index_t otherwise, index_t least = 1) const {
+    return missing_or_null(key) ? otherwise : number(key, least);
+  }
+
   /// A true or false; `otherwise` where it is missing.
   bool truth(std::string_view key, bool otherwise) const {
     const config_value& v = (*this)[key];
@@ -89,11 +94,39 @@ class config_values {
   }
 
  private:
-  static constexpr std::string_view keys[] = {
-      "architectures",       "num_hidden_layers", "hidden_size",           "num_attention_heads",
-      "num_key_value_heads", "head_dim",          "intermediate_size",     "vocab_size",
-      "tie_word_embeddings", "num_experts",       "moe_intermediate_size", "mlp_only_layers",
-      "decoder_sparse_step"};
+  static constexpr std::string_view keys[] = {"architectures",
+                                              "num_hidden_layers",
+                                              "hidden_size",
+                                              "num_attention_heads",
+                                              "num_key_value_heads",
+                                              "head_dim",
+                                              "intermediate_size",
+                                              "vocab_size",
+                                              "tie_word_embeddings",
+                                              "num_experts",
+                                              "moe_intermediate_size",
+                                              "mlp_only_layers",
+                                              "decoder_sparse_step",
+                                              "num_nextn_predict_layers",
+                                              "attention_bias",
+                                              "mlp_bias",
+                                              "num_local_experts",
+                                              "q_lora_rank",
+                                              "kv_lora_rank",
+                                              "qk_nope_head_dim",
+                                              "qk_rope_head_dim",
+                                              "v_head_dim",
+                                              "first_k_dense_replace",
+                                              "moe_layer_freq",
+                                              "n_routed_experts",
+                                              "n_shared_experts",
+                                              "topk_method",
+                                              "n_layer",
+                                              "n_embd",
+                                              "n_head",
+                                              "n_inner",
+                                              "n_positions",
+                                              "add_cross_attention"};
 
   static std::size_t index_of(std::string_view key) {
     return static_cast<std::size_t>(std::find(std::begin(keys), std::end(keys), key) - std::begin(keys));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model from a Hugging Face config.json: three architectures, their keys and defaults. All else is refused in one
-// sentence. Source of the keys: transformers' LlamaConfig, Qwen3Config, Qwen3MoeConfig.
+// A model from a Hugging Face config.json: the architectures that are built, their keys and defaults. All else is refused
+// in one sentence, a key that would add a tensor that is not built included. Source of the keys: transformers'
+// configurations of these architectures.
 // Builds on: io/config_values.hpp, model/presets.hpp.
 #pragma once
 
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -49,48 +52,131 @@ inline std::vector<index_t> dense_only_layers(const config_values& file) {
   return layers;
 }
 
-inline model make_model(const config_values& file, std::string_view name) {
-  const std::string& kind = architecture(file);
-  const bool moe = kind == "Qwen3MoeForCausalLM";
-  if (!moe && kind != "LlamaForCausalLM" && kind != "Qwen3ForCausalLM")
-    file.refuse_file("the architecture ", one_line(kind),
-                     " is not built; built are LlamaForCausalLM, Qwen3ForCausalLM and Qwen3MoeForCausalLM");
+/// The architectures that are built, as the sentence that refuses another lists them.
+inline constexpr std::string_view architectures[] = {
+    "LlamaForCausalLM",    "MistralForCausalLM", "Qwen2ForCausalLM",      "Qwen3ForCausalLM",
+    "Qwen3MoeForCausalLM", "MixtralForCausalLM", "DeepseekV3ForCausalLM", "GPT2LMHeadModel"};
+
+/// What says true would add tensors that are not built.
+inline void refuse_tensors_of(const config_values& file, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys)
+    if (file[key].is != config_value::kind::null && file.truth(key, false))
+      file.refuse_file(key, " is true, but the tensors that it adds are not built; false is");
+}
+
+inline void limit_layers(const config_values& file, std::string_view key, index_t layers) {
+  if (layers > max_config_layers)
+    file.refuse_file(key, " is ", layers, ", but at most ", max_config_layers, " are supported");
+}
+
+/// What every architecture but GPT-2 has.
+inline transformer read_sizes(const config_values& file, std::string_view name) {
   transformer t{.name = name,
                 .layers = file.number("num_hidden_layers"),
                 .hidden = file.number("hidden_size"),
-                .heads = file.number("num_attention_heads"),
-                .qk_norm = kind != "LlamaForCausalLM"};
-  if (t.layers > max_config_layers)
-    file.refuse_file("num_hidden_layers is ", t.layers, ", but at most ", max_config_layers, " are supported");
-  t.groups = file.missing_or_null("num_key_value_heads") ? t.heads : file.number("num_key_value_heads");
-  if (!file.missing_or_null("head_dim")) {
-    t.head_dim = file.number("head_dim");
-  } else {
-    if (t.hidden % t.heads != 0)
-      file.refuse_file("head_dim is missing, and hidden_size ", t.hidden, " does not divide by num_attention_heads ",
-                       t.heads);
-    t.head_dim = t.hidden / t.heads;
-  }
+                .heads = file.number("num_attention_heads")};
+  limit_layers(file, "num_hidden_layers", t.layers);
   t.vocabulary = file.number("vocab_size");
   t.tied = file.truth("tie_word_embeddings", false);
-  if (!moe) {
-    t.ffn = file.number("intermediate_size");
-    return make_transformer(t);
-  }
-  t.experts = file.number("num_experts");
+  t.predictions = file.number_or("num_nextn_predict_layers", 0, 0);
+  if (t.predictions > 1)
+    file.refuse_file("num_nextn_predict_layers is ", t.predictions, ", but at most 1 is supported");
+  refuse_tensors_of(file, {"attention_bias", "mlp_bias"});
+  return t;
+}
+
+inline void read_groups(const config_values& file, transformer& t) {
+  t.groups = file.number_or("num_key_value_heads", t.heads);
+  const bool stated = !file.missing_or_null("head_dim");
+  if (!stated && t.hidden % t.heads != 0)
+    file.refuse_file("head_dim is missing, and hidden_size ", t.hidden, " does not divide by num_attention_heads ",
+                     t.heads);
+  t.head_dim = stated ? file.number("head_dim") : t.hidden / t.heads;
+}
+
+inline void read_experts(const config_values& file, std::string_view key, std::string_view ffn_key, transformer& t) {
+  t.experts = file.number(key);
   if (t.experts > max_config_layers / t.layers)
     file.refuse_file(t.layers, " layers of ", t.experts, " experts, but layers x experts may be at most ",
                      max_config_layers);
-  t.expert_ffn = file.number("moe_intermediate_size");
+  t.expert_ffn = file.number(ffn_key);
+}
+
+/// intermediate_size is required only where a dense layer exists.
+template <typename IsMoe>
+model make_mixed(const config_values& file, transformer t, IsMoe&& is_moe) {
+  for (index_t layer = 0; layer < t.layers && t.ffn == 0; ++layer)
+    if (!is_moe(layer)) t.ffn = file.number("intermediate_size");
+  return make_transformer(t, is_moe);
+}
+
+inline model make_qwen_moe(const config_values& file, transformer t) {
+  read_groups(file, t);
+  t.qk_norm = true;
+  read_experts(file, "num_experts", "moe_intermediate_size", t);
   const index_t step =
       file["decoder_sparse_step"].is == config_value::kind::absent ? 1 : file.number("decoder_sparse_step");
   const std::vector<index_t> dense = dense_only_layers(file);
-  const auto is_moe = [&](index_t layer) {
+  return make_mixed(file, t, [&](index_t layer) {
     return (layer + 1) % step == 0 && !std::binary_search(dense.begin(), dense.end(), layer);
-  };
-  for (index_t layer = 0; layer < t.layers && t.ffn == 0; ++layer)
-    if (!is_moe(layer)) t.ffn = file.number("intermediate_size");  // required only where a dense layer exists
-  return make_transformer(t, is_moe);
+  });
+}
+
+inline model make_deepseek(const config_values& file, transformer t) {
+  if (file["q_lora_rank"].is == config_value::kind::absent)
+    file.refuse_file("q_lora_rank is missing; null says that queries are not compressed");
+  t.latent = {.q_rank = file.number_or("q_lora_rank", 0),
+              .kv_rank = file.number("kv_lora_rank"),
+              .nope = file.number("qk_nope_head_dim"),
+              .rope = file.number("qk_rope_head_dim"),
+              .value = file.number("v_head_dim")};
+  read_experts(file, "n_routed_experts", "moe_intermediate_size", t);
+  t.shared_ffn = checked_multiply(file.number_or("n_shared_experts", 0, 0), t.expert_ffn);
+  const config_value& method = file["topk_method"];
+  if (!file.missing_or_null("topk_method") && method.is != config_value::kind::text)
+    file.refuse_file("topk_method is ", method.described(), ", but must be a text");
+  t.expert_bias = method.text == "noaux_tc" && method.is == config_value::kind::text;
+  const index_t first = file.number("first_k_dense_replace", 0), step = file.number_or("moe_layer_freq", 1);
+  return make_mixed(file, t, [=](index_t layer) { return layer >= first && layer % step == 0; });
+}
+
+inline model make_gpt2(const config_values& file, std::string_view name) {
+  refuse_tensors_of(file, {"attention_bias", "mlp_bias", "add_cross_attention"});
+  transformer t{
+      .name = name, .layers = file.number("n_layer"), .hidden = file.number("n_embd"), .heads = file.number("n_head")};
+  limit_layers(file, "n_layer", t.layers);
+  t.groups = t.heads;
+  if (t.hidden % t.heads != 0) file.refuse_file("n_embd ", t.hidden, " does not divide by n_head ", t.heads);
+  t.head_dim = t.hidden / t.heads;
+  t.ffn = file.missing_or_null("n_inner") ? checked_multiply(4, t.hidden) : file.number("n_inner");
+  t.vocabulary = file.number("vocab_size");
+  t.tied = file.truth("tie_word_embeddings", true);
+  t.learned_positions = file.number("n_positions");
+  return make_transformer(t);
+}
+
+inline model make_model(const config_values& file, std::string_view name) {
+  const std::string& kind = architecture(file);
+  if (std::find(std::begin(architectures), std::end(architectures), kind) == std::end(architectures)) {
+    std::string built;
+    for (const std::string_view each : architectures)
+      built += text_of(built.empty() ? "" : each == std::end(architectures)[-1] ? " and " : ", ", each);
+    file.refuse_file("the architecture ", one_line(kind), " is not built; built are ", built);
+  }
+  if (kind == "GPT2LMHeadModel") return make_gpt2(file, name);
+  transformer t = read_sizes(file, name);
+  if (kind == "DeepseekV3ForCausalLM") return make_deepseek(file, t);
+  if (kind == "Qwen3MoeForCausalLM") return make_qwen_moe(file, t);
+  read_groups(file, t);
+  if (kind == "MixtralForCausalLM") {
+    read_experts(file, "num_local_experts", "intermediate_size", t);
+    t.checkpoint = checkpoint_form::mixtral;
+    return make_transformer(t);
+  }
+  t.ffn = file.number("intermediate_size");
+  t.qk_norm = kind == "Qwen3ForCausalLM";
+  t.qkv_bias = kind == "Qwen2ForCausalLM";
+  return make_transformer(t);
 }
 
 }  // namespace detail

@@ -28,6 +28,15 @@ constexpr state_set states_of(tensor_kind kind, state_set states) {
   return kept;
 }
 
+/// What a model's checkpoint calls its tensors, where it has names of Hugging Face's; else why it has none.
+enum class checkpoint_form {
+  none,            // nobody said: a model of one's own
+  transposed,      // GPT-2: its matrices are stored transposed
+  without_q_rank,  // latent attention whose queries are not compressed
+  usual,           // LLaMA's names and what others add to them
+  mixtral,         // the same, with experts in a block_sparse_moe
+};
+
 /// What legality of a layout is decided from, and what `check` reports.
 struct dimensions {
   index_t layers = 0;
@@ -41,6 +50,8 @@ struct dimensions {
   index_t experts = 0;  // 0: a dense model
   index_t expert_ffn = 0;
   index_t predictions = 0;  // prediction layers (multi-token prediction): 0 or 1
+  index_t shared_ffn = 0;   // size of the shared experts together; 0 where there are none
+  checkpoint_form checkpoint = checkpoint_form::none;
 
   constexpr index_t qkv_rows() const {
     return checked_multiply(checked_add(heads, checked_multiply(2, groups)), head_dim);
@@ -66,22 +77,28 @@ struct model {
     family_at[families++] = f;
   }
 
-  /// sum over families of the product of their extents
+  /// Whether a family counts: all do, but of prediction layers only those of the kind of the last decoder layer. (The
+  /// other kind's are held instead of them, where the chunk of the prediction layers has no decoder layer.)
+  constexpr bool counts(int f) const {
+    return family_at[f].place != home::prediction || layers_of(f).contains(shape.layers - 1);
+  }
+  /// sum over the families that count of the product of their extents, statistics included
   constexpr index_t parameters() const {
     index_t elements = 0;
-    for (int f = 0; f < families; ++f) elements = checked_add(elements, family_at[f].whole().volume());
+    for (int f = 0; f < families; ++f)
+      if (counts(f)) elements = checked_add(elements, family_at[f].whole().volume());
     return elements;
   }
 
   /// The layer that names count a tensor to: its own; for a prediction layer the one after the last.
   constexpr index_t layer_of(const tensor_id& t) const {
     const home place = family_at[t.family].place;
-    return place == home::layers ? layers_of(t.family).layer_of(t.member) : place == home::prediction ? shape.layers : 0;
+    return place == home::layers       ? layers_of(t.family).layer_of(t.member)
+           : place == home::prediction ? shape.layers
+                                       : 0;
   }
   /// The global name of one tensor.
-  std::string tensor(const tensor_id& t) const {
-    return tensor_name(family_at[t.family].name, layer_of(t), t.expert);
-  }
+  std::string tensor(const tensor_id& t) const { return tensor_name(family_at[t.family].name, layer_of(t), t.expert); }
 };
 
 }  // namespace reshard

@@ -1,49 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The families of LLaMA-like, Qwen3 and Qwen3-MoE transformers, as Megatron-core builds them (Transformer Engine spec,
-// grouped experts): linear_proj before linear_qkv, norms fused into the linear layer that follows, fc1 = [gate; up],
-// the fused qkv rows by query group (its queries, k, v).
-// Builds on: model/model.hpp.
+// The families of a transformer, as Megatron-core builds them (Transformer Engine spec, grouped experts): embedding,
+// layers, final norm, prediction layer, output. LLaMA, Mistral, Mixtral, Qwen2 and 3, DeepSeek-V3 and GPT differ in
+// the sizes alone (model/transformer_sizes.hpp).
+// Builds on: model/prediction_layer.hpp.
 #pragma once
 
-#include <reshard/model/model.hpp>
+#include <reshard/model/prediction_layer.hpp>
 
 namespace reshard {
 
-/// What a transformer is made of. `is_moe(l)` below decides per layer, and is asked more than once; a dense model has
-/// experts == 0.
-struct transformer {
-  std::string_view name;
-  index_t layers = 0;
-  index_t hidden = 0;
-  index_t heads = 0;
-  index_t groups = 0;
-  index_t head_dim = 0;
-  index_t ffn = 0;
-  index_t vocabulary = 0;
-  bool tied = false;
-  bool qk_norm = false;
-  index_t experts = 0;
-  index_t expert_ffn = 0;
-};
-
 namespace detail {
-
-constexpr family matrix(std::string_view name, index_t members, index_t rows, index_t columns, int tensor_axis) {
-  return {.name = name, .extent = {members, 1, 1, rows, columns}, .tensor_axis = tensor_axis};
-}
-constexpr family vector(std::string_view name, index_t members, index_t elements) {
-  return {.name = name, .extent = {members, 1, 1, 1, elements}, .shape_ndim = 1};
-}
-constexpr void require_positive(std::string_view model, std::string_view what, index_t value) {
-  if (value < 1) refuse("model ", model, ": ", what, " is ", value, ", but must be at least 1");
-}
-constexpr void require_heads_in_groups(std::string_view model, index_t heads, index_t groups) {
-  if (heads % groups != 0)
-    refuse("model ", model, ": ", heads, " attention heads do not divide into ", groups, " query groups");
-}
-
-/// The layer sets of a transformer, by number: all layers, dense ones, mixtures of experts.
-enum : int { every_layer, dense_layers, moe_layers };
 
 /// Deals the layers to the sets; a mask has a capacity, layers that are all alike have none.
 template <typename IsMoe>
@@ -61,64 +27,64 @@ constexpr void deal_layers(model& m, IsMoe&& is_moe) {
   for (index_t l = 0; l < layers; ++l) m.sets[is_moe(l) ? moe_layers : dense_layers].append(l);
 }
 
-constexpr void add_to(model& m, int set, family f) {
-  f.layers = set;
-  m.add(f);
-}
-constexpr void add_at(model& m, home place, family f) {
-  f.place = place;
-  m.add(f);
-}
-constexpr family of_experts(family f, index_t experts) {
-  f.extent[axis_of::expert] = experts;
-  f.mesh = mesh_kind::expert;
-  return f;
-}
-constexpr family gate_and_up(family f) {
-  f.extent[axis_of::part] = 2;
-  f.fused = fused_as::gate_up;
-  return f;
-}
-/// The fused rows (a bias: columns) of q, k and v, a part for each query group: its queries, its k, its v.
-constexpr family by_group(family f, index_t groups) {
-  f.extent[axis_of::part] = groups;
-  f.extent[f.inner_axis()] /= groups;
-  f.tensor_axis = axis_of::part;
-  f.fused = fused_as::qkv;
-  return f;
+constexpr void require_sizes(const transformer& t) {
+  require_positive(t.name, "the number of layers", t.layers);
+  require_positive(t.name, "the hidden size", t.hidden);
+  require_positive(t.name, "the number of attention heads", t.heads);
+  if (t.has_latent_attention()) {
+    require_latent(t);
+  } else {
+    require_positive(t.name, "the number of query groups", t.groups);
+    require_positive(t.name, "the head dimension", t.head_dim);
+    require_heads_in_groups(t.name, t.heads, t.groups);
+  }
+  require_positive(t.name, "the vocabulary", t.vocabulary);
+  if (t.predictions < 0 || t.predictions > 1)
+    refuse("model ", t.name, ": ", t.predictions, " prediction layers; 0 or 1 is supported");
+  if (t.shared_ffn < 0) refuse("model ", t.name, ": the size of the shared experts is ", t.shared_ffn, ", below 0");
 }
 
-constexpr void add_attention(model& m, const transformer& t) {
-  using namespace axis_of;
-  m.add(matrix("decoder.layers.{layer}.self_attention.linear_proj.weight", t.layers, t.hidden,
-               checked_multiply(t.heads, t.head_dim), column));
-  m.add(vector("decoder.layers.{layer}.self_attention.linear_qkv.layer_norm_weight", t.layers, t.hidden));
-  m.add(by_group(matrix("decoder.layers.{layer}.self_attention.linear_qkv.weight", t.layers, m.shape.qkv_rows(),
-                        t.hidden, part),
-                 t.groups));
-  if (!t.qk_norm) return;
-  m.add(vector("decoder.layers.{layer}.self_attention.q_layernorm.weight", t.layers, t.head_dim));
-  m.add(vector("decoder.layers.{layer}.self_attention.k_layernorm.weight", t.layers, t.head_dim));
+/// The sizes by which legality is decided; those of a kind of layer that the model has not are 0.
+constexpr void keep_sizes_in_use(model& m, const transformer& t) {
+  if (m.sets[dense_layers].size() > 0) require_positive(t.name, "the intermediate size of the dense layers", t.ffn);
+  else m.shape.ffn = 0;
+  if (m.sets[moe_layers].size() > 0 || (t.experts > 0 && t.predictions > 0))
+    require_positive(t.name, "the intermediate size of an expert", t.expert_ffn);
+  else m.shape.expert_ffn = m.shape.shared_ffn = 0;
 }
 
-constexpr void add_mlp(model& m, const transformer& t) {
-  using namespace axis_of;
-  if (const index_t n = m.sets[dense_layers].size(); n > 0) {
-    add_to(m, dense_layers, vector("decoder.layers.{layer}.mlp.linear_fc1.layer_norm_weight", n, t.hidden));
-    add_to(m, dense_layers,
-           gate_and_up(matrix("decoder.layers.{layer}.mlp.linear_fc1.weight", n, t.ffn, t.hidden, row)));
-    add_to(m, dense_layers, matrix("decoder.layers.{layer}.mlp.linear_fc2.weight", n, t.hidden, t.ffn, column));
-  }
-  if (const index_t n = m.sets[moe_layers].size(); n > 0) {
-    add_to(m, moe_layers, vector("decoder.layers.{layer}.pre_mlp_layernorm.weight", n, t.hidden));
-    add_to(m, moe_layers, matrix("decoder.layers.{layer}.mlp.router.weight", n, t.experts, t.hidden, none));
-    const family fc1 =
-        matrix("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", n, t.expert_ffn, t.hidden, row);
-    const family fc2 =
-        matrix("decoder.layers.{layer}.mlp.experts.linear_fc2.weight{expert}", n, t.hidden, t.expert_ffn, column);
-    add_to(m, moe_layers, of_experts(gate_and_up(fc1), t.experts));
-    add_to(m, moe_layers, of_experts(fc2, t.experts));
-  }
+constexpr dimensions dimensions_of(const transformer& t) {
+  const bool latent = t.has_latent_attention();
+  return {.layers = t.layers,
+          .hidden = t.hidden,
+          .heads = t.heads,
+          .groups = latent ? 0 : t.groups,
+          .head_dim = latent ? checked_add(t.latent.nope, t.latent.rope) : t.head_dim,
+          .ffn = t.ffn,
+          .vocabulary = t.vocabulary,
+          .tied = t.tied,
+          .experts = t.experts,
+          .expert_ffn = t.expert_ffn,
+          .predictions = t.predictions,
+          .shared_ffn = t.experts > 0 ? t.shared_ffn : 0,
+          .checkpoint = t.is_gpt()                       ? checkpoint_form::transposed
+                        : latent && t.latent.q_rank == 0 ? checkpoint_form::without_q_rank
+                                                         : t.checkpoint};
+}
+
+constexpr void add_embedding(model& m, const transformer& t) {
+  family words = matrix(t.vocabulary, t.hidden, axis_of::row);
+  if (t.tied) words.tied_name = "output_layer.weight";
+  add_at(m, home::embedding, "embedding.word_embeddings.weight", words);
+  if (t.is_gpt())
+    add_at(m, home::first_stage, "embedding.position_embeddings.weight",
+           matrix(t.learned_positions, t.hidden, axis_of::none));
+}
+
+constexpr void add_final_norm(model& m, const transformer& t) {
+  const home place = t.predictions > 0 ? home::last_layer : home::last_stage;
+  add_at(m, place, "decoder.final_layernorm.weight", vector(t.hidden));
+  if (t.is_gpt()) add_at(m, place, "decoder.final_layernorm.bias", vector(t.hidden));
 }
 
 }  // namespace detail
@@ -127,43 +93,25 @@ constexpr void add_mlp(model& m, const transformer& t) {
 /// model/family.hpp. Refuses a size below 1 and anything that does not fit 64 bits.
 template <typename IsMoe>
 constexpr model make_transformer(const transformer& t, IsMoe&& is_moe) {
-  using detail::require_positive;
-  require_positive(t.name, "the number of layers", t.layers);
-  require_positive(t.name, "the hidden size", t.hidden);
-  require_positive(t.name, "the number of attention heads", t.heads);
-  require_positive(t.name, "the number of query groups", t.groups);
-  require_positive(t.name, "the head dimension", t.head_dim);
-  require_positive(t.name, "the vocabulary", t.vocabulary);
-  detail::require_heads_in_groups(t.name, t.heads, t.groups);
-
-  model m{.name = t.name,
-          .shape = {t.layers, t.hidden, t.heads, t.groups, t.head_dim, t.ffn, t.vocabulary, t.tied, t.experts,
-                    t.expert_ffn}};
+  detail::require_sizes(t);
+  model m{.name = t.name, .shape = detail::dimensions_of(t)};
   detail::deal_layers(m, is_moe);
-  if (m.sets[detail::dense_layers].size() > 0)
-    require_positive(t.name, "the intermediate size of the dense layers", t.ffn);
-  else m.shape.ffn = 0;
-  if (m.sets[detail::moe_layers].size() > 0)
-    require_positive(t.name, "the intermediate size of an expert", t.expert_ffn);
-  else m.shape.expert_ffn = 0;
-
-  family vocabulary = detail::matrix("embedding.word_embeddings.weight", 1, t.vocabulary, t.hidden, axis_of::row);
-  vocabulary.padded = padded_as::vocabulary;
-  family embedding = vocabulary, output = vocabulary;
-  output.name = "output_layer.weight";
-  if (t.tied) embedding.tied_name = output.name;
-  detail::add_at(m, home::embedding, embedding);
-  detail::add_attention(m, t);
-  detail::add_mlp(m, t);
-  detail::add_at(m, home::last_stage, detail::vector("decoder.final_layernorm.weight", 1, t.hidden));
-  if (!t.tied) detail::add_at(m, home::last_stage, output);
+  detail::keep_sizes_in_use(m, t);
+  detail::add_embedding(m, t);
+  detail::add_any_attention({m, home::layers, detail::every_layer}, t);
+  if (m.sets[detail::dense_layers].size() > 0) detail::add_dense_mlp({m, home::layers, detail::dense_layers}, t);
+  if (m.sets[detail::moe_layers].size() > 0) detail::add_moe_mlp({m, home::layers, detail::moe_layers}, t);
+  detail::add_final_norm(m, t);
+  if (t.predictions > 0) detail::add_prediction_layer(m, t);
+  if (!t.tied)
+    detail::add_at(m, home::last_stage, "output_layer.weight", detail::matrix(t.vocabulary, t.hidden, axis_of::row));
   checked_multiply(m.parameters(), 16);
   return m;
 }
 
-/// A transformer whose layers are all alike: MoE where it has experts.
+/// A transformer whose layers are MoE where it has experts, but for its first dense ones.
 constexpr model make_transformer(const transformer& t) {
-  return make_transformer(t, [&t](index_t) { return t.experts > 0; });
+  return make_transformer(t, [&t](index_t layer) { return t.experts > 0 && layer >= t.dense_first; });
 }
 
 }  // namespace reshard
