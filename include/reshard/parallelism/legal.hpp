@@ -5,7 +5,7 @@
 // Builds on: model/model.hpp, parallelism/config.hpp, parallelism/mesh.hpp, parallelism/legal_pipeline.hpp.
 #pragma once
 
-#include <reshard/model/checkpoint_pieces.hpp>
+#include <reshard/model/hf_names.hpp>
 #include <reshard/model/model.hpp>
 #include <reshard/parallelism/config.hpp>
 #include <reshard/parallelism/legal_pipeline.hpp>
@@ -106,9 +106,6 @@ constexpr void refuse_grouped(const degrees& d, index_t experts) {
          " experts: it says how shard=rows cuts the experts of a model that has some");
 }
 constexpr void refuse_names_of_buffers() { refuse("names=hf needs shard=rows: flat buffers hold Megatron's tensors"); }
-constexpr void refuse_names_of_model(const model& m) {
-  refuse("names=hf is not built for ", m.name, ", whose tensors differ from a Hugging Face checkpoint's");
-}
 /// Ranks, chunks and what is computed of them fit 64 bits: these products are refused where they do not.
 constexpr void refuse_numbers_of_more_than_64_bits(const degrees& d) {
   d.world();
@@ -142,7 +139,7 @@ constexpr bool each_order_rule(const model& m, const degrees& d, Visit&& visit) 
                [&] { refuse_grouped(d, m.shape.experts); }) &&
          (d.names == tensor_names::megatron ||
           (visit(d.shard == shard_by::rows, [&] { refuse_names_of_buffers(); }) &&
-           visit(names_in_checkpoint(m), [&] { refuse_names_of_model(m); }) &&
+           visit(has_hf_names(m), [&] { require_hf_names(m); }) &&
            (m.shape.groups == 0 ||
             visit(rules::divides(d.tp, m.shape.groups * m.shape.head_dim),
                   [&] { refuse_indivisible("rows of k and v", m.shape.groups * m.shape.head_dim, "tp", d.tp); }))));

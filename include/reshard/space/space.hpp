@@ -2,9 +2,11 @@
 // The Virtual Parameter Space of one configuration: a model, its degrees, and the arithmetic that says where a family's
 // array is cut and which chunks and ranks have the pieces. A value; constexpr throughout. What each rank holds is read
 // from it by space/computed_holding.hpp.
-// Builds on: parallelism/legal.hpp, mesh.hpp, pipeline.hpp.
+// Builds on: model/model_rules.hpp, model/pieces.hpp, parallelism/legal.hpp, mesh.hpp, pipeline.hpp.
 #pragma once
 
+#include <reshard/model/model_rules.hpp>
+#include <reshard/model/pieces.hpp>
 #include <reshard/parallelism/legal.hpp>
 #include <reshard/parallelism/mesh.hpp>
 #include <reshard/parallelism/pipeline.hpp>
@@ -27,6 +29,7 @@ class space {
         expert_(mesh_of(d, m.shape.experts > 0 ? mesh_kind::expert : mesh_kind::dense)), pipeline_(m.shape.layers, d),
         stage_ranks_(d.stage_ranks()), stage_pitch_(dense_.pitch(mesh_axis::pipeline)),
         embedding_copies_(m.shape.predictions > 0 || m.shape.tied) {
+    require_model(m);
     if (d.pad > 0)
       for (int f = 0; f < model_.families; ++f)
         if (family& rows = model_.family_at[f]; rows.padded == padded_as::vocabulary)
@@ -83,13 +86,13 @@ class space {
   /// The pieces of a family that are tensors of their own on this side: q, k and v, or gate and up, where names are a
   /// checkpoint's; else the family is one.
   constexpr int pieces(int f) const {
-    return degrees_.names == tensor_names::megatron ? 1 : pieces_in_checkpoint(family_at(f));
+    return degrees_.names == tensor_names::megatron ? 1 : reshard::pieces(family_at(f));
   }
   /// What piece p is of the family: parts, rows and columns.
   constexpr box<3> piece_box(int f, int p) const {
     if (degrees_.names == tensor_names::megatron)
       return {{{0, family_at(f).extent[2]}, {0, family_at(f).extent[3]}, {0, family_at(f).extent[4]}}};
-    return checkpoint_piece(model_, f, p);
+    return reshard::piece_box(model_, f, p);
   }
   /// The piece that a box of the family lies in.
   constexpr int piece_of(int f, const family_box& b) const {
