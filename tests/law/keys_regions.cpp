@@ -4,71 +4,27 @@
 // Megatron-core, and random ones.
 #include <doctest/doctest.h>
 
-#include <map>
+#include <cstdlib>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/hf_config.hpp>
-#include <reshard/io/regions.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/cover.hpp>
 
 #include "../oracle/golden_file.hpp"
-#include "../oracle/trainer_switch.hpp"
+#include "../oracle/random_keys.hpp"
+#include "../support/dice.hpp"
+#include "../support/printed.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 namespace trainer = oracle::trainer;
+using testing::difference, testing::expected, testing::printed;
 using nlohmann::json;
 
 namespace {
-
-/// What the library prints of a rank, per state and tensor as flat indices.
-std::map<std::string, trainer::holding> printed(const computed_holding& h, rank_t rank) {
-  io::text_output out;
-  io::write_rank_json(out, h, rank, all_states);
-  std::map<std::string, trainer::holding> result;
-  const json rank_text = json::parse(out.text());
-  for (const json& region : rank_text.at("regions")) {
-    trainer::numbers dims;
-    std::vector<std::array<long, 2>> box;
-    long elements = 1;
-    for (const json& d : region.at("dims")) dims.push_back(d.get<long>()), elements *= dims.back();
-    for (const json& side : region.at("box")) box.push_back({side.at(0).get<long>(), side.at(1).get<long>()});
-    trainer::intervals set;
-    REQUIRE(trainer::flat_of_box(dims, box, elements, set) == "");
-    trainer::intervals& all = result[region.at("state").get<std::string>()][region.at("tensor").get<std::string>()];
-    CHECK(trainer::both(all, set).empty());
-    all = trainer::either(all, set);
-  }
-  return result;
-}
-
-using states_of_rank = std::map<std::string, trainer::holding>;
-
-std::string text_of(const trainer::intervals& set) {
-  std::string text;
-  for (std::size_t i = 0; i < set.size() && i < 4; ++i)
-    text += " [" + std::to_string(set[i].first) + "," + std::to_string(set[i].second) + ")";
-  return text + (set.size() > 4 ? " .." : "");
-}
-
-/// The first state and tensor in which two answers differ, and how; nothing where they are equal.
-std::string difference(const states_of_rank& ours, const states_of_rank& theirs) {
-  for (const auto* side : {&ours, &theirs})
-    for (const auto& [state, tensors] : *side)
-      for (const auto& [tensor, set] : tensors) {
-        const auto find = [&](const states_of_rank& all) {
-          const auto a = all.find(state);
-          if (a == all.end()) return trainer::intervals{};
-          const auto b = a->second.find(tensor);
-          return b == a->second.end() ? trainer::intervals{} : b->second;
-        };
-        if (find(ours) != find(theirs))
-          return state + " of " + tensor + ": ours" + text_of(find(ours)) + ", the oracle's" + text_of(find(theirs));
-      }
-  return {};
-}
 
 std::string refusal_of(const std::string& config, const std::string& layout) {
   try {
@@ -96,12 +52,39 @@ TEST_CASE("golden: what every rank of real Megatron models holds") {
     CHECK(covers(h));
     const trainer::model m = trainer::read_model(c.at("config"));
     const trainer::layout l = trainer::parse(m, layout);
-    for (rank_t rank = 0; rank < h.ranks(); ++rank, ++ranks) {
-      std::map<std::string, trainer::holding> expected;
-      for (const trainer::state& s : trainer::parse_states("adam"))
-        if (trainer::holding held = trainer::held(m, l, rank, s); !held.empty()) expected[s.name] = held;
-      CHECK(difference(printed(h, rank), expected) == "");
-    }
+    for (rank_t rank = 0; rank < h.ranks(); ++rank, ++ranks)
+      CHECK(difference(printed(h, rank), expected(m, l, rank, trainer::parse_states("adam"))) == "");
   }
   MESSAGE(ranks, " ranks, ", refused, " refused");
+}
+
+TEST_CASE("random layouts over every key and architecture: every rank, state and element") {
+  const char* const given = std::getenv("RESHARD_LAYOUTS");
+  const long cases = given != nullptr ? std::atol(given) : testing::tries(1050);
+  trainer::key_generator random(testing::seed());
+  long elements = 0;
+  for (long i = 0; i < cases; ++i) {
+    const trainer::layout_case c = random.next_layout();
+    CAPTURE(c.describe());
+    const std::string config = c.config.dump(), why = refusal_of(config, c.text);
+    CHECK(why == "");
+    if (!why.empty()) continue;
+    const computed_holding h(space(io::parse_config(config, "model"), parse_degrees(c.text)));
+    CHECK(covers(h));
+    CHECK(agrees(h));
+    CHECK(h.ranks() == c.parsed.world);
+    bytes_t most = 0;
+    for (rank_t rank = 0; rank < h.ranks(); ++rank) {
+      const auto theirs = expected(c.m, c.parsed, rank, trainer::parse_states("adam"));
+      CHECK(difference(printed(h, rank), theirs) == "");
+      bytes_t bytes = 0;
+      for (const trainer::state& s : trainer::parse_states("adam")) bytes += trainer::bytes_held(c.m, c.parsed, rank, s);
+      CHECK(held_bytes(h, rank) == bytes);
+      most = greatest(most, bytes);
+      for (const auto& [state, tensors] : theirs)
+        for (const auto& [tensor, set] : tensors) elements += trainer::count(set);
+    }
+    CHECK(max_bytes_per_rank(h) == most);
+  }
+  MESSAGE(cases, " layouts, ", elements, " elements\n", random.layout_census().report());
 }
