@@ -72,8 +72,15 @@ constexpr dimensions dimensions_of(const transformer& t) {
                                                          : t.checkpoint};
 }
 
+/// The rows of the vocabulary, which a layout may pad.
+constexpr family vocabulary_rows(const transformer& t) {
+  family f = matrix(t.vocabulary, t.hidden, axis_of::row);
+  f.padded = padded_as::vocabulary;
+  return f;
+}
+
 constexpr void add_embedding(model& m, const transformer& t) {
-  family words = matrix(t.vocabulary, t.hidden, axis_of::row);
+  family words = vocabulary_rows(t);
   if (t.tied) words.tied_name = "output_layer.weight";
   add_at(m, home::embedding, "embedding.word_embeddings.weight", words);
   if (t.is_gpt())
@@ -103,8 +110,7 @@ constexpr model make_transformer(const transformer& t, IsMoe&& is_moe) {
   if (m.sets[detail::moe_layers].size() > 0) detail::add_moe_mlp({m, home::layers, detail::moe_layers}, t);
   detail::add_final_norm(m, t);
   if (t.predictions > 0) detail::add_prediction_layer(m, t);
-  if (!t.tied)
-    detail::add_at(m, home::last_stage, "output_layer.weight", detail::matrix(t.vocabulary, t.hidden, axis_of::row));
+  if (!t.tied) detail::add_at(m, home::last_stage, "output_layer.weight", detail::vocabulary_rows(t));
   checked_multiply(m.parameters(), 16);
   return m;
 }
