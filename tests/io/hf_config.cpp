@@ -235,11 +235,14 @@ TEST_CASE("the other sentences") {
       {with(llama, "architectures", "[3]"), "architectures is a list, but must be a list that begins with a name"},
       {with(llama, "architectures", "\"LlamaForCausalLM\""),
        "architectures is the text 'LlamaForCausalLM', but must be a list that begins with a name"},
-      {with(llama, "architectures", "[\"MixtralForCausalLM\"]"),
-       "the architecture MixtralForCausalLM is not built; built are LlamaForCausalLM, Qwen3ForCausalLM and "
-       "Qwen3MoeForCausalLM"},
+      {with(llama, "architectures", "[\"PhiForCausalLM\"]"),
+       "the architecture PhiForCausalLM is not built; built are LlamaForCausalLM, MistralForCausalLM, "
+       "Qwen2ForCausalLM, Qwen3ForCausalLM, "
+       "Qwen3MoeForCausalLM, MixtralForCausalLM, DeepseekV3ForCausalLM and GPT2LMHeadModel"},
       {with(llama, "architectures", "[\"A\\nB\"]"),
-       "the architecture A\\x0aB is not built; built are LlamaForCausalLM, Qwen3ForCausalLM and Qwen3MoeForCausalLM"},
+       "the architecture A\\x0aB is not built; built are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
+       "Qwen3ForCausalLM, "
+       "Qwen3MoeForCausalLM, MixtralForCausalLM, DeepseekV3ForCausalLM and GPT2LMHeadModel"},
       {with(llama, "tie_word_embeddings", "1"), "tie_word_embeddings is 1, but must be true or false"},
       {with(llama, "tie_word_embeddings", "null"), "tie_word_embeddings is null, but must be true or false"},
       {with(llama, "num_attention_heads", "7"),
@@ -257,6 +260,132 @@ TEST_CASE("the other sentences") {
   for (const auto& [config, sentence] : cases) CHECK(refusal_of(config) == "reshard: m.json: " + sentence);
   CHECK(refusal_of(with(llama, "num_key_value_heads", "3")) ==
         "reshard: model m.json: 8 attention heads do not divide into 3 query groups");
+}
+
+namespace {
+const entries deepseek = {{"architectures", R"(["DeepseekV3ForCausalLM"])"},
+                          {"num_hidden_layers", "6"},
+                          {"hidden_size", "40"},
+                          {"num_attention_heads", "8"},
+                          {"num_key_value_heads", "8"},
+                          {"q_lora_rank", "20"},
+                          {"kv_lora_rank", "12"},
+                          {"qk_nope_head_dim", "6"},
+                          {"qk_rope_head_dim", "4"},
+                          {"v_head_dim", "5"},
+                          {"intermediate_size", "56"},
+                          {"vocab_size", "96"},
+                          {"n_routed_experts", "8"},
+                          {"moe_intermediate_size", "24"},
+                          {"n_shared_experts", "2"},
+                          {"first_k_dense_replace", "1"},
+                          {"topk_method", R"("noaux_tc")"}};
+const entries gpt2 = {{"architectures", R"(["GPT2LMHeadModel"])"},
+                      {"n_layer", "3"},
+                      {"n_embd", "32"},
+                      {"n_head", "4"},
+                      {"n_positions", "24"},
+                      {"vocab_size", "80"}};
+/// The extents [experts, parts, rows, columns] of the family of that name; empty where there is none.
+std::vector<index_t> extents(const model& m, std::string_view name) {
+  for (int f = 0; f < m.families; ++f)
+    if (m[f].name == name) return {m[f].extent[1], m[f].extent[2], m[f].extent[3], m[f].extent[4]};
+  return {};
+}
+}  // namespace
+
+TEST_CASE("Mistral is LLaMA; Qwen2 adds a bias of q, k and v; Mixtral is a mixture in every layer") {
+  CHECK(names(read(with(llama, "architectures", R"(["MistralForCausalLM"])"))) == names(read(llama)));
+  std::vector<std::string> biased = names(read(llama));
+  biased.insert(biased.begin() + 4, "decoder.layers.{layer}.self_attention.linear_qkv.bias");
+  CHECK(names(read(with(llama, "architectures", R"(["Qwen2ForCausalLM"])"))) == biased);
+  const entries mixtral = with(with(llama, "architectures", R"(["MixtralForCausalLM"])"), "num_local_experts", "5");
+  const model m = read(mixtral);
+  CHECK(moe_layers(m).size() == 4);
+  CHECK(m.shape.experts == 5);
+  CHECK(m.shape.expert_ffn == 96);
+  CHECK(m.shape.ffn == 0);
+  CHECK(m.shape.checkpoint == checkpoint_form::mixtral);
+  CHECK(read(llama).shape.checkpoint == checkpoint_form::usual);
+  CHECK(extents(m, "decoder.layers.{layer}.self_attention.q_layernorm.weight").empty());
+  CHECK(refusal_of(with(mixtral, "num_local_experts", "")) == "reshard: m.json: num_local_experts is missing");
+}
+
+TEST_CASE("DeepSeek-V3: which layers are mixtures, and each number in its place") {
+  const model m = read(deepseek);
+  CHECK(moe_layers(m) == std::vector<index_t>{1, 2, 3, 4, 5});
+  CHECK(moe_layers(read(with(deepseek, "moe_layer_freq", "2"))) == std::vector<index_t>{2, 4});
+  CHECK(moe_layers(read(with(deepseek, "first_k_dense_replace", "0"))).size() == 6);
+  CHECK(moe_layers(read(with(deepseek, "first_k_dense_replace", "9"))).empty());
+  const std::string attention = "decoder.layers.{layer}.self_attention.", mlp = "decoder.layers.{layer}.mlp.";
+  CHECK(extents(m, attention + "linear_proj.weight") == std::vector<index_t>{1, 1, 40, 8 * 5});
+  CHECK(extents(m, attention + "linear_q_down_proj.weight") == std::vector<index_t>{1, 1, 20, 40});
+  CHECK(extents(m, attention + "linear_q_up_proj.weight") == std::vector<index_t>{1, 1, 8 * (6 + 4), 20});
+  CHECK(extents(m, attention + "linear_kv_down_proj.weight") == std::vector<index_t>{1, 1, 12 + 4, 40});
+  CHECK(extents(m, attention + "linear_kv_up_proj.weight") == std::vector<index_t>{1, 1, 8 * (6 + 5), 12});
+  CHECK(extents(m, mlp + "linear_fc1.weight") == std::vector<index_t>{1, 2, 56, 40});
+  CHECK(extents(m, mlp + "experts.linear_fc1.weight{expert}") == std::vector<index_t>{8, 2, 24, 40});
+  CHECK(extents(m, mlp + "shared_experts.linear_fc1.weight") == std::vector<index_t>{1, 2, 48, 40});
+  CHECK(extents(m, mlp + "router.expert_bias") == std::vector<index_t>{1, 1, 1, 8});
+  for (const char* method : {"", "null", R"("greedy")"})
+    CHECK(extents(read(with(deepseek, "topk_method", method)), mlp + "router.expert_bias").empty());
+  for (const char* none : {"", "null", "0"})
+    CHECK(extents(read(with(deepseek, "n_shared_experts", none)), mlp + "shared_experts.linear_fc1.weight").empty());
+  const model whole = read(with(deepseek, "q_lora_rank", "null"));
+  CHECK(extents(whole, attention + "linear_q_proj.weight") == std::vector<index_t>{1, 1, 80, 40});
+  CHECK(whole.shape.checkpoint == checkpoint_form::without_q_rank);
+  CHECK(refusal_of(with(deepseek, "q_lora_rank", "")) ==
+        "reshard: m.json: q_lora_rank is missing; null says that queries are not compressed");
+  CHECK(refusal_of(with(deepseek, "topk_method", "3")) == "reshard: m.json: topk_method is 3, but must be a text");
+  const entries all_moe = with(with(deepseek, "intermediate_size", ""), "first_k_dense_replace", "0");
+  CHECK(refusal_of(all_moe) == "accepted");
+  CHECK(refusal_of(with(all_moe, "moe_layer_freq", "2")) == "reshard: m.json: intermediate_size is missing");
+  for (const char* needed : {"kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "n_routed_experts",
+                             "moe_intermediate_size", "first_k_dense_replace"})
+    CHECK(refusal_of(with(deepseek, needed, "")) == std::string("reshard: m.json: ") + needed + " is missing");
+}
+
+TEST_CASE("GPT-2: its own keys; tied and four times as wide unless it says else") {
+  const model m = read(gpt2);
+  CHECK(m.shape.layers == 3);
+  CHECK(m.shape.hidden == 32);
+  CHECK(m.shape.heads == 4);
+  CHECK(m.shape.groups == 4);
+  CHECK(m.shape.head_dim == 8);
+  CHECK(m.shape.ffn == 128);
+  CHECK(m.shape.tied);
+  CHECK(m.shape.checkpoint == checkpoint_form::transposed);
+  CHECK(read(with(gpt2, "n_inner", "null")).shape.ffn == 128);
+  CHECK(read(with(gpt2, "n_inner", "50")).shape.ffn == 50);
+  CHECK_FALSE(read(with(gpt2, "tie_word_embeddings", "false")).shape.tied);
+  CHECK(extents(m, "embedding.position_embeddings.weight") == std::vector<index_t>{1, 1, 24, 32});
+  CHECK(refusal_of(with(gpt2, "n_head", "5")) == "reshard: m.json: n_embd 32 does not divide by n_head 5");
+  for (const char* needed : {"n_layer", "n_embd", "n_head", "n_positions", "vocab_size"})
+    CHECK(refusal_of(with(gpt2, needed, "")) == std::string("reshard: m.json: ") + needed + " is missing");
+  CHECK(refusal_of(with(gpt2, "add_cross_attention", "true")) ==
+        "reshard: m.json: add_cross_attention is true, but the tensors that it adds are not built; false is");
+  CHECK(refusal_of(with(gpt2, "num_nextn_predict_layers", "7")) == "accepted");  // no key of GPT-2's
+}
+
+TEST_CASE("prediction layers of every architecture but GPT-2: none or one") {
+  for (const entries& base : {llama, moe, deepseek}) {
+    for (const char* none : {"", "null", "0"})
+      CHECK(read(with(base, "num_nextn_predict_layers", none)).shape.predictions == 0);
+    CHECK(read(with(base, "num_nextn_predict_layers", "1")).shape.predictions == 1);
+    CHECK(refusal_of(with(base, "num_nextn_predict_layers", "2")) ==
+          "reshard: m.json: num_nextn_predict_layers is 2, but at most 1 is supported");
+  }
+  CHECK(read(gpt2).shape.predictions == 0);
+}
+
+TEST_CASE("a key that would add tensors is refused by name, unless it says that there are none") {
+  for (const entries& base : {llama, moe, deepseek, gpt2})
+    for (const std::string key : {"attention_bias", "mlp_bias"}) {
+      CHECK(refusal_of(with(base, key, "true")) ==
+            "reshard: m.json: " + key + " is true, but the tensors that it adds are not built; false is");
+      CHECK(refusal_of(with(base, key, "1")) == "reshard: m.json: " + key + " is 1, but must be true or false");
+      for (const char* none : {"", "null", "false"}) CHECK(refusal_of(with(base, key, none)) == "accepted");
+    }
 }
 
 TEST_CASE("text that is no JSON object") {

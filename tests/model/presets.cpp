@@ -28,7 +28,7 @@ constexpr published known[] = {
 }  // namespace
 
 TEST_CASE("every published size, by name and as a constant") {
-  CHECK(std::size(models::presets) == std::size(known));
+  CHECK(std::size(models::presets) == std::size(known) + 4);  // and three GPT-3, and DeepSeek-V3, below
   for (const published& p : known) {
     CAPTURE(std::string(p.name));
     const model named = preset(p.name);
@@ -61,8 +61,57 @@ TEST_CASE("parameters are those of the published sizes, counted layer by layer; 
   }
 }
 
+TEST_CASE("GPT-3: 2048 learned positions, a vocabulary of 51200, tied; every linear layer and norm has a bias") {
+  const struct {
+    const char* name;
+    const model* constant;
+    index_t layers, h, heads;
+  } sizes[] = {{"gpt3-1.3b", &models::gpt3_1_3b, 24, 2048, 16},
+               {"gpt3-2.7b", &models::gpt3_2_7b, 32, 2560, 32},
+               {"gpt3-6.7b", &models::gpt3_6_7b, 32, 4096, 32}};
+  for (const auto& [name, constant, layers, h, heads] : sizes) {
+    CAPTURE(std::string(name));
+    const model& m = *constant;
+    CHECK(m.name == name);
+    CHECK(preset(name).parameters() == m.parameters());
+    CHECK(m.shape.heads == heads);
+    CHECK(m.shape.groups == heads);
+    CHECK(m.shape.layers == layers);
+    CHECK(m.shape.ffn == 4 * h);
+    CHECK(m.shape.tied);
+    const index_t matrices = h * h + 3 * h * h + 8 * h * h, biases = h + 3 * h + 4 * h + h, norms = 4 * h;
+    CHECK(m.parameters() == layers * (matrices + biases + norms) + (51200 + 2048) * h + 2 * h);
+  }
+}
+
+TEST_CASE("DeepSeek-V3: 671,026,419,200 elements as published, and a prediction layer of another mixture") {
+  constexpr index_t h = 7168, heads = 128, q = 1536, kv = 512, n = 128, r = 64, v = 128;
+  constexpr index_t attention =
+      h + h * heads * v + q * h + q + heads * (n + r) * q + (kv + r) * h + kv + heads * (n + v) * kv;
+  constexpr index_t dense = h + 3 * h * 18432, experts = h + 256 * h + 256 + (256 + 1) * 3 * h * 2048;
+  constexpr index_t decoder = 2 * 129280 * h + 61 * attention + 3 * dense + 58 * experts + h;
+  static_assert(decoder == 671026419200);
+  constexpr index_t prediction = 2 * h + 2 * h * h + attention + experts + h;
+  static_assert(models::deepseek_v3.parameters() == decoder + prediction);
+  CHECK(preset("deepseek-v3").parameters() == 682636487424);
+  const dimensions& s = models::deepseek_v3.shape;
+  CHECK(s.layers == 61);
+  CHECK(s.hidden == h);
+  CHECK(s.heads == heads);
+  CHECK(s.groups == 0);
+  CHECK(s.head_dim == n + r);
+  CHECK(s.ffn == 18432);
+  CHECK(s.expert_ffn == 2048);
+  CHECK(s.shared_ffn == 2048);
+  CHECK(s.experts == 256);
+  CHECK(s.predictions == 1);
+  CHECK_FALSE(s.tied);
+}
+
 TEST_CASE("another name is refused with all that are known, in order") {
-  const std::string names = "; known are llama2-7b, llama2-13b, llama2-70b, llama-32b, qwen3-30b-a3b, qwen3-235b-a22b";
+  const std::string names =
+      "; known are llama2-7b, llama2-13b, llama2-70b, llama-32b, qwen3-30b-a3b, qwen3-235b-a22b, "
+      "gpt3-1.3b, gpt3-2.7b, gpt3-6.7b, deepseek-v3";
   for (const std::string name : {"", "llama2", "llama2-7b ", "LLAMA2-7B"})
     CHECK(testing::refused([&] { preset(name); }) == "reshard: no model is called '" + name + "'" + names);
 }

@@ -49,7 +49,7 @@ TEST_CASE("a dense model: linear_proj before linear_qkv, fc1 as [gate; up], qkv 
   CHECK(families(make_transformer(small)) ==
         std::vector<std::string>{
             "embedding.word_embeddings.weight 1 1 1 9 12", attention + "linear_proj.weight 4 1 1 12 20",
-            attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 1 40 12",
+            attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 2 20 12",
             layer + "mlp.linear_fc1.layer_norm_weight 4 1 1 1 12", layer + "mlp.linear_fc1.weight 4 1 2 7 12",
             layer + "mlp.linear_fc2.weight 4 1 1 12 7", "decoder.final_layernorm.weight 1 1 1 1 12",
             "output_layer.weight 1 1 1 9 12"});
@@ -60,7 +60,7 @@ TEST_CASE("dense layers among MoE ones: each kind's members are numbered on thei
   CHECK(families(m) ==
         std::vector<std::string>{
             "embedding.word_embeddings.weight 1 1 1 9 12", attention + "linear_proj.weight 4 1 1 12 20",
-            attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 1 40 12",
+            attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.weight 4 1 2 20 12",
             attention + "q_layernorm.weight 4 1 1 1 5", attention + "k_layernorm.weight 4 1 1 1 5",
             layer + "mlp.linear_fc1.layer_norm_weight 2 1 1 1 12", layer + "mlp.linear_fc1.weight 2 1 2 7 12",
             layer + "mlp.linear_fc2.weight 2 1 1 12 7", layer + "pre_mlp_layernorm.weight 2 1 1 1 12",
@@ -82,12 +82,132 @@ TEST_CASE("one kind of layer only: the other has no families, and needs no sizes
   CHECK(make_transformer(small_moe).shape.ffn == 0);
 }
 
-TEST_CASE("a tied embedding is one family at both ends, under two names") {
+TEST_CASE("the rows of embedding and output are the vocabulary's, which may be padded; nothing else is") {
+  for (const bool tied : {false, true}) {
+    const model m = make_transformer(changed(small, [=](transformer& t) { t.tied = tied; }));
+    for (int f = 0; f < m.families; ++f) {
+      const bool rows = m[f].name == "embedding.word_embeddings.weight" || m[f].name == "output_layer.weight";
+      CHECK((m[f].padded == padded_as::vocabulary) == rows);
+    }
+    CHECK(m[0].place == home::embedding);
+  }
+}
+
+TEST_CASE("a tied embedding is one family under two names") {
   const model m = make_transformer(changed(small, [](transformer& t) { t.tied = true; }));
   CHECK(m.families == 8);
-  CHECK(m[0].place == home::both_ends);
+  CHECK(m[0].place == home::embedding);
   CHECK(m.tensor({0, 0, 0}) == "embedding.word_embeddings.weight");
   CHECK(m[0].tied_name == "output_layer.weight");
+}
+
+TEST_CASE("Qwen2 has a bias after the rows of q, k and v, in the same parts; GPT has one everywhere, and no gate") {
+  const model qwen = make_transformer(changed(small, [](transformer& t) { t.qkv_bias = true; }));
+  CHECK(families(qwen)[4] == attention + "linear_qkv.bias 4 1 2 1 20");
+  CHECK(qwen[4].tensor_axis == axis_of::part);
+  CHECK(qwen[4].fused == fused_as::qkv);
+  CHECK(qwen[4].vector());
+  CHECK(qwen.families == 10);
+  const model gpt = make_transformer(changed(small, [](transformer& t) {
+    t.groups = 4;
+    t.tied = true;
+    t.learned_positions = 11;
+  }));
+  CHECK(families(gpt) ==
+        std::vector<std::string>{
+            "embedding.word_embeddings.weight 1 1 1 9 12", "embedding.position_embeddings.weight 1 1 1 11 12",
+            attention + "linear_proj.weight 4 1 1 12 20", attention + "linear_proj.bias 4 1 1 1 12",
+            attention + "linear_qkv.layer_norm_weight 4 1 1 1 12", attention + "linear_qkv.layer_norm_bias 4 1 1 1 12",
+            attention + "linear_qkv.weight 4 1 4 15 12", attention + "linear_qkv.bias 4 1 4 1 15",
+            layer + "mlp.linear_fc1.layer_norm_weight 4 1 1 1 12", layer + "mlp.linear_fc1.layer_norm_bias 4 1 1 1 12",
+            layer + "mlp.linear_fc1.weight 4 1 1 7 12", layer + "mlp.linear_fc1.bias 4 1 1 1 7",
+            layer + "mlp.linear_fc2.weight 4 1 1 12 7", layer + "mlp.linear_fc2.bias 4 1 1 1 12",
+            "decoder.final_layernorm.weight 1 1 1 1 12", "decoder.final_layernorm.bias 1 1 1 1 12"});
+  const int axes[] = {axis_of::row,    axis_of::none, axis_of::column, axis_of::none, axis_of::none, axis_of::none,
+                      axis_of::part,   axis_of::part, axis_of::none,   axis_of::none, axis_of::row,  axis_of::column,
+                      axis_of::column, axis_of::none, axis_of::none,   axis_of::none};
+  for (int f = 0; f < gpt.families; ++f) CHECK(gpt[f].tensor_axis == axes[f]);
+  CHECK(gpt[0].place == home::embedding);
+  CHECK(gpt[1].place == home::first_stage);
+  CHECK(gpt[15].place == home::last_stage);
+}
+
+TEST_CASE("DeepSeek-V3: latent attention, a first dense layer, expert bias, shared experts, a prediction layer") {
+  const transformer t{.name = "deep",
+                      .layers = 4,
+                      .hidden = 40,
+                      .heads = 8,
+                      .ffn = 56,
+                      .vocabulary = 96,
+                      .experts = 8,
+                      .expert_ffn = 24,
+                      .dense_first = 1,
+                      .shared_ffn = 48,
+                      .expert_bias = true,
+                      .predictions = 1,
+                      .latent = {.q_rank = 20, .kv_rank = 12, .nope = 6, .rope = 4, .value = 5}};
+  const auto of_attention = [](const std::string& n, const std::string& l) {
+    return std::vector<std::string>{l + "input_layernorm.weight" + n + " 1 1 1 40",
+                                    l + "self_attention.linear_proj.weight" + n + " 1 1 40 40",
+                                    l + "self_attention.linear_q_down_proj.weight" + n + " 1 1 20 40",
+                                    l + "self_attention.linear_q_up_proj.layer_norm_weight" + n + " 1 1 1 20",
+                                    l + "self_attention.linear_q_up_proj.weight" + n + " 1 1 80 20",
+                                    l + "self_attention.linear_kv_down_proj.weight" + n + " 1 1 16 40",
+                                    l + "self_attention.linear_kv_up_proj.layer_norm_weight" + n + " 1 1 1 12",
+                                    l + "self_attention.linear_kv_up_proj.weight" + n + " 1 1 88 12"};
+  };
+  const auto of_dense = [](const std::string& n, const std::string& l) {
+    return std::vector<std::string>{l + "mlp.linear_fc1.layer_norm_weight" + n + " 1 1 1 40",
+                                    l + "mlp.linear_fc1.weight" + n + " 1 2 56 40",
+                                    l + "mlp.linear_fc2.weight" + n + " 1 1 40 56"};
+  };
+  const auto of_moe = [](const std::string& n, const std::string& l) {
+    return std::vector<std::string>{l + "pre_mlp_layernorm.weight" + n + " 1 1 1 40",
+                                    l + "mlp.router.weight" + n + " 1 1 8 40",
+                                    l + "mlp.router.expert_bias" + n + " 1 1 1 8",
+                                    l + "mlp.experts.linear_fc1.weight{expert}" + n + " 8 2 24 40",
+                                    l + "mlp.experts.linear_fc2.weight{expert}" + n + " 8 1 40 24",
+                                    l + "mlp.shared_experts.linear_fc1.weight" + n + " 1 2 48 40",
+                                    l + "mlp.shared_experts.linear_fc2.weight" + n + " 1 1 40 48"};
+  };
+  const std::string inner = "mtp.layers.0.mtp_model_layer.";
+  for (const bool dense_last : {false, true}) {
+    CAPTURE(dense_last);
+    std::vector<std::string> expected{"embedding.word_embeddings.weight 1 1 1 96 40"};
+    const auto append = [&](const std::vector<std::string>& more) {
+      expected.insert(expected.end(), more.begin(), more.end());
+    };
+    append(of_attention(" 4", layer));
+    append(of_dense(" 1", layer));
+    append(of_moe(" 3", layer));
+    append({"decoder.final_layernorm.weight 1 1 1 1 40", "mtp.layers.0.enorm.weight 1 1 1 1 40",
+            "mtp.layers.0.hnorm.weight 1 1 1 1 40", "mtp.layers.0.eh_proj.weight 1 1 1 40 80"});
+    append(of_attention(" 1", inner));
+    if (dense_last) append(of_dense(" 1", inner));
+    append(of_moe(" 1", inner));
+    append({"mtp.layers.0.final_layernorm.weight 1 1 1 1 40", "output_layer.weight 1 1 1 96 40"});
+    const model m = make_transformer(t, [=](index_t l) { return dense_last ? l != 3 : l != 0; });
+    CHECK(families(m) == expected);
+    CHECK(m.shape.groups == 0);
+    CHECK(m.shape.shared_ffn == 48);
+    CHECK(m.shape.predictions == 1);
+    index_t counted = 0;  // a prediction layer of the last layer's kind
+    for (int f = 0; f < m.families; ++f) {
+      const bool of_experts = m[f].name.find("experts") != m[f].name.npos ||
+                              m[f].name.find("router") != m[f].name.npos || m[f].name.find("pre_mlp") != m[f].name.npos;
+      const bool predicts = m[f].name.starts_with("mtp.");
+      CHECK((m[f].place == home::prediction) == predicts);
+      CHECK((m[f].kind == tensor_kind::statistic) == m[f].name.ends_with("expert_bias"));
+      CHECK(m.counts(f) == !(predicts && of_experts && dense_last));
+      if (m.counts(f)) counted += m[f].tensors() * m[f].tensor_elements();
+      if (m[f].name == "decoder.final_layernorm.weight") CHECK(m[f].place == home::last_layer);
+    }
+    CHECK(m.parameters() == counted);
+  }
+  const model whole = make_transformer(changed(t, [](transformer& x) { x.latent.q_rank = 0; }));
+  CHECK(families(whole)[3] == attention + "linear_q_proj.layer_norm_weight 4 1 1 1 40");
+  CHECK(families(whole)[4] == attention + "linear_q_proj.weight 4 1 1 80 40");
+  CHECK(families(whole)[5] == attention + "linear_kv_down_proj.weight 4 1 1 16 40");
 }
 
 TEST_CASE("the presets have the sizes of the published models") {
@@ -96,7 +216,9 @@ TEST_CASE("the presets have the sizes of the published models") {
     index_t parameters, layers;
   } known[] = {{"llama2-7b", 6738415616, 32},      {"llama2-13b", 13015864320, 40},
                {"llama2-70b", 68976648192, 80},    {"llama-32b", 32528943616, 60},
-               {"qwen3-30b-a3b", 30532122624, 48}, {"qwen3-235b-a22b", 235093634560, 94}};
+               {"qwen3-30b-a3b", 30532122624, 48}, {"qwen3-235b-a22b", 235093634560, 94},
+               {"gpt3-1.3b", 1317654528, 24},      {"gpt3-2.7b", 2653967360, 32},
+               {"gpt3-6.7b", 6662266880, 32},      {"deepseek-v3", 682636487424, 61}};
   for (const auto& k : known) {
     CAPTURE(std::string(k.name));
     CHECK(preset(k.name).name == k.name);
@@ -106,7 +228,7 @@ TEST_CASE("the presets have the sizes of the published models") {
   CHECK(std::size(known) == std::size(models::presets));
   CHECK(refused([] { preset("gpt-5"); }) ==
         "reshard: no model is called 'gpt-5'; known are llama2-7b, llama2-13b, llama2-70b, llama-32b, qwen3-30b-a3b, "
-        "qwen3-235b-a22b");
+        "qwen3-235b-a22b, gpt3-1.3b, gpt3-2.7b, gpt3-6.7b, deepseek-v3");
 }
 
 TEST_CASE("a model that cannot be is refused with its name and the number") {
@@ -151,18 +273,20 @@ TEST_CASE("more than 1024 layers are fine where they are all alike, and refused 
         "reshard: model small: 1025 layers of two kinds; at most 1024 are supported");
 }
 
-TEST_CASE("a model has at most 24 families, none of which may leave 64 bits") {
+TEST_CASE("a model has at most 64 families, none of which may leave 64 bits") {
   model m;
   for (int f = 0; f < max_families; ++f) m.add({.name = "x"});
-  CHECK(refused([&] { m.add({.name = "x"}); }) == "reshard: a model has at most 24 tensor families");
+  CHECK(refused([&] { m.add({.name = "x"}); }) == "reshard: a model has at most 64 tensor families");
   CHECK(refused([] {
           model().add({.name = "x", .extent = {1, 1, 1, index_t{1} << 55, 1}});
-        }) == "reshard: 36028797018963968 x 384 does not fit 64 bits");
+        }) == "reshard: 36028797018963968 x 1024 does not fit 64 bits");
 }
 
-TEST_CASE("states: bf16 weights, fp32 master weights and moments, 14 bytes an element") {
-  CHECK(all_states.bytes_per_element() == 14);
-  CHECK(parameter_states == only(0));
+TEST_CASE("states: bf16 weights, fp32 master weights and moments, 14 bytes an element; a statistic's 4") {
+  CHECK((states_of(role::parameter) | states_of(role::optimizer)).bytes_per_element() == 14);
+  CHECK(states_of(role::statistic).bytes_per_element() == 4);
+  CHECK(parameter_states == (only(0) | only(4)));
+  CHECK(all_states == (parameter_states | optimizer_states));
   CHECK(optimizer_states == (only(1) | only(2) | only(3)));
   CHECK(optimizer_states.bytes_per_element() == 12);
   CHECK((optimizer_states & parameter_states).empty());
