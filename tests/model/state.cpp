@@ -18,7 +18,7 @@ std::set<int> members(state_set s) {
 }
 }  // namespace
 
-TEST_CASE("mixed-precision Adam: bf16 parameters, and three states of 4 bytes that lie as the optimizer's; an fp32 statistic") {
+TEST_CASE("mixed-precision Adam: bf16 parameters, and three fp32 states of the optimizer, a statistic in fp32") {
   const struct {
     const char* name;
     bytes_t width;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model from a Hugging Face config.json: the architectures that are built, their keys and defaults. All else is refused
-// in one sentence, a key that would add a tensor that is not built included. Source of the keys: transformers'
+// A model from a Hugging Face config.json: the architectures that are built, their keys and defaults. All else is
+// refused in one sentence, a key that would add a tensor that is not built included. Source of the keys: transformers'
 // configurations of these architectures.
 // Builds on: io/config_values.hpp, model/presets.hpp.
 #pragma once
