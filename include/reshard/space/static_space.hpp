@@ -26,9 +26,9 @@ concept layers_fit_the_split = layers_split(Split, Layers, Pp, Vpp);
 /// Experts > 0, or Ep == 1 and Etp at its default, 0
 template <index_t Experts, index_t Ep, index_t Etp>
 concept experts_for_ep_and_etp = has_experts(Experts, Ep, Etp);
-/// Zero is 0 or 1.
-template <index_t Zero>
-concept zero_level_is_built = zero_is_built(Zero);
+/// Zero is 0 to 2 where buffers are sharded, 0 to 3 where rows are.
+template <index_t Zero, shard_by Shard>
+concept zero_level_is_built = zero_is_built(Zero, Shard);
 }  // namespace rules
 
 /// The space of a model with linkage and a static configuration.
@@ -39,13 +39,15 @@ struct static_space {
   // 0: divides whatever the degree
   static constexpr index_t with_experts(index_t size) { return shape.experts > 0 ? size : 0; }
 
-  static_assert(rules::zero_level_is_built<d.zero>, "reshard: this ZeRO level is not built; zero is 0 or 1");
+  static_assert(rules::zero_level_is_built<d.zero, d.shard>,
+                "reshard: this ZeRO level is not built; zero is 0 to 2, and 3 with shard=rows");
   static_assert(rules::divides_evenly<d.tp, shape.heads>, "reshard: the attention heads do not divide by tp");
-  static_assert(rules::divides_evenly<d.tp, shape.vocabulary>,
+  static_assert(d.pad > 0 || rules::divides_evenly<d.tp, shape.vocabulary>,
                 "reshard: the rows of the vocabulary do not divide by tp");
-  static_assert(rules::one_divides_the_other<shape.groups, d.tp>,
+  static_assert(shape.groups == 0 || rules::one_divides_the_other<shape.groups, d.tp>,
                 "reshard: of the query groups and tp, one must divide the other");
-  static_assert(rules::divides_evenly<d.tp, shape.qkv_rows()>, "reshard: the qkv rows do not divide by tp");
+  static_assert(shape.groups == 0 || rules::divides_evenly<d.tp, shape.qkv_rows()>,
+                "reshard: the qkv rows do not divide by tp");
   static_assert(rules::divides_evenly<d.tp, shape.ffn>, "reshard: the rows of fc1 do not divide by tp");
   static_assert(rules::experts_for_ep_and_etp<shape.experts, d.ep, d.etp>,
                 "reshard: ep > 1 and etp need a model with experts");
@@ -56,8 +58,10 @@ struct static_space {
                 "reshard: the rows of an expert's fc1 do not divide by etp");
   static_assert(rules::chunks_have_stages<d.vpp, d.pp>, "reshard: vpp > 1 needs pp > 1");
   static_assert(
-      rules::layers_fit_the_split<shape.layers, d.pp, d.vpp, d.split>,
+      d.string.given() || d.first > 0 || d.last > 0 || rules::layers_fit_the_split<shape.layers, d.pp, d.vpp, d.split>,
       "reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more");
+
+  static_assert(is_legal(Model, d), "reshard: the model does not admit this configuration; require_legal says why");
 
   static constexpr space value{Model, d};
 };
