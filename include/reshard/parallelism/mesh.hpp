@@ -45,6 +45,7 @@ struct mesh {
   /// A rank's coordinate on an axis.
   constexpr index_t coordinate(int axis, rank_t rank) const {
     const int place = at[axis];
+    if (place == 0) return rank % extent[0];
     for (int i = 0; i < place; ++i) rank /= extent[i];
     return place == mesh_ndim - 1 ? rank : rank % extent[place];
   }

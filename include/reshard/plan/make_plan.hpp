@@ -126,7 +126,7 @@ template <Holding From, Holding To>
   const detail::router<From, To> route(change, device);
   for (const role r : roles) {
     const state_set states = states_of(r) & change.states();
-    if (states.empty()) continue;
+    if (states.empty() || !has_role(change.to(), r)) continue;
     route.receives(r, states, result);
     route.sends(r, states, result);
   }

@@ -26,16 +26,18 @@ template <Holding From, Holding To>
   switch_volume total;
   for (const role r : roles) {
     const bytes_t width = (states_of(r) & change.states()).bytes_per_element();
-    if (width == 0) continue;
+    if (width == 0 || !has_role(change.to(), r)) continue;
     index_t needed = 0, kept = 0, created = 0;  // elements
     std::vector<family_box> wanted;
     for (rank_t rank = 0; rank < change.to().ranks(); ++rank) {
       const rank_t was = change.from_rank(change.to_devices().device_of(rank));
       for (int f = 0; f < change.to().families(); ++f) {
+        const bool grows =
+            change.to().family_at(f).extent[axis_of::row] > change.from().family_at(f).extent[axis_of::row];
         wanted.clear();
         change.to().held(f, rank, r, [&](int, const family_box& b) {
           needed = checked_add(needed, b.volume());
-          created += padding_beyond(change.from().family_at(f), b).volume();
+          if (grows) created += padding_beyond(change.from().family_at(f), b).volume();
           wanted.push_back(b);
         });
         if (was < 0 || wanted.empty()) continue;  // nothing can be there already

@@ -4,6 +4,7 @@
 // Builds on: space/holding.hpp, space/holder_ranks.hpp, space/buffer_boxes.hpp, space/row_slices.hpp.
 #pragma once
 
+#include <iterator>
 #include <vector>
 
 #include <reshard/base/sink.hpp>
@@ -21,6 +22,7 @@ class computed_holding {
       : space_(s), states_(wanted), holders_(s),
         tabulated_(s.degrees().zero >= 1 && s.degrees().shard == shard_by::buffers && !(wanted & optimizer_states).empty()) {
     if (tabulated_) buffers_ = optimizer_buffers(s);
+    for (const role r : roles) cuts_[static_cast<int>(r)] = find_cut(r);
   }
 
   constexpr const reshard::space& space() const { return space_; }
@@ -32,14 +34,14 @@ class computed_holding {
 
   template <typename Sink>
   constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
-    if (has(f, r))
-      boxes_of(f, rank, cut_of(r), false, owner_sink::of([&](const family_box& b, const rank_product&) { sink(f, b); }));
+    if (has(f, r)) boxes_of(f, rank, cut_of(r), box_sink::of([&](const family_box& b) { sink(f, b); }));
   }
   template <typename Sink>
   constexpr void shared(int f, rank_t rank, role r, Sink&& sink) const {
     if (has(f, r))
-      boxes_of(f, rank, cut_of(r), true,
-               owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); }));
+      shared_boxes_of(
+          f, rank, cut_of(r),
+          owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); }));
   }
 
   template <typename Sink>
@@ -90,56 +92,70 @@ class computed_holding {
  private:
   using box_sink = detail::sink<const family_box&>;
   using owner_sink = detail::sink<const family_box&, const rank_product&>;
-  static constexpr rank_product nobody{};  // where holders are not asked for
 
   /// How a role's states are cut among a sharding group.
-  enum class cut { whole, buffers, rows };
+  enum class cut { whole, buffers, rows, unknown };  // unknown: buffers that were not tabulated
 
-  constexpr cut cut_of(role r) const {
+  constexpr cut find_cut(role r) const {
     const degrees& d = space_.degrees();
     if (d.zero < sharding_level(r)) return cut::whole;
     if (d.shard == shard_by::rows) return cut::rows;
-    if (!tabulated_)
+    return tabulated_ ? cut::buffers : cut::unknown;
+  }
+  constexpr cut cut_of(role r) const {
+    if (cuts_[static_cast<int>(r)] == cut::unknown)
       refuse("this holding was made without optimizer states, and is asked for them; name them where it is made");
-    return cut::buffers;
+    return cuts_[static_cast<int>(r)];
   }
 
-  constexpr bool has(int f, role r) const { return has_states_of(family_at(f).kind, r); }
+  constexpr bool has(int f, role r) const {
+    return (family_at(f).kind == tensor_kind::statistic) == (r == role::statistic);
+  }
 
   /// The slices of a shard by rows.
   constexpr detail::row_slices rows_of(int f, const family_box& shard) const {
     return {family_at(f), shard, space_.shards(space_.shard_kind(f)), space_.degrees().experts == experts_as::grouped};
   }
 
-  /// The boxes that a rank has of a family: shards, or the boxes of its slices; with their holders where `shared`,
-  /// which costs more.
-  constexpr void boxes_of(int f, rank_t rank, cut by, bool shared, const owner_sink& sink) const {
+  /// Calls each(k, shard) with the shards that a rank has of a family, chunk by chunk.
+  template <typename Each>
+  constexpr void shards_on(int f, rank_t rank, Each&& each) const {
     const pipeline_placement& pipeline = space_.pipeline();
     const index_t t = space_.tensor_index(f, rank), e = space_.expert_index(f, rank);
-    std::vector<rank_t> list;
+    const int pieces = space_.pieces(f);
     for (index_t k = space_.stage_of(rank); k < pipeline.chunks(); k += pipeline.parts()) {
       const interval members = space_.chunk_members(f, k);
       if (members.empty()) continue;
-      for (int p = 0; p < space_.pieces(f); ++p) {
-        const family_box shard = space_.shard_box(f, p, members, e, t);
-        if (by == cut::whole) {
-          if (shared) sink(shard, holders_.replicas(space_, f, k, e, t, list));
-          else sink(shard, nobody);
-          continue;
-        }
-        const mesh_kind kind = space_.shard_kind(f);
-        const index_t i = shard_index(kind, rank);
-        const auto give_slices = [&](const rank_product& holders) {
-          const auto give = box_sink::of([&](const family_box& b) { sink(b, holders); });
-          if (by == cut::rows) return rows_of(f, shard).boxes(i, give);
-          for (const buffer_entry& entry : buffers_.entries(k, kind, f))
-            detail::boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
-        };
-        if (shared) give_slices(holders_.sharers(space_, f, k, e, t, i, list));
-        else give_slices(nobody);
-      }
+      for (int p = 0; p < pieces; ++p) each(k, space_.shard_box(f, p, members, e, t));
       if (family_at(f).place == home::embedding) return;  // a second copy on the same stage is the same tensor
     }
+  }
+
+  /// Calls give(box) with the boxes of slice i of a shard, in order.
+  constexpr void slice_of(int f, index_t k, const family_box& shard, cut by, index_t i, const box_sink& give) const {
+    if (by == cut::rows) return rows_of(f, shard).boxes(i, give);
+    const mesh_kind kind = space_.shard_kind(f);
+    for (const buffer_entry& entry : buffers_.entries(k, kind, f))
+      detail::boxes_in(entry, shard, slice(k, kind, entry.bucket, i), give);
+  }
+
+  /// The boxes that a rank has of a family: shards, or the boxes of its slices.
+  constexpr void boxes_of(int f, rank_t rank, cut by, const box_sink& sink) const {
+    if (by == cut::whole) return shards_on(f, rank, [&](index_t, const family_box& shard) { sink(shard); });
+    const index_t i = shard_index(space_.shard_kind(f), rank);
+    shards_on(f, rank, [&](index_t k, const family_box& shard) { slice_of(f, k, shard, by, i, sink); });
+  }
+
+  /// The same with their holders, which costs more.
+  constexpr void shared_boxes_of(int f, rank_t rank, cut by, const owner_sink& sink) const {
+    const index_t t = space_.tensor_index(f, rank), e = space_.expert_index(f, rank);
+    const index_t i = by == cut::whole ? 0 : shard_index(space_.shard_kind(f), rank);
+    std::vector<rank_t> list;
+    shards_on(f, rank, [&](index_t k, const family_box& shard) {
+      if (by == cut::whole) return sink(shard, holders_.replicas(space_, f, k, e, t, list));
+      const rank_product holders = holders_.sharers(space_, f, k, e, t, i, list);
+      slice_of(f, k, shard, by, i, box_sink::of([&](const family_box& b) { sink(b, holders); }));
+    });
   }
 
   /// One shard: piece p of a family in chunk k, expert part e, tensor part t.
@@ -150,29 +166,53 @@ class computed_holding {
     index_t t;
   };
 
+  static constexpr box<3> part_of(const family_box& b) {
+    return {{b.dim[axis_of::part], b.dim[axis_of::row], b.dim[axis_of::column]}};
+  }
+
   /// Calls sink(shard_at, box) for every shard of a family that meets `within`.
   template <typename Sink>
   constexpr void each_shard(int f, const family_box& within, Sink&& sink) const {
     const block experts(family_at(f).extent[axis_of::expert], space_.expert_parts(f));
     const tensor_cut cuts = space_.cut_of(f);
     const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
+    const int pieces = space_.pieces(f);
     for (index_t k = chunks.begin; k < chunks.end; ++k) {
       const interval members = space_.chunk_members(f, k);
       if (!intersects(members, within.dim[axis_of::layer])) continue;
-      for (int p = 0; p < space_.pieces(f); ++p) {
+      for (int p = 0; p < pieces; ++p) {
         const box<3> piece = space_.piece_box(f, p);
-        family_box shard{{members, {}, piece.dim[0], piece.dim[1], piece.dim[2]}};
-        const interval parts = piece.dim[0], along = shard.dim[cuts.axis];
-        const block outer(parts.size(), cuts.outer), inner(along.size(), cuts.inner);
+        family_box shard{{members, {0, 1}, piece.dim[0], piece.dim[1], piece.dim[2]}};
+        if (pieces > 1 && !intersects(piece, part_of(within))) continue;
+        const interval parts = shard.dim[axis_of::part], along = shard.dim[cuts.axis];
+        const auto of_experts = [&](index_t e) {
+          if (cuts.outer * cuts.inner == 1) return sink(shard_at{k, p, e, 0}, shard);
+          if (cuts.outer == 1) {
+            block(along.size(), cuts.inner)
+                .owners(translate(within.dim[cuts.axis], -along.begin), [&](index_t i, interval of_axis) {
+                  shard.dim[cuts.axis] = translate(of_axis, along.begin);
+                  sink(shard_at{k, p, e, i}, shard);
+                });
+            return;
+          }
+          block(parts.size(), cuts.outer)
+              .owners(translate(within.dim[axis_of::part], -parts.begin), [&](index_t o, interval of_parts) {
+                shard.dim[axis_of::part] = translate(of_parts, parts.begin);
+                if (cuts.inner == 1) return sink(shard_at{k, p, e, o}, shard);
+                block(along.size(), cuts.inner)
+                    .owners(translate(within.dim[cuts.axis], -along.begin), [&](index_t i, interval of_axis) {
+                      shard.dim[cuts.axis] = translate(of_axis, along.begin);
+                      sink(shard_at{k, p, e, o * cuts.inner + i}, shard);
+                    });
+              });
+        };
+        if (family_at(f).extent[axis_of::expert] == 1) {
+          of_experts(0);
+          continue;
+        }
         experts.owners(within.dim[axis_of::expert], [&](index_t e, interval expert_part) {
           shard.dim[axis_of::expert] = expert_part;
-          outer.owners(translate(within.dim[axis_of::part], -parts.begin), [&](index_t o, interval of_parts) {
-            shard.dim[axis_of::part] = translate(of_parts, parts.begin);
-            inner.owners(translate(within.dim[cuts.axis], -along.begin), [&](index_t i, interval of_axis) {
-              shard.dim[cuts.axis] = translate(of_axis, along.begin);
-              if (intersects(shard, within)) sink(shard_at{k, p, e, o * cuts.inner + i}, shard);
-            });
-          });
+          of_experts(e);
         });
       }
     }
@@ -184,6 +224,7 @@ class computed_holding {
     std::vector<rank_t> list;
     const auto boxes = [&](index_t i, const auto& each) {
       const rank_product holders = holders_.sharers(space_, f, at.k, at.e, at.t, i, list);
+      if (holders.listed != nullptr && list.empty()) return;  // an order that leaves a slice to nobody
       each(box_sink::of([&](const family_box& b) {
         if (intersects(b, within)) sink(b, holders);
       }));
@@ -216,8 +257,8 @@ class computed_holding {
         if (holders.listed != nullptr) {
           of_chunk = -1;
         } else {
-          if (space_.family_at(f).mesh == mesh_kind::expert) holders.axis(mesh_axis::middle).first = at.e;
-          if (space_.family_at(f).tensor_axis != axis_of::none) holders.axis(mesh_axis::tensor).first = at.t;
+          if (family_at(f).mesh == mesh_kind::expert) holders.axis(mesh_axis::middle).first = at.e;
+          if (family_at(f).tensor_axis != axis_of::none) holders.axis(mesh_axis::tensor).first = at.t;
         }
         sink(shard, holders);
       });
@@ -230,6 +271,9 @@ class computed_holding {
       every_part = every_part && within.dim[axis].contains(whole.dim[axis]);
     std::vector<owned_box> first;
     family_box of_first;
+    const int cut_axis = space_.cut_of(f).axis;
+    const bool by_expert = space_.shard_kind(f) == mesh_kind::expert;
+    const bool by_tensor = family_at(f).tensor_axis != axis_of::none;
     each_shard(f, within, [&](const shard_at& at, const family_box& shard) {
       if (!every_part) return slices_of(f, at, shard, intersect(within, shard), by, sink);
       if (at.e == 0 && at.t == 0) {
@@ -240,13 +284,16 @@ class computed_holding {
                     first.push_back({b, sharing});
                   }));
       }
+      const index_t experts = shard.dim[axis_of::expert].begin - of_first.dim[axis_of::expert].begin;
+      const index_t parts = shard.dim[axis_of::part].begin - of_first.dim[axis_of::part].begin;
+      const index_t along = cut_axis == axis_of::part ? 0 : shard.dim[cut_axis].begin - of_first.dim[cut_axis].begin;
       for (std::size_t i = 0; i < first.size(); ++i) {
         owned_box owned = first[i];
-        for (int axis = axis_of::expert; axis < family_ndim; ++axis)
-          owned.where.dim[axis] =
-              translate(owned.where.dim[axis], shard.dim[axis].begin - of_first.dim[axis].begin);
-        if (space_.shard_kind(f) == mesh_kind::expert) owned.holders.axis(mesh_axis::middle).first += at.e;
-        if (space_.family_at(f).tensor_axis != axis_of::none) owned.holders.axis(mesh_axis::tensor).first += at.t;
+        if (experts != 0) owned.where.dim[axis_of::expert] = translate(owned.where.dim[axis_of::expert], experts);
+        if (parts != 0) owned.where.dim[axis_of::part] = translate(owned.where.dim[axis_of::part], parts);
+        if (along != 0) owned.where.dim[cut_axis] = translate(owned.where.dim[cut_axis], along);
+        if (by_expert) owned.holders.axis(mesh_axis::middle).first += at.e;
+        if (by_tensor) owned.holders.axis(mesh_axis::tensor).first += at.t;
         sink(owned.where, owned.holders);
       }
     });
@@ -256,6 +303,7 @@ class computed_holding {
   state_set states_;
   detail::holder_ranks holders_;
   bool tabulated_;
+  cut cuts_[std::size(roles)] = {};
   optimizer_buffers buffers_;
 };
 

@@ -116,7 +116,7 @@ constexpr bytes_t held_bytes_of(const H& h, rank_t rank, state_set wanted) {
   if (rank < 0) return bytes;
   for (const role r : roles) {
     const bytes_t per_element = (states_of(r) & wanted & h.states()).bytes_per_element();
-    if (per_element == 0) continue;
+    if (per_element == 0 || !has_role(h, r)) continue;
     each_held(h, rank, r,
               [&](int, const family_box& b) { bytes = checked_add(bytes, checked_multiply(b.volume(), per_element)); });
   }

@@ -69,6 +69,14 @@ concept Holding = requires(const H& h, rank_t rank, int f, const family_box& wit
   { h.order_of(tensor_id{}, rank, role::parameter) } -> std::same_as<storage_order>;
 };
 
+/// Whether a holding has tensors that have states of a role.
+template <typename H>
+constexpr bool has_role(const H& h, role r) {
+  for (int f = 0; f < h.families(); ++f)
+    if (has_states_of(h.family_at(f).kind, r)) return true;
+  return false;
+}
+
 /// held() of every family.
 template <Holding H, typename Sink>
 constexpr void each_held(const H& h, rank_t rank, role r, Sink&& sink) {

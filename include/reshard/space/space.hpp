@@ -35,6 +35,9 @@ class space {
         if (family& rows = model_.family_at[f]; rows.padded == padded_as::vocabulary)
           rows.extent[axis_of::row] = round_up(rows.extent[axis_of::row], d.pad * d.tp);
     if (m.shape.predictions > 0) keep_predictions_like(layer_like_predictions());
+    for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert})
+      shards_[static_cast<int>(kind)] = sharding_group(kind) / d.instances;
+    for (int f = 0; f < model_.families; ++f) cuts_[f] = cut_by_tensor_parallelism(f);
   }
 
   /// The model, with the rows of the vocabulary that this side has.
@@ -51,8 +54,7 @@ class space {
 
   /// The pipeline stage of a rank, and the first rank of a stage.
   constexpr index_t stage_of(rank_t rank) const {
-    const index_t stage = rank / stage_pitch_;
-    return stage_pitch_ == stage_ranks_ ? stage : stage % degrees_.pp;
+    return stage_pitch_ == stage_ranks_ ? rank / stage_pitch_ : rank / stage_pitch_ % degrees_.pp;
   }
   constexpr rank_t first_rank(index_t stage) const { return stage * stage_pitch_; }
   /// The i-th rank of a stage, 0 <= i < stage_ranks(), and back.
@@ -107,15 +109,7 @@ class space {
   }
 
   /// How tensor parallelism cuts each piece of a family.
-  constexpr tensor_cut cut_of(int f) const {
-    const family& tensors = family_at(f);
-    const index_t degree = tensor_parts(f);
-    if (degree == 1) return {};
-    if (tensors.tensor_axis != axis_of::part) return {1, degree, tensors.tensor_axis};
-    const index_t parts = tensors.extent[axis_of::part];
-    if (degree <= parts) return {degree, 1, tensors.inner_axis()};
-    return {parts, degree / parts, tensors.inner_axis()};
-  }
+  constexpr const tensor_cut& cut_of(int f) const { return cuts_[f]; }
 
   /// Whether chunk k has a family that is pinned to a place of the network.
   constexpr bool pinned_to(int f, index_t k) const {
@@ -194,17 +188,19 @@ class space {
   }
   /// The global box of piece p, given members, of expert part e and tensor part t.
   constexpr family_box shard_box(int f, int p, interval members, index_t e, index_t t) const {
-    const box<3> piece = piece_box(f, p);
-    family_box b{{members, expert_part(f, e), piece.dim[0], piece.dim[1], piece.dim[2]}};
-    const tensor_cut cut = cut_of(f);
-    if (cut.inner > 1) {
-      b.dim[cut.axis] = translate(equal_part(b.dim[cut.axis].size(), cut.outer == 1 ? t : t % cut.inner, cut.inner),
-                                  b.dim[cut.axis].begin);
-      t /= cut.inner;
+    const family& tensors = family_at(f);
+    const tensor_cut& cut = cut_of(f);
+    family_box b{{members,
+                  tensors.extent[1] == 1 ? interval{0, 1} : expert_part(f, e),
+                  {0, tensors.extent[2]},
+                  {0, tensors.extent[3]},
+                  {0, tensors.extent[4]}}};
+    if (pieces(f) > 1) {
+      const box<3> piece = piece_box(f, p);
+      for (int i = 0; i < 3; ++i) b.dim[2 + i] = piece.dim[i];
     }
-    if (cut.outer > 1)
-      b.dim[axis_of::part] =
-          translate(equal_part(b.dim[axis_of::part].size(), t, cut.outer), b.dim[axis_of::part].begin);
+    if (cut.inner > 1) b.dim[cut.axis] = part_of(b.dim[cut.axis], cut.outer == 1 ? t : t % cut.inner, cut.inner);
+    if (cut.outer > 1) b.dim[axis_of::part] = part_of(b.dim[axis_of::part], t / cut.inner, cut.outer);
     return b;
   }
 
@@ -224,7 +220,7 @@ class space {
     return kind == mesh_kind::dense ? m.along(mesh_axis::middle) * m.along(mesh_axis::data) : m.along(mesh_axis::data);
   }
   /// Parts that a group cuts a state into: its ranks over the instances, each of which shards alone.
-  constexpr index_t shards(mesh_kind kind) const { return sharding_group(kind) / degrees_.instances; }
+  constexpr index_t shards(mesh_kind kind) const { return shards_[static_cast<int>(kind)]; }
 
   /// The shard that a rank has: its index in its sharding group mod shards(kind). The index is edp, or counts cp and
   /// dp, the one first in the order fastest.
@@ -240,6 +236,21 @@ class space {
   }
 
  private:
+  /// Part i of `parts` equal ones of an interval.
+  static constexpr interval part_of(interval all, index_t i, index_t parts) {
+    return {all.begin + (all.end - all.begin) / parts * i, all.begin + (all.end - all.begin) / parts * (i + 1)};
+  }
+
+  constexpr tensor_cut cut_by_tensor_parallelism(int f) const {
+    const family& tensors = family_at(f);
+    const index_t degree = tensor_parts(f);
+    if (degree == 1) return {};
+    if (tensors.tensor_axis != axis_of::part) return {1, degree, tensors.tensor_axis};
+    const index_t parts = tensors.extent[axis_of::part];
+    if (degree <= parts) return {degree, 1, tensors.inner_axis()};
+    return {parts, degree / parts, tensors.inner_axis()};
+  }
+
   /// A layer of the kind of the prediction layers: the last decoder layer; a mixture of experts where the model has
   /// experts and their chunk has no decoder layer.
   constexpr index_t layer_like_predictions() const {
@@ -267,6 +278,8 @@ class space {
   pipeline_placement pipeline_;
   index_t stage_ranks_;
   index_t stage_pitch_;  // ranks from a rank to the one in the next stage
+  index_t shards_[2] = {1, 1};  // by mesh kind
+  tensor_cut cuts_[max_families] = {};
   bool embedding_copies_;
 };
 
