@@ -188,10 +188,10 @@ inline local_part rows_of_member(const model& m, const layout& l, const tensor& 
 
 using holding = std::map<std::string, intervals>;  // tensor's name on this side -> flat global indices; no empty ones
 
-inline holding held(const model& m, const layout& l, long rank, const state& s) {
+// `list` is tensors(m, l), which every rank and state asks for.
+inline holding held(const model& m, const layout& l, const std::vector<tensor>& list, long rank, const state& s) {
   const coordinates c = coordinates_of(l, rank);
   const bool sharded = l.zero >= s.level;
-  const std::vector<tensor> list = tensors(m, l);
   holding result;
   for (long chunk = 0; chunk < l.stages.chunks(); ++chunk) {
     std::map<std::string, interval> shard;
@@ -211,6 +211,10 @@ inline holding held(const model& m, const layout& l, long rank, const state& s) 
     }
   }
   return result;
+}
+
+inline holding held(const model& m, const layout& l, long rank, const state& s) {
+  return held(m, l, tensors(m, l), rank, s);
 }
 
 // What `reshard check` prints for a rank and a state.

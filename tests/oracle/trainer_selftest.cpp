@@ -260,11 +260,12 @@ TEST_CASE("the first oracle says the same where both speak") {
     const layout l = parse(m, c.text);
     REQUIRE(l.world == c.parsed.world);
     const std::vector<state> states = parse_states("adam");
-    const std::map<std::string, tensor> named = by_name(tensors(m, l));
+    const std::vector<tensor> list = tensors(m, l);
+    const std::map<std::string, tensor> named = by_name(list);
     for (long rank = 0; rank < l.world; ++rank)
       for (std::size_t s = 0; s < states.size(); ++s) {
         std::map<std::string, oracle::flat_set> chars;
-        for (const auto& [name, set] : held(m, l, rank, states[s])) {
+        for (const auto& [name, set] : held(m, l, list, rank, states[s])) {
           chars[name].assign(at(named.at(name).rows() * named.at(name).columns()), 0);
           for (const auto& [begin, end] : set)
             for (long e = begin; e < end; ++e) chars[name][at(e)] = 1;
@@ -288,15 +289,16 @@ TEST_CASE("random layouts: every element is held as often as the axes that do no
         for (const auto& [name, set] : held(c.m, l, rank, s))
           for (const auto& [begin, end] : set)
             for (long e = begin; e < end; ++e) ++holders.at(name).at(at(e));
-      for (const auto& [name, t] : named) {
+      for (const auto& entry : named) {
+        const tensor& t = entry.second;
         if (!has_state(t, s)) continue;
         std::set<long> stages;
         for (long k : t.chunks) stages.insert(l.stages.stage_of(k));
         const long group = t.expert >= 0 ? l.edp : l.dp * l.cp;
         long expected = l.zero >= s.level && t.parameter ? l.instances : group;
         if (t.how == cut::whole) expected *= l.tp;
-        CHECK_MESSAGE(holders.at(name) == std::vector<long>(holders.at(name).size(), expected * length(stages)), name,
-                      " in ", s.name, ", ", c.describe());
+        CHECK_MESSAGE(holders.at(t.name) == std::vector<long>(holders.at(t.name).size(), expected * length(stages)),
+                      t.name, " in ", s.name, ", ", c.describe());
       }
     }
   }
@@ -318,9 +320,10 @@ TEST_CASE("random layouts: tensors of a side are the families, each element once
       if (t.name != "output_layer.weight" && t.name != "lm_head.weight") covered[t.family] += count(all);
       sets[t.family] = either(sets[t.family], all);
     }
-    for (const auto& [family, set] : sets) {
+    for (const auto& set : sets) {
+      const std::string& family = set.first;
       const intervals whole = {{0, sizes.at(family)}};
-      CHECK_MESSAGE(set == whole, family, ", ", c.describe());
+      CHECK_MESSAGE(set.second == whole, family, ", ", c.describe());
       if (family != "output_layer.weight") CHECK(covered.at(family) == sizes.at(family));
     }
   }
@@ -342,7 +345,7 @@ std::vector<piece> plain_plan(const switch_question& q) {
         for (const auto& [source, held_there] : d.before)
           if (source != device) sources.push_back(source);
         for (long source : sources) {
-          const intervals there = held_before(d, source, t.family);
+          const intervals& there = held_before(d, source, t.family);
           intervals brings;  // element by element: in_family has no inverse here
           for (const auto& [begin, end] : left)
             for (long e = begin; e < end; ++e) {
@@ -373,7 +376,7 @@ TEST_CASE("random switches: a plan made by brute force is right, and no other is
     CHECK(sums.wrong == 0);
     CHECK(sums.nowhere == 0);
     CHECK(sums.moved_bytes == sums.least_bytes);
-    if (plan.empty()) continue;
+    if (plan.empty() || i % 4 != 0) continue;
 
     std::vector<piece> twin = plan;
     const std::size_t k = at(i % length(plan));

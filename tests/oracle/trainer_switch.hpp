@@ -42,14 +42,17 @@ inline std::map<std::string, tensor> by_name(const std::vector<tensor>& list) {
   return named;
 }
 
-inline elements elements_held(const model& m, const layout& l, long rank, const state& s) {
-  const std::map<std::string, tensor> named = by_name(tensors(m, l));
+inline elements in_families(const std::map<std::string, tensor>& named, const holding& h) {
   elements all;
-  for (const auto& [name, set] : held(m, l, rank, s)) {
+  for (const auto& [name, set] : h) {
     const tensor& t = named.at(name);
     all[t.family] = either(all[t.family], in_family(t, set));
   }
   return all;
+}
+
+inline elements elements_held(const model& m, const layout& l, long rank, const state& s) {
+  return in_families(by_name(tensors(m, l)), held(m, l, rank, s));
 }
 
 // Of a tensor of one side, the elements that are padding which the other side lacks.
@@ -82,34 +85,40 @@ struct switch_totals {
 
 // What the devices hold before, and need after, in one state.
 struct devices_of_state {
+  std::map<std::string, tensor> from, to;  // the sides' tensors, by name
   std::map<long, elements> before;
   std::map<long, holding> needed;  // by TO's names
+  std::map<long, holding> had;     // by FROM's names
   elements anywhere;               // that some device held before
 };
 
 inline devices_of_state devices_of(const switch_question& q, const state& s) {
+  const std::vector<tensor> from = tensors(q.m, q.from), to = tensors(q.m, q.to);
   devices_of_state d;
+  d.from = by_name(from);
+  d.to = by_name(to);
   for (long rank = 0; rank < q.from.world; ++rank) {
-    elements own = elements_held(q.m, q.from, rank, s);
-    for (const auto& [family, set] : own) d.anywhere[family] = either(d.anywhere[family], set);
-    d.before[q.from_devices.at(at(rank))] = std::move(own);
+    const long device = q.from_devices.at(at(rank));
+    d.had[device] = held(q.m, q.from, from, rank, s);
+    d.before[device] = in_families(d.from, d.had[device]);
+    for (const auto& [family, set] : d.before[device]) d.anywhere[family] = either(d.anywhere[family], set);
   }
-  for (long rank = 0; rank < q.to.world; ++rank) d.needed[q.to_devices.at(at(rank))] = held(q.m, q.to, rank, s);
+  for (long rank = 0; rank < q.to.world; ++rank) d.needed[q.to_devices.at(at(rank))] = held(q.m, q.to, to, rank, s);
   return d;
 }
 
-inline intervals held_before(const devices_of_state& d, long device, const std::string& family) {
+inline const intervals& held_before(const devices_of_state& d, long device, const std::string& family) {
+  static const intervals nothing;
   const auto here = d.before.find(device);
-  if (here == d.before.end() || here->second.count(family) == 0) return {};
+  if (here == d.before.end() || here->second.count(family) == 0) return nothing;
   return here->second.at(family);
 }
 
 // The counts that need no plan.
 inline void add_needs(const switch_question& q, const state& s, const devices_of_state& d, switch_totals& sums) {
-  const std::map<std::string, tensor> to = by_name(tensors(q.m, q.to)), from = by_name(tensors(q.m, q.from));
   for (const auto& [device, tensors_needed] : d.needed)
     for (const auto& [name, set] : tensors_needed) {
-      const tensor& t = to.at(name);
+      const tensor& t = d.to.at(name);
       const intervals created = both(set, only_here(q.m, t, q.from));
       const intervals other = in_family(t, without(set, created));
       sums.needed += count(set);
@@ -117,9 +126,9 @@ inline void add_needs(const switch_question& q, const state& s, const devices_of
       sums.least_bytes += count(without(other, held_before(d, device, t.family))) * width_of(t, s);
       sums.nowhere += count(without(other, d.anywhere.count(t.family) == 0 ? intervals{} : d.anywhere.at(t.family)));
     }
-  for (long rank = 0; rank < q.from.world; ++rank)
-    for (const auto& [name, set] : held(q.m, q.from, rank, s))
-      sums.dropped_bytes += count(both(set, only_here(q.m, from.at(name), q.to))) * width_of(from.at(name), s);
+  for (const auto& [device, tensors_had] : d.had)
+    for (const auto& [name, set] : tensors_had)
+      sums.dropped_bytes += count(both(set, only_here(q.m, d.from.at(name), q.to))) * width_of(d.from.at(name), s);
 }
 
 inline switch_totals needs(const switch_question& q) {
