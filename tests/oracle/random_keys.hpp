@@ -216,6 +216,7 @@ class key_generator {
     if (wanted.count("order") > 0) items.push_back("order=" + random_order());
     for (const std::string& f : wanted)
       if (f.rfind("split=", 0) == 0) items.push_back(f);
+    if (wanted.count("bucket") == 0 && dice_.below(20) == 0) items.push_back("bucket=none");
     item("first", range(1, 5), -1);
     item("last", range(1, 5), -1);
     if (wanted.count("string") > 0) {

@@ -138,8 +138,13 @@ inline void check_order(const layout& l) {
   one_if_not_named("dp", l.dp), one_if_not_named("dp", l.edp);
   one_if_not_named("pp", l.pp);
   if (l.pp > 1 && l.order.back() != "pp") must(l.edp == l.dp, "pp is not last in order, and edp is not dp.");
-  // Both readings count down the axes around pp: where the strides of pp agree, all ranks' pp do.
-  for (long rank = 0; rank < l.world && l.world <= 1000000; ++rank) coordinates_of(l, rank);
+  // Both readings give every rank the same pp: iff pp has the same stride in both.
+  long dense = 1, expert = 1;
+  for (const std::string& axis : l.order) {
+    if (axis == "pp") must(l.pp == 1 || dense == expert, "The two readings of order give a rank different pp.");
+    dense *= axis == "tp" ? l.tp : axis == "cp" ? l.cp : axis == "dp" ? l.dp : axis == "pp" ? l.pp : 1;
+    expert *= axis == "tp" ? l.etp : axis == "ep" ? l.ep : axis == "dp" ? l.edp : axis == "pp" ? l.pp : 1;
+  }
 }
 
 inline void check_tensor_parallel(const model& m, const layout& l) {
