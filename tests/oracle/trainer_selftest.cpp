@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "contract.hpp"
+#include "plan_check.hpp"
 #include "random_keys.hpp"
 #include "random_layouts.hpp"
 #include "trainer_switch.hpp"
@@ -399,4 +400,30 @@ TEST_CASE("random switches: a plan made by brute force is right, and no other is
     CHECK(!check_plan(q, twin, sums).empty());
   }
   MESSAGE(cases.switch_census().report());
+}
+
+TEST_CASE("the first oracle takes the same plans") {
+  oracle::generator cases(8);
+  for (int i = 0; i < 40; ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    const model m = read_model(json::parse(c.config));
+    const switch_question q = {
+        m, parse(m, c.from_text), parse(m, c.to_text), parse_states("adam"), c.from_devices, c.to_devices};
+    const std::vector<piece> plan = plain_plan(q);
+    std::vector<oracle::piece> pieces;
+    for (const piece& p : plan)
+      for (const oracle::state s : oracle::all_states)
+        if (oracle::name_of(s) == p.state) pieces.push_back({p.src, p.dst, s, p.tensor, p.dims, p.box});
+    switch_totals ours;
+    oracle::totals theirs;
+    CHECK(check_plan(q, plan, ours).empty());
+    const std::vector<std::string> faults =
+        oracle::check_plan(c.m, c.from, c.to, c.from_devices, c.to_devices, pieces, theirs);
+    CHECK_MESSAGE(faults.empty(), c.describe(), ": ", faults.empty() ? "" : faults.front());
+    CHECK(ours.moved_bytes == theirs.moved_bytes);
+    CHECK(ours.retained_bytes == theirs.retained_bytes);
+    CHECK(ours.least_bytes == theirs.least_bytes);
+    CHECK(ours.needed == theirs.needed);
+    CHECK(ours.created_bytes + ours.dropped_bytes + ours.nowhere == 0);
+  }
 }
