@@ -89,7 +89,7 @@ class key_generator {
 
   layout_case next_layout() {
     for (;;) {
-      const feature_set wanted = wish(layout_census_);
+      const feature_set wanted = wish(layout_census_, false);
       for (int attempt = 0; attempt < 60; ++attempt) {
         layout_case c;
         c.config = random_config(dice_, wanted);
@@ -107,7 +107,7 @@ class key_generator {
 
   switch_case next_switch() {
     for (;;) {
-      const feature_set wanted = wish(switch_census_);
+      const feature_set wanted = wish(switch_census_, true);
       for (int attempt = 0; attempt < 60; ++attempt) {
         switch_case c;
         feature_set one, other;
@@ -138,7 +138,7 @@ class key_generator {
   key_census layout_census_, switch_census_;
 
   // Of 40 cases in a row, one a feature has it alone; the rest have many, the rarest first.
-  feature_set wish(const key_census& so_far) {
+  feature_set wish(const key_census& so_far, bool of_switch) {
     for (;;) {
       std::vector<std::string> list = feature_names();
       dice_.shuffle(list);  // ties fall differently each time
@@ -152,6 +152,9 @@ class key_generator {
         for (int more = 0; more < 2; ++more) on.insert(list[at(std::min(dice_.below(25), dice_.below(25)) + 1)]);
         for (long more = dice_.below(6); more > 0; --more) on.insert(list[at(dice_.below(length(list)))]);
       }
+      // Kinds that a switch is between.
+      if (of_switch && !alone && dice_.below(3) == 0) on.insert("names");
+      if (of_switch && !alone && dice_.below(3) == 0) on.insert("pad");
       const feature_set all(list.begin(), list.end());
       if (complete(dice_, on, all) && !conflict(on)) return on;
     }
@@ -167,6 +170,10 @@ class key_generator {
         if (models || toss != 0) one.insert(f);
         if (models || toss != 1) other.insert(f);
       }
+      // Hugging Face's rows on one side, Megatron's buffers on the other.
+      if (one.count("names") != other.count("names"))
+        for (feature_set* side : {&one, &other})
+          if (side->count("names") + side->count("experts") == 0) side->erase("shard");
       if (complete(dice_, one, wanted) && complete(dice_, other, wanted) && !conflict(one) && !conflict(other))
         return true;
     }
