@@ -129,7 +129,17 @@ TEST_CASE("DeepSeek-V3's names, with the prediction layer after the last; both k
   }
   expected += of_layer("2", {"enorm", "hnorm", "eh_proj", "shared_head.norm"});
   CHECK(all_names(make_transformer(deep)) == expected);
-  all_names(make_transformer(deep, [](index_t l) { return l == 0; }));
+  model both = make_transformer(deep, [](index_t l) { return l == 0; });
+  all_names(both);
+  int dense = 0, mixture = 0;  // the norms before either
+  for (int f = 0; f < both.families; ++f) {
+    if (both[f].name == "mtp.layers.0.mtp_model_layer.mlp.linear_fc1.layer_norm_weight") dense = f;
+    if (both[f].name == "mtp.layers.0.mtp_model_layer.pre_mlp_layernorm.weight") mixture = f;
+  }
+  const char* norm = "model.layers.2.post_attention_layernorm.weight";
+  CHECK(hf_names(both).find(norm) == tensor_piece{{dense, 0, 0}, 0});
+  both.family_at[dense].extent[axis_of::layer] = 0;  // as a space says that it has none
+  CHECK(hf_names(both).find(norm) == tensor_piece{{mixture, 0, 0}, 0});
 }
 
 TEST_CASE("what is no name of a tensor is not found") {

@@ -93,6 +93,29 @@ TEST_CASE("pieces fit their parts") {
         "family 1 'l{layer}.qkv' has 13 rows in a group, which do not divide by its 4 heads of q, k and v");
 }
 
+TEST_CASE("experts and a padded vocabulary are as many as the dimensions say") {
+  const auto experts_of = [](index_t experts) {
+    return said([=](model& m) {
+      m.family_at[2].mesh = mesh_kind::expert;
+      m.shape.experts = experts;
+    });
+  };
+  CHECK(experts_of(3) == "accepted");
+  CHECK(experts_of(0) == "family 2 'l{layer}.x{expert}' has 3 experts, but shape.experts is 0");
+  CHECK(experts_of(6) == "family 2 'l{layer}.x{expert}' has 3 experts, but shape.experts is 6");
+  const auto padded = [](index_t vocabulary, int axis) {
+    return said([=](model& m) {
+      m.family_at[0].padded = padded_as::vocabulary;
+      m.family_at[0].tensor_axis = axis;
+      m.shape.vocabulary = vocabulary;
+    });
+  };
+  CHECK(padded(8, axis_of::row) == "accepted");
+  CHECK(padded(9, axis_of::row) == "family 0 'wte' has a padded vocabulary of 8 rows, but shape.vocabulary is 9");
+  CHECK(padded(8, axis_of::column) ==
+        "family 0 'wte' has a padded vocabulary, but is cut along axis 4; rows (3) are legal");
+}
+
 TEST_CASE("names: there, with the numbers that tell tensors apart, and none twice") {
   CHECK(said([](model& m) { m.family_at[3].name = ""; }) == "family 3 '' has no name");
   CHECK(said([](model& m) { m.family_at[1].name = "qkv"; }) ==

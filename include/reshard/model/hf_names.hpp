@@ -194,7 +194,8 @@ class hf_names {
       index_t layer = 0, expert = 0;
       if (!detail::matches(each.text, name, layer, expert)) continue;
       const std::optional<index_t> member = member_of(each.family, layer);
-      if (!member || expert >= model_[each.family].extent[axis_of::expert]) continue;
+      const family& tensors = model_[each.family];
+      if (!member || *member >= tensors.extent[axis_of::layer] || expert >= tensors.extent[axis_of::expert]) continue;
       if (!found || model_.counts(each.family)) found = tensor_piece{{each.family, *member, expert}, each.piece};
     }
     return found;

@@ -77,6 +77,19 @@ constexpr void require_pieces(const model& m, int f) {
                   " heads of q, k and v");
 }
 
+/// What legality asks of the dimensions is true of the families.
+constexpr void require_dimensions(const model& m, int f) {
+  const family& x = m[f];
+  if (const index_t experts = x.extent[axis_of::expert];
+      x.mesh == mesh_kind::expert && experts != 1 && experts != m.shape.experts)
+    refuse_family(m, f, "has ", experts, " experts, but shape.experts is ", m.shape.experts);
+  if (x.padded != padded_as::vocabulary) return;
+  if (const index_t rows = x.extent[axis_of::row]; rows != m.shape.vocabulary)
+    refuse_family(m, f, "has a padded vocabulary of ", rows, " rows, but shape.vocabulary is ", m.shape.vocabulary);
+  if (x.tensor_axis != axis_of::row)
+    refuse_family(m, f, "has a padded vocabulary, but is cut along axis ", x.tensor_axis, "; rows (3) are legal");
+}
+
 constexpr void require_numbers_in_name(const model& m, int f) {
   const family& x = m[f];
   if (x.name.empty()) refuse_family(m, f, "has no name");
@@ -118,6 +131,7 @@ constexpr void require_model(const model& m) {
     detail::require_shape(m, f);
     detail::require_layers(m, f);
     detail::require_pieces(m, f);
+    detail::require_dimensions(m, f);
     detail::require_numbers_in_name(m, f);
   }
   if (!std::is_constant_evaluated()) detail::require_distinct_names(m);
