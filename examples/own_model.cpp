@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model of one's own: four layers of one fused matrix under names of its own, checked, cut four ways, and moved.
 #include <cstdio>
+#include <string>
 
 #include <reshard/model/model_rules.hpp>
 #include <reshard/model/pieces.hpp>
@@ -26,8 +27,8 @@ static_assert(covers(computed_holding(space(own, config<tp<4>, pp<2>>{}))));
 int main() {
   require_model(own);  // at run time names are compared with each other too
   const layout_switch change(space(own, config{tp{4}, pp{2}}), space(own, config{tp{2}, pp{4}}));
-  std::printf("%s has %lld elements; of %lld query rows in a group's %lld\n",
-              std::string(own.tensor({1, 3, 0})).c_str(), static_cast<long long>(own[1].tensor_elements()),
+  const std::string name = own.tensor({1, 3, 0});
+  std::printf("%s: %lld of a group's %lld rows are q's\n", name.c_str(),
               static_cast<long long>(piece_box(own, 1, 0).dim[1].size()),
               static_cast<long long>(own[1].extent[axis_of::row]));
   std::printf("%lld bytes move\n", static_cast<long long>(moved_bytes(change)));
