@@ -60,10 +60,11 @@ class block {
   constexpr void owners(interval range, Sink&& sink) const {
     range = intersect(range, {0, extent_});
     if (range.empty()) return;
-    for (index_t p = even_ && range.begin == 0 ? 0 : owner(range.begin); p < parts_; ++p) {
-      const interval owned = part(p);
-      if (owned.begin >= range.end) return;
+    index_t p = even_ && range.begin == 0 ? 0 : owner(range.begin);
+    for (index_t begin = part(p).begin; begin < range.end; ++p) {  // the last part ends at E, no sooner than the range
+      const interval owned{begin, even_ ? begin + size_ : part(p).end};
       if (!owned.empty()) sink(p, owned);
+      begin = owned.end;
     }
   }
 

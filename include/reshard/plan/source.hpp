@@ -26,13 +26,15 @@ struct piece_cut {
 
 /// The axis: layers where their extent >= 4 m, else the longest but the last; a vector's only one is its last.
 constexpr piece_cut cut_piece(const family_box& piece, const family& tensors, index_t holders, index_t destinations) {
-  const index_t b = holders / gcd(holders, destinations);
-  piece_cut cut{b, axis_of::layer};
+  piece_cut cut;
+  if (holders == 1) return cut;
+  const index_t b = cut.parts = holders / gcd(holders, destinations);
   while (cut.parts < least(holders, 4)) cut.parts += b;  // to b ceil(min(n, 4) / b): division costs more
   if (piece.dim[axis_of::layer].size() < checked_multiply(4, cut.parts)) {
     cut.along = tensors.vector() ? axis_of::column : axis_of::layer;
-    for (int i = 0; !tensors.vector() && i < family_ndim - 1; ++i)
-      if (piece.dim[i].size() > piece.dim[cut.along].size()) cut.along = i;
+    index_t longest = piece.dim[axis_of::layer].size();
+    for (int i = 1; !tensors.vector() && i < family_ndim - 1; ++i)
+      if (const index_t extent = piece.dim[i].size(); extent > longest) longest = extent, cut.along = i;
   }
   cut.parts = least(cut.parts, piece.dim[cut.along].size());
   return cut;
