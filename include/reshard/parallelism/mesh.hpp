@@ -140,7 +140,7 @@ struct rank_product {
     for (int a = mesh_ndim - 1; a >= 0; --a) {
       if (along[a].count == 1) {  // of one coordinate it is known where its ranks begin
         rank -= along[a].first * pitch[a];
-        if (rank < 0 || rank >= pitch[a]) return -1;
+        if (static_cast<std::uint64_t>(rank) >= static_cast<std::uint64_t>(pitch[a])) return -1;  // below 0 or beyond
         continue;
       }
       const index_t c = pitch[a] == 1 ? rank : rank / pitch[a], at = along[a].index_of(c);
