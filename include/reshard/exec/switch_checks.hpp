@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a device checks of its own bindings before a switch: every element that its plan needs is bound, and every byte
 // that it makes is a byte of its own.
-// Builds on: plan/transfer.hpp, memory/binding.hpp.
+// Builds on: plan/transfer.hpp, memory/binding.hpp, base/sort.hpp.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include <reshard/base/sort.hpp>
 #include <reshard/exec/switch_options.hpp>
 #include <reshard/memory/binding.hpp>
 #include <reshard/plan/transfer.hpp>
@@ -100,7 +100,7 @@ inline void require_apart(const std::string& device, const binding& from, const 
   for (const bool target : {false, true})
     for (const bound_box& b : (target ? into : from).boxes())
       if (!target || moving.contains(b.state)) all.push_back(detail::hull(b, target));
-  std::sort(all.begin(), all.end());
+  detail::sort_items(all, std::less<stretch>());
 
   const auto refuse_pair = [&](const stretch& a, const stretch& b) {  // one at least is a target
     if (a.of == b.of && a.target && b.target)
@@ -125,7 +125,7 @@ inline void require_apart(const std::string& device, const binding& from, const 
     }
     for (auto s = first; s != last; ++s)
       detail::each_run(*s->of, s->target, [&](const stretch& run) { runs.push_back(run); });
-    std::sort(runs.begin(), runs.end());
+    detail::sort_items(runs, std::less<stretch>());
     const stretch* furthest[2] = {};  // of the sources, of the targets: the run that ends last so far
     for (const stretch& run : runs) {
       for (const bool target : {false, true})

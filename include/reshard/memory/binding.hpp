@@ -2,7 +2,8 @@
 // A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of
 // a plan are looked up in it by binary search. It also says which of the memory may be given back page by page, and by
 // whom.
-// Builds on: base/sink.hpp, algebra/flat.hpp, model/state.hpp, memory/page_block.hpp, memory/tensor_names.hpp.
+// Builds on: base/sink.hpp, base/sort.hpp, algebra/flat.hpp, model/state.hpp, memory/page_block.hpp,
+// memory/tensor_names.hpp.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 
 #include <reshard/algebra/flat.hpp>
 #include <reshard/base/sink.hpp>
+#include <reshard/base/sort.hpp>
 #include <reshard/memory/page_block.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/model/state.hpp>
@@ -161,7 +163,7 @@ class binding {
   /// Sorts what was added; refuses two boxes that share an element, and two blocks that share a page.
   void seal() {
     if (sealed_) return;
-    std::sort(boxes_.begin(), boxes_.end(), [](const bound_box& a, const bound_box& b) { return precedes(a, b); });
+    detail::sort_items(boxes_, [](const bound_box& a, const bound_box& b) { return precedes(a, b); });
     for (std::size_t i = 0; i < boxes_.size(); ++i)
       for (std::size_t j = i + 1; j < boxes_.size() && boxes_[j].same_tensor(boxes_[i]); ++j) {
         if (boxes_[j].where.dim[0].begin >= boxes_[i].where.dim[0].end) break;
@@ -169,8 +171,8 @@ class binding {
           refuse(who_, ": ", name(boxes_[i]), " is bound twice, ", intersect(boxes_[i].where, boxes_[j].where).volume(),
                  " elements of it");
       }
-    std::sort(blocks_.begin(), blocks_.end(),
-              [](const page_block& a, const page_block& b) { return std::less<>()(a.begin, b.begin); });
+    detail::sort_items(blocks_,
+                       [](const page_block& a, const page_block& b) { return std::less<>()(a.begin, b.begin); });
     for (std::size_t i = 1; i < blocks_.size(); ++i)
       if (std::less<>()(static_cast<const std::byte*>(blocks_[i].begin), blocks_[i - 1].end()))
         refuse(who_, ": two blocks of pages overlap, of ", blocks_[i - 1].pages, " and ", blocks_[i].pages, " pages");

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which device each rank of one side sits on: an injective map, as runs of consecutive ranks on consecutive devices, so
 // that its inverse is arithmetic over ranges. Worlds may grow, shrink from the middle, overlap or lie apart.
-// Builds on: algebra/interval.hpp.
+// Builds on: algebra/interval.hpp, base/sort.hpp.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
 #include <reshard/algebra/interval.hpp>
+#include <reshard/base/sort.hpp>
 
 namespace reshard {
 
@@ -28,7 +29,7 @@ class device_map {
       else by_rank_.push_back({r, device, 1});
     }
     by_device_ = by_rank_;
-    std::sort(by_device_.begin(), by_device_.end(), [](const run& a, const run& b) { return a.device < b.device; });
+    detail::sort_items(by_device_, [](const run& a, const run& b) { return a.device < b.device; });
     for (std::size_t i = 1; i < by_device_.size(); ++i) {
       const run& before = by_device_[i - 1];
       if (before.device + before.count > by_device_[i].device)
@@ -74,13 +75,13 @@ class device_map {
     auto at = std::upper_bound(by_device_.begin(), by_device_.end(), devices.begin,
                                [](rank_t d, const run& piece) { return d < piece.device; });
     if (at != by_device_.begin()) --at;
-    const std::size_t first = ranks.size();
+    std::vector<interval> found;
     for (; at != by_device_.end() && at->device < devices.end; ++at) {
       const interval common = intersect(devices, {at->device, at->device + at->count});
-      if (!common.empty()) ranks.push_back(translate(common, at->rank - at->device));
+      if (!common.empty()) found.push_back(translate(common, at->rank - at->device));
     }
-    std::sort(ranks.begin() + static_cast<std::ptrdiff_t>(first), ranks.end(),
-              [](interval a, interval b) { return a.begin < b.begin; });
+    detail::sort_items(found, [](interval a, interval b) { return a.begin < b.begin; });
+    for (const interval& r : found) ranks.push_back(r);
   }
 
  private:

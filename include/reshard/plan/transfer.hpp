@@ -51,24 +51,25 @@ constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer:
     const transfer& t = transfers[i];
     keys[i] = {t.*peer, std::uint64_t{t.states.bits} << 32 | static_cast<std::uint32_t>(t.family), i};
   }
-  std::sort(keys.begin(), keys.end(), [](const key& a, const key& b) {
+  bool by_box = false;  // or by place
+  const auto before = [&](const key& a, const key& b) {
     if (a.peer != b.peer) return a.peer < b.peer;
-    return a.what != b.what ? a.what < b.what : a.at < b.at;
-  });
-  const auto in_order = [&transfers](const key& a, const key& b) {
-    return precedes(transfers[a.at].where, transfers[b.at].where);
+    if (a.what != b.what) return a.what < b.what;
+    return by_box ? precedes(transfers[a.at].where, transfers[b.at].where) : a.at < b.at;
   };
+  std::sort(keys.begin(), keys.end(), before);
+  by_box = true;
   for (auto first = keys.begin(), past = first; first != keys.end(); first = past) {
     bool ordered = true;
     for (past = first + 1; past != keys.end() && past->peer == first->peer && past->what == first->what; ++past)
-      ordered = ordered && !in_order(*past, *(past - 1));
+      ordered = ordered && !before(*past, *(past - 1));
     if (ordered) continue;
     std::reverse(first, past);
     for (auto run = first, end = first; run != past; run = end) {
-      for (end = run + 1; end != past && in_order(*end, *(end - 1));) ++end;
+      for (end = run + 1; end != past && before(*end, *(end - 1));) ++end;
       std::reverse(run, end);
     }
-    if (!std::is_sorted(first, past, in_order)) std::sort(first, past, in_order);
+    if (!std::is_sorted(first, past, before)) std::sort(first, past, before);
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {  // along each cycle: transfers[i] <- transfers[keys[i].at]
     if (keys[i].at == i) continue;

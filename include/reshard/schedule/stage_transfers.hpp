@@ -2,14 +2,14 @@
 // Stages: how a switch is cut in time so that memory stays bounded. Stage k of S takes the k-th of S equal parts of
 // every stream, a stream being all that one source sends one destination for one state (source = destination included),
 // in the order in which the destination keeps it, cut at elements. Both ends derive the same cut from their own plans.
-// Builds on: plan/layout_switch.hpp, plan/transfer.hpp, space/cover.hpp, algebra/flat.hpp.
+// Builds on: plan/layout_switch.hpp, plan/transfer.hpp, space/cover.hpp, algebra/flat.hpp, base/sort.hpp.
 #pragma once
 
-#include <algorithm>
 #include <limits>
 #include <vector>
 
 #include <reshard/algebra/flat.hpp>
+#include <reshard/base/sort.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/plan/transfer.hpp>
 #include <reshard/space/cover.hpp>
@@ -114,7 +114,7 @@ template <Holding From, Holding To>
   const auto same_stream = [](const staged_piece& a, const staged_piece& b) {
     return a.src == b.src && a.dst == b.dst && a.states == b.states;
   };
-  std::sort(pieces.begin(), pieces.end(), [&](const ordered& a, const ordered& b) {
+  detail::sort_items(pieces, [](const ordered& a, const ordered& b) {
     if (a.piece.src != b.piece.src) return a.piece.src < b.piece.src;
     if (a.piece.dst != b.piece.dst) return a.piece.dst < b.piece.dst;
     if (a.piece.states != b.piece.states) return a.piece.states.bits < b.piece.states.bits;
