@@ -180,7 +180,7 @@ class switch_steps {
   void create() const {
     for (const staged_piece& p : staged_->creates)
       for (int state = 0; state < state_count; ++state)
-        if (p.states.contains(state)) new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { zero(b); });
+        if (p.states.contains(state)) new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { fill_with_zeros(b); });
   }
 
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {

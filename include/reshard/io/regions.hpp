@@ -45,7 +45,7 @@ inline void write_check_json(text_output& out, const computed_holding& holding) 
 
 /// The pattern by which a rank knows a piece of a family.
 inline std::string names_on(const space& s, int f, int piece, rank_t rank) {
-  if (s.degrees().names == tensor_names::megatron) return std::string(s.names_on(f, rank));
+  if (s.degrees().names == names_as::megatron) return std::string(s.names_on(f, rank));
   return s.holds_tied_copy(f, rank) ? hf_tied_name(s.model(), f) : hf_name(s.model(), f, piece);
 }
 

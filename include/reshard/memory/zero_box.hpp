@@ -10,7 +10,7 @@
 namespace reshard {
 
 /// Every element of the box becomes zero, whose bytes are zero in every dtype; bytes between elements stay.
-inline void zero(const bound_box& b) {
+inline void fill_with_zeros(const bound_box& b) {
   const bool dense = b.stride[2] == 1;
   const index_t columns = b.where.dim[2].size(), steps = dense ? 1 : columns;
   const bytes_t run = (dense ? columns : 1) * b.element_bytes();

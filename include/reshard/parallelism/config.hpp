@@ -95,9 +95,9 @@ struct shard_as : detail::static_setting<layout_key::shard, By> {};
 /// experts_are<experts_as::grouped>: what rows are cut of where experts are sharded.
 template <experts_as As>
 struct experts_are : detail::static_setting<layout_key::experts, As> {};
-/// names_of<tensor_names::hf>: what the side calls its tensors.
-template <tensor_names Names>
-struct names_of : detail::static_setting<layout_key::names, Names> {};
+/// names_are<names_as::hf>: what the side calls its tensors.
+template <names_as Names>
+struct names_are : detail::static_setting<layout_key::names, Names> {};
 /// ordered<"tp-cp-ep-dp-pp">: the axes from fastest to slowest.
 template <detail::literal Text>
 struct ordered {

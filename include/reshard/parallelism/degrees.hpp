@@ -24,7 +24,7 @@ enum class shard_by { buffers, rows };
 /// What rows are cut of where experts are sharded: of each expert's matrices, or all experts of a layer as one tensor.
 enum class experts_as { separate, grouped };
 /// What a side calls its tensors, and so which it keeps apart: Megatron-core's, or a Hugging Face checkpoint's.
-enum class tensor_names { megatron, hf };
+enum class names_as { megatron, hf };
 
 /// The axes that order ranks.
 enum class order_axis { tp, cp, ep, dp, pp };
@@ -60,7 +60,7 @@ struct degrees {
   index_t pad = 0;        // rows of the vocabulary are made a multiple of pad x tp; 0: they are what they are
   shard_by shard = shard_by::buffers;
   experts_as experts = experts_as::separate;
-  tensor_names names = tensor_names::megatron;
+  names_as names = names_as::megatron;
   rank_order order = {};
   layout_string string = {};  // chunks as a layout string deals them, where one is given
 

@@ -84,7 +84,7 @@ constexpr const key_entry& entry_of(layout_key key) { return layout_keys[static_
 constexpr const char* name(layout_key key) { return entry_of(key).name; }
 constexpr const char* name(pipeline_split split) { return key_words::splits[static_cast<int>(split)]; }
 constexpr const char* name(shard_by shard) { return key_words::shards[static_cast<int>(shard)]; }
-constexpr const char* name(tensor_names names) { return key_words::names[static_cast<int>(names)]; }
+constexpr const char* name(names_as names) { return key_words::names[static_cast<int>(names)]; }
 constexpr const char* name(order_axis axis) {
   constexpr layout_key keys[] = {layout_key::tp, layout_key::cp, layout_key::ep, layout_key::dp, layout_key::pp};
   return name(keys[static_cast<int>(axis)]);
@@ -123,7 +123,7 @@ constexpr void assign(degrees& d, layout_key key, index_t value) {
 constexpr void assign(degrees& d, layout_key, pipeline_split value) { d.split = value; }
 constexpr void assign(degrees& d, layout_key, shard_by value) { d.shard = value; }
 constexpr void assign(degrees& d, layout_key, experts_as value) { d.experts = value; }
-constexpr void assign(degrees& d, layout_key, tensor_names value) { d.names = value; }
+constexpr void assign(degrees& d, layout_key, names_as value) { d.names = value; }
 constexpr void assign(degrees& d, layout_key, const rank_order& value) { d.order = value; }
 constexpr void assign(degrees& d, layout_key, const layout_string& value) { d.string = value; }
 

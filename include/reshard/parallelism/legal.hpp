@@ -137,7 +137,7 @@ constexpr bool each_order_rule(const model& m, const degrees& d, Visit&& visit) 
                [&] { refuse_instances(d); }) &&
          visit(d.experts == experts_as::separate || (d.shard == shard_by::rows && m.shape.experts > 0),
                [&] { refuse_grouped(d, m.shape.experts); }) &&
-         (d.names == tensor_names::megatron ||
+         (d.names == names_as::megatron ||
           (visit(d.shard == shard_by::rows, [&] { refuse_names_of_buffers(); }) &&
            visit(has_hf_names(m), [&] { require_hf_names(m); }) &&
            (m.shape.groups == 0 ||

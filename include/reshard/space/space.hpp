@@ -88,11 +88,11 @@ class space {
   /// The pieces of a family that are tensors of their own on this side: q, k and v, or gate and up, where names are a
   /// checkpoint's; else the family is one.
   constexpr int pieces(int f) const {
-    return degrees_.names == tensor_names::megatron ? 1 : reshard::pieces(family_at(f));
+    return degrees_.names == names_as::megatron ? 1 : reshard::pieces(family_at(f));
   }
   /// What piece p is of the family: parts, rows and columns.
   constexpr box<3> piece_box(int f, int p) const {
-    if (degrees_.names == tensor_names::megatron)
+    if (degrees_.names == names_as::megatron)
       return {{{0, family_at(f).extent[2]}, {0, family_at(f).extent[3]}, {0, family_at(f).extent[4]}}};
     return reshard::piece_box(model_, f, p);
   }
