@@ -70,7 +70,8 @@ TEST_CASE("GPT-3: 2048 learned positions, a vocabulary of 51200, tied; every lin
                {"gpt3-2.7b", &models::gpt3_2_7b, 32, 2560, 32},
                {"gpt3-6.7b", &models::gpt3_6_7b, 32, 4096, 32}};
   for (const auto& [name, constant, layers, h, heads] : sizes) {
-    CAPTURE(std::string(name));
+    const std::string called(name);
+    CAPTURE(called);
     const model& m = *constant;
     CHECK(m.name == name);
     CHECK(preset(name).parameters() == m.parameters());

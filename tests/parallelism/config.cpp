@@ -130,7 +130,7 @@ TEST_CASE("text: parse_degrees(to_text(d)) == d, and defaults are not written") 
     const degrees d = random_degrees(random);
     CHECK(parse_degrees(to_text(d)) == d);
   }
-  CHECK(to_text({}).empty());
+  CHECK(to_text(degrees{}).empty());
   CHECK(to_text(wanted) == "tp=4,cp=2,pp=8,vpp=3,dp=5,ep=16,etp=2,zero=1,split=account,bucket=40");
 }
 

@@ -142,7 +142,7 @@ TEST_CASE("sends come by destination; a tied copy comes where its destination ke
   const auto parameters_end = std::find_if(received.begin(), received.end(),
                                            [](const staged_piece& p) { return p.states != parameter_states; });
   REQUIRE(parameters_end != received.begin());
-  CHECK(tied[(parameters_end - 1)->tensor.family].place == home::both_ends);  // device 0 keeps it first
+  CHECK(tied[(parameters_end - 1)->tensor.family].place == home::embedding);  // device 0 keeps it first
   CHECK(tied[received.front().tensor.family].place == home::layers);
 }
 

@@ -57,7 +57,7 @@ std::vector<parameter> in_buffer_order(const model& m, const degrees& d, interva
       if (m[f].place == place && wanted(m[f]))
         list.push_back({f, 0, 0, m[f].extent[2] * m[f].extent[3] * m[f].extent[4] / cut(m[f]), shared});
   };
-  if (last && d.pp > 1) pinned(home::both_ends, true);
+  if (last && d.pp > 1 && m.shape.tied) pinned(home::embedding, true);
   if (last) pinned(home::last_stage, false);
   for (index_t layer = layers.end - 1; layer >= layers.begin; --layer)
     for (int f = m.families - 1; f >= 0; --f) {
@@ -69,7 +69,7 @@ std::vector<parameter> in_buffer_order(const model& m, const degrees& d, interva
           list.push_back({f, member, e, m[f].extent[2] * m[f].extent[3] * m[f].extent[4] / cut(m[f]), false});
       }
     }
-  if (first) pinned(home::both_ends, d.pp > 1);
+  if (first) pinned(home::embedding, d.pp > 1 && m.shape.tied);
   if (first) pinned(home::first_stage, false);
   return list;
 }

@@ -45,6 +45,10 @@ TEST_CASE("space_of is the space that the same numbers make at run time") {
   check_same_space<models::llama2_7b, config<pp<5>, split<pipeline_split::spread>>>();
   check_same_space<models::qwen3_235b_a22b, config<tp<4>, pp<8>, dp<4>, ep<16>, split<pipeline_split::account>>>();
   check_same_space<models::qwen3_30b_a3b, config<tp<4>, dp<2>, etp<2>, ep<4>>>();
+  check_same_space<models::qwen3_30b_a3b,
+                   config<tp<2>, dp<4>, ep<4>, zero<3>, shard_as<shard_by::rows>, names_are<names_as::hf>>>();
+  check_same_space<models::llama2_7b, config<tp<2>, pp<4>, pad_rows<128>, first_layers<5>, ordered<"tp-dp-pp">>>();
+  check_same_space<models::llama2_7b, config<pp<4>, chunks_as<"E|(t*16|)*2L">>>();
   // no constant under UBSan
   CHECK(&space_of<models::llama2_7b, config<tp<2>>> != &space_of<models::llama2_7b, config<tp<4>>>);
 }
@@ -63,10 +67,11 @@ TEST_CASE("a rule over integers holds for those numbers that its sentence says")
         CHECK(rules::layers_fit_the_split<A, B, Vpp, pipeline_split::spread> == (Vpp == 1));
       });
     });
-    CHECK(rules::zero_level_is_built<A> == (A == 1));
+    CHECK(rules::zero_level_is_built<A, shard_by::buffers> == (A <= 2));
+    CHECK(rules::zero_level_is_built<A, shard_by::rows> == (A <= 3));
     CHECK(rules::divides_evenly<A, 0>);
   });
-  static_assert(rules::zero_level_is_built<0>);
+  static_assert(rules::zero_level_is_built<0, shard_by::buffers> && rules::zero_level_is_built<0, shard_by::rows>);
 }
 
 TEST_CASE("the sizes of experts count in a model with experts, and divide by anything in one without") {

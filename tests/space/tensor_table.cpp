@@ -74,7 +74,7 @@ TEST_CASE("a model of one's own: a tied family that is not its first, and one la
   own.sets[1] = layer_set::all(1);
   own.add({.name = "layers.{layer}.w", .extent = {3, 1, 1, 2, 2}});
   own.add({.name = "only.w", .extent = {1, 1, 1, 2, 2}, .layers = 1});
-  own.add({.name = "head", .tied_name = "tail", .extent = {1, 1, 1, 2, 2}, .place = home::both_ends});
+  own.add({.name = "head", .tied_name = "tail", .extent = {1, 1, 1, 2, 2}, .place = home::embedding});
   const std::map<std::string, place> names = all_names(own);
   CHECK(names.size() == 6);
   const tensor_table table(own);

@@ -68,19 +68,22 @@ inline std::string text_of(const trainer::intervals& set) {
   return text + (set.size() > 4 ? " .." : "");
 }
 
+/// What an answer has of a state and a tensor; nothing where it does not name them.
+inline trainer::intervals set_of(const states_of_rank& all, const std::string& state, const std::string& tensor) {
+  const auto of_state = all.find(state);
+  if (of_state == all.end()) return {};
+  const auto of_tensor = of_state->second.find(tensor);
+  return of_tensor == of_state->second.end() ? trainer::intervals{} : of_tensor->second;
+}
+
 /// The first state and tensor in which two answers differ, and how; nothing where they are equal.
 inline std::string difference(const states_of_rank& ours, const states_of_rank& theirs) {
   for (const auto* side : {&ours, &theirs})
     for (const auto& [state, tensors] : *side)
       for (const auto& [tensor, set] : tensors) {
-        const auto find = [&](const states_of_rank& all) {
-          const auto a = all.find(state);
-          if (a == all.end()) return trainer::intervals{};
-          const auto b = a->second.find(tensor);
-          return b == a->second.end() ? trainer::intervals{} : b->second;
-        };
-        if (find(ours) != find(theirs))
-          return state + " of " + tensor + ": ours" + text_of(find(ours)) + ", the oracle's" + text_of(find(theirs));
+        const trainer::intervals here = set_of(ours, state, tensor), there = set_of(theirs, state, tensor);
+        if (here != there)
+          return state + " of " + tensor + ": ours" + text_of(here) + ", the oracle's" + text_of(there);
       }
   return {};
 }
