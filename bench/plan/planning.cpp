@@ -105,9 +105,9 @@ double seconds_of(const auto& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
-void over_sorting(benchmark::State& state, const char* from, const char* to, state_set states, rank_t device) {
-  const layout_switch change(space(models::qwen3_235b_a22b, parse_degrees(from)),
-                             space(models::qwen3_235b_a22b, parse_degrees(to)), {.states = states});
+void over_sorting(benchmark::State& state, const model& m, const char* from, const char* to, state_set states,
+                  rank_t device) {
+  const layout_switch change(space(m, parse_degrees(from)), space(m, parse_degrees(to)), {.states = states});
   const plan p = make_plan(change, device);
   std::vector<transfer> shuffled[] = {p.sends, p.receives, p.retains};
   for (std::vector<transfer>& list : shuffled) std::shuffle(list.begin(), list.end(), std::mt19937(1));
@@ -133,8 +133,9 @@ void over_sorting(benchmark::State& state, const char* from, const char* to, sta
   state.counters["us"] = planning * 1e6;
   state.counters["transfers"] = static_cast<double>(transfers);
 }
-#define RESHARD_OVER_SORTING(name, ...) \
+#define RESHARD_OVER_SORTING_OF(name, ...) \
   BENCHMARK_CAPTURE(over_sorting, name, __VA_ARGS__)->Iterations(1)->Unit(benchmark::kMillisecond)
+#define RESHARD_OVER_SORTING(name, ...) RESHARD_OVER_SORTING_OF(name, models::qwen3_235b_a22b, __VA_ARGS__)
 RESHARD_OVER_SORTING(parameters, "tp=4,pp=8,dp=4,ep=16,split=account", "tp=8,pp=16,dp=1,ep=8,split=account",
                      parameter_states, 77);
 RESHARD_OVER_SORTING(zero1, "tp=4,pp=8,dp=4,ep=16,split=account,zero=1", "tp=8,pp=16,dp=1,ep=8,split=account,zero=1",
@@ -145,6 +146,44 @@ RESHARD_OVER_SORTING(ranks_16384, "tp=4,pp=8,dp=512,ep=16,split=account", "tp=8,
                      parameter_states, 77);
 RESHARD_OVER_SORTING(buckets, "tp=4,dp=32,zero=1,bucket=1000000", "tp=4,dp=16,zero=1,bucket=1000000", optimizer_states,
                      5);
+// DeepSeek-V3 on 2,048 ranks: a layout string with the prediction layer in a chunk of its own, to uneven ends.
+constexpr const char* deepseek_from = "pp=16,dp=128,ep=64,zero=1,string=Et*3|(tt|)*29m|L";
+constexpr const char* deepseek_to = "pp=8,dp=256,ep=32,zero=1,first=7,last=6";
+RESHARD_OVER_SORTING_OF(deepseek_parameters, models::deepseek_v3, deepseek_from, deepseek_to, parameter_states, 777);
+RESHARD_OVER_SORTING_OF(deepseek_all_states, models::deepseek_v3, deepseek_from, deepseek_to, all_states, 777);
+RESHARD_OVER_SORTING_OF(megatron_to_rows, models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,split=account,zero=1",
+                        "tp=2,dp=64,ep=16,zero=3,shard=rows,names=hf", all_states, 77);
+
+/// The region of a rank, and the owners of its boxes, in a world that grows: the set-up is told apart.
+void of_a_rank(benchmark::State& state, const char* layout, role r) {
+  const model& m = models::qwen3_30b_a3b;
+  const std::string text = std::string(layout) + ",dp=" + std::to_string(state.range(0));
+  const auto begun = std::chrono::steady_clock::now();
+  const computed_holding h(space(m, parse_degrees(text)));
+  const std::chrono::duration<double, std::micro> set_up = std::chrono::steady_clock::now() - begun;
+  const rank_t rank = h.ranks() / 2 + 1;
+  index_t boxes = 0;
+  for (auto _ : state) {
+    boxes = 0;
+    each_shared(h, rank, r, [&](int f, const family_box& b, const rank_product& holders) {
+      ++boxes;
+      benchmark::DoNotOptimize(holders.count());
+      h.owners(f, r, b, [&](const family_box& owned, const rank_product&) { benchmark::DoNotOptimize(&owned); });
+    });
+  }
+  state.counters["boxes"] = static_cast<double>(boxes);
+  state.counters["ns_per_box"] = benchmark::Counter(static_cast<double>(boxes) * 1e-9,
+                                                    benchmark::Counter::kIsIterationInvariantRate |
+                                                        benchmark::Counter::kInvert);
+  state.counters["set_up_us"] = set_up.count();
+}
+#define RESHARD_OF_A_RANK(name, ...) \
+  BENCHMARK_CAPTURE(of_a_rank, name, __VA_ARGS__)->RangeMultiplier(16)->Range(8, 131072)
+RESHARD_OF_A_RANK(whole, "tp=2,pp=4,ep=8", role::parameter);
+RESHARD_OF_A_RANK(buffers, "tp=2,pp=4,ep=8,zero=1", role::optimizer);
+RESHARD_OF_A_RANK(rows, "tp=2,pp=4,ep=8,zero=3,shard=rows,names=hf", role::parameter);
+RESHARD_OF_A_RANK(instances, "tp=2,pp=4,ep=8,zero=1,instances=2", role::optimizer);
+RESHARD_OF_A_RANK(ordered, "tp=2,pp=4,cp=2,zero=1,order=tp-dp-cp-pp", role::optimizer);
 
 }  // namespace
 
