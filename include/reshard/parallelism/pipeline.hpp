@@ -36,7 +36,6 @@ class pipeline_placement {
     } else {
       const bool embedding = d.split == pipeline_split::account || d.split == pipeline_split::account_embedding;
       const bool loss = d.split == pipeline_split::account || d.split == pipeline_split::account_loss;
-      if (embedding || loss) dealt_ = dealt::accounted;
       short_first_ = embedding ? 1 : 0;
       per_chunk_ = (layers + short_first_ + (loss ? 1 : 0)) / chunks_;
       longer_ = d.split == pipeline_split::spread ? layers % chunks_ : 0;
@@ -54,49 +53,17 @@ class pipeline_placement {
   constexpr index_t last_layer_chunk() const { return layers_ > 0 ? chunk_of(layers_ - 1) : chunks_ - 1; }
 
   constexpr index_t point(index_t k) const {
-    switch (dealt_) {
-      case dealt::evenly: return k * per_chunk_ + least(k, longer_);
-      case dealt::accounted: return k <= 0 ? 0 : k >= chunks_ ? layers_ : k * per_chunk_ - short_first_;
-      case dealt::in_rounds: {
-        const index_t round = k / stages_, stage = k - round * stages_;
-        return round * in_round() + (stage == 0 ? 0 : first_ + (stage - 1) * per_chunk_);
-      }
-      case dealt::by_string: break;
-    }
-    index_t layers = 0;
-    for (int r = 0; r < string_.runs && k > 0; ++r) {
-      layers += least(k, string_.run[r].chunks) * string_.run[r].layers;
-      k -= string_.run[r].chunks;
-    }
-    return layers;
+    if (dealt_ != dealt::evenly) return uneven_point(k);
+    return k <= 0 ? 0 : k >= chunks_ ? layers_ : k * per_chunk_ + (k < longer_ ? k : longer_) - short_first_;
   }
   constexpr interval chunk(index_t k) const { return {point(k), point(k + 1)}; }
 
   /// The chunk k that holds a layer: point(k) <= layer < point(k + 1).
   constexpr index_t chunk_of(index_t layer) const {
-    switch (dealt_) {
-      case dealt::evenly: {
-        const index_t in_longer = longer_ * (per_chunk_ + 1);
-        if (layer < in_longer) return layer / (per_chunk_ + 1);
-        return longer_ + (layer - in_longer) / per_chunk_;
-      }
-      case dealt::accounted: return (layer + short_first_) / per_chunk_;
-      case dealt::in_rounds: {
-        const index_t round = layer / in_round(), rest = layer - round * in_round();
-        if (rest < first_) return round * stages_;
-        if (rest >= in_round() - last_ && stages_ > 1) return round * stages_ + stages_ - 1;
-        return round * stages_ + 1 + (rest - first_) / per_chunk_;
-      }
-      case dealt::by_string: break;
-    }
-    index_t k = 0;
-    for (int r = 0; r < string_.runs; ++r) {
-      const index_t layers = string_.run[r].chunks * string_.run[r].layers;
-      if (layer < layers) return k + layer / string_.run[r].layers;
-      layer -= layers;
-      k += string_.run[r].chunks;
-    }
-    return k - 1;
+    if (dealt_ != dealt::evenly) return uneven_chunk_of(layer);
+    if (longer_ == 0) return (layer + short_first_) / per_chunk_;
+    const index_t in_longer = longer_ * (per_chunk_ + 1);
+    return layer < in_longer ? layer / (per_chunk_ + 1) : longer_ + (layer - in_longer) / per_chunk_;
   }
 
   template <typename Sink>
@@ -114,10 +81,47 @@ class pipeline_placement {
   }
 
  private:
-  enum class dealt { evenly, accounted, in_rounds, by_string };
+  enum class dealt { evenly, in_rounds, by_string };  // evenly: but for what is counted, or left over
 
   /// Layers of a round of P chunks.
   constexpr index_t in_round() const { return stages_ == 1 ? first_ : first_ + (stages_ - 2) * per_chunk_ + last_; }
+
+  constexpr index_t uneven_point(index_t k) const {
+    switch (dealt_) {
+      case dealt::evenly: break;
+      case dealt::in_rounds: {
+        const index_t round = k / stages_, stage = k - round * stages_;
+        return round * in_round() + (stage == 0 ? 0 : first_ + (stage - 1) * per_chunk_);
+      }
+      case dealt::by_string: break;
+    }
+    index_t layers = 0;
+    for (int r = 0; r < string_.runs && k > 0; ++r) {
+      layers += least(k, string_.run[r].chunks) * string_.run[r].layers;
+      k -= string_.run[r].chunks;
+    }
+    return layers;
+  }
+  constexpr index_t uneven_chunk_of(index_t layer) const {
+    switch (dealt_) {
+      case dealt::evenly: break;
+      case dealt::in_rounds: {
+        const index_t round = layer / in_round(), rest = layer - round * in_round();
+        if (rest < first_) return round * stages_;
+        if (rest >= in_round() - last_ && stages_ > 1) return round * stages_ + stages_ - 1;
+        return round * stages_ + 1 + (rest - first_) / per_chunk_;
+      }
+      case dealt::by_string: break;
+    }
+    index_t k = 0;
+    for (int r = 0; r < string_.runs; ++r) {
+      const index_t layers = string_.run[r].chunks * string_.run[r].layers;
+      if (layer < layers) return k + layer / string_.run[r].layers;
+      layer -= layers;
+      k += string_.run[r].chunks;
+    }
+    return k - 1;
+  }
 
   index_t layers_ = 0;
   index_t stages_ = 1;

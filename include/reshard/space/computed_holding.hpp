@@ -149,6 +149,13 @@ class computed_holding {
   /// The same with their holders, which costs more.
   constexpr void shared_boxes_of(int f, rank_t rank, cut by, const owner_sink& sink) const {
     const index_t t = space_.tensor_index(f, rank), e = space_.expert_index(f, rank);
+    if (by == cut::whole && !space_.shared_between_stages(f)) {
+      rank_product holders = holders_.replicas(space_, f);
+      holders.axis(mesh_axis::pipeline).first = space_.stage_of(rank);
+      if (family_at(f).mesh == mesh_kind::expert) holders.axis(mesh_axis::middle).first = e;
+      if (family_at(f).tensor_axis != axis_of::none) holders.axis(mesh_axis::tensor).first = t;
+      return shards_on(f, rank, [&](index_t, const family_box& shard) { sink(shard, holders); });
+    }
     const index_t i = by == cut::whole ? 0 : shard_index(space_.shard_kind(f), rank);
     std::vector<rank_t> list;
     shards_on(f, rank, [&](index_t k, const family_box& shard) {
@@ -166,56 +173,53 @@ class computed_holding {
     index_t t;
   };
 
-  static constexpr box<3> part_of(const family_box& b) {
-    return {{b.dim[axis_of::part], b.dim[axis_of::row], b.dim[axis_of::column]}};
-  }
-
   /// Calls sink(shard_at, box) for every shard of a family that meets `within`.
   template <typename Sink>
   constexpr void each_shard(int f, const family_box& within, Sink&& sink) const {
-    const block experts(family_at(f).extent[axis_of::expert], space_.expert_parts(f));
-    const tensor_cut cuts = space_.cut_of(f);
     const interval chunks = space_.chunks_of_members(f, within.dim[axis_of::layer]);
-    const int pieces = space_.pieces(f);
-    for (index_t k = chunks.begin; k < chunks.end; ++k) {
-      const interval members = space_.chunk_members(f, k);
-      if (!intersects(members, within.dim[axis_of::layer])) continue;
-      for (int p = 0; p < pieces; ++p) {
-        const box<3> piece = space_.piece_box(f, p);
-        family_box shard{{members, {0, 1}, piece.dim[0], piece.dim[1], piece.dim[2]}};
-        if (pieces > 1 && !intersects(piece, part_of(within))) continue;
-        const interval parts = shard.dim[axis_of::part], along = shard.dim[cuts.axis];
-        const auto of_experts = [&](index_t e) {
-          if (cuts.outer * cuts.inner == 1) return sink(shard_at{k, p, e, 0}, shard);
-          if (cuts.outer == 1) {
-            block(along.size(), cuts.inner)
-                .owners(translate(within.dim[cuts.axis], -along.begin), [&](index_t i, interval of_axis) {
-                  shard.dim[cuts.axis] = translate(of_axis, along.begin);
-                  sink(shard_at{k, p, e, i}, shard);
-                });
-            return;
-          }
-          block(parts.size(), cuts.outer)
-              .owners(translate(within.dim[axis_of::part], -parts.begin), [&](index_t o, interval of_parts) {
-                shard.dim[axis_of::part] = translate(of_parts, parts.begin);
-                if (cuts.inner == 1) return sink(shard_at{k, p, e, o}, shard);
-                block(along.size(), cuts.inner)
-                    .owners(translate(within.dim[cuts.axis], -along.begin), [&](index_t i, interval of_axis) {
-                      shard.dim[cuts.axis] = translate(of_axis, along.begin);
-                      sink(shard_at{k, p, e, o * cuts.inner + i}, shard);
-                    });
-              });
-        };
-        if (family_at(f).extent[axis_of::expert] == 1) {
-          of_experts(0);
-          continue;
-        }
-        experts.owners(within.dim[axis_of::expert], [&](index_t e, interval expert_part) {
-          shard.dim[axis_of::expert] = expert_part;
-          of_experts(e);
-        });
-      }
+    if (space_.pieces(f) == 1) return shards_of_piece(f, 0, family_at(f).whole(), chunks, within, sink);
+    for (int p = 0; p < space_.pieces(f); ++p) {
+      family_box piece = family_at(f).whole();
+      const box<3> part = space_.piece_box(f, p);
+      for (int i = 0; i < 3; ++i) piece.dim[axis_of::part + i] = part.dim[i];
+      if (intersects(piece, within)) shards_of_piece(f, p, piece, chunks, within, sink);
     }
+  }
+  template <typename Sink>
+  constexpr void shards_of_piece(int f, int p, family_box shard, interval chunks, const family_box& within,
+                                 Sink& sink) const {
+    const tensor_cut& cuts = space_.cut_of(f);
+    const bool by_parts = cuts.outer > 1;  // else along the axis alone
+    const int axis = by_parts ? axis_of::part : cuts.axis;
+    const index_t begin = shard.dim[axis].begin, inner = by_parts ? cuts.inner : 1;
+    const block experts(shard.dim[axis_of::expert].size(), space_.expert_parts(f));
+    const block pieces(shard.dim[axis].size(), by_parts ? cuts.outer : cuts.inner);
+    const interval asked = translate(within.dim[axis], -begin);
+    for (index_t k = chunks.begin; k < chunks.end; ++k) {
+      shard.dim[axis_of::layer] = space_.chunk_members(f, k);
+      if (!intersects(shard.dim[axis_of::layer], within.dim[axis_of::layer])) continue;
+      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval expert_part) {
+        shard.dim[axis_of::expert] = expert_part;
+        pieces.owners(asked, [&](index_t i, interval part) {
+          shard.dim[axis] = {part.begin + begin, part.end + begin};
+          if (inner == 1) sink(shard_at{k, p, e, i}, shard);
+          else pieces_of_part(shard_at{k, p, e, i * inner}, cuts, shard, within, sink);
+        });
+      });
+    }
+  }
+  /// Of parts that tensor parallelism cuts once more: calls sink for every piece of the axis.
+  template <typename Sink>
+  static constexpr void pieces_of_part(shard_at at, const tensor_cut& cuts, family_box shard, const family_box& within,
+                                       Sink& sink) {
+    const interval along = shard.dim[cuts.axis];
+    const index_t first = at.t;
+    block(along.size(), cuts.inner)
+        .owners(translate(within.dim[cuts.axis], -along.begin), [&](index_t i, interval part) {
+          shard.dim[cuts.axis] = translate(part, along.begin);
+          at.t = first + i;
+          sink(at, shard);
+        });
   }
 
   /// Calls sink with the boxes, and their holders, of the slices of one shard that meet `within`.
@@ -246,24 +250,29 @@ class computed_holding {
     rank_product holders;
   };
 
+  /// The shards of a family that meet `within`, with their holders.
+  constexpr void owners_of_shards(int f, const family_box& within, const owner_sink& sink) const {
+    if (space_.shared_between_stages(f)) {
+      std::vector<rank_t> list;
+      return each_shard(f, within, [&](const shard_at& at, const family_box& shard) {
+        sink(shard, holders_.replicas(space_, f, at.k, at.e, at.t, list));
+      });
+    }
+    rank_product holders = holders_.replicas(space_, f);
+    index_t &stage = holders.axis(mesh_axis::pipeline).first, &e = holders.axis(mesh_axis::middle).first,
+            &t = holders.axis(mesh_axis::tensor).first;
+    const bool by_expert = family_at(f).mesh == mesh_kind::expert, by_tensor = family_at(f).tensor_axis != axis_of::none;
+    each_shard(f, within, [&](const shard_at& at, const family_box& shard) {
+      stage = space_.pipeline().stage_of_chunk(at.k);
+      if (by_expert) e = at.e;
+      if (by_tensor) t = at.t;
+      sink(shard, holders);
+    });
+  }
+
   /// The shards of a family that meet `within`, with their holders; or the boxes of their slices.
   constexpr void owners_of(int f, const family_box& within, cut by, const owner_sink& sink) const {
-    std::vector<rank_t> list;
-    if (by == cut::whole) {
-      index_t of_chunk = -1;
-      rank_product holders;
-      each_shard(f, within, [&](const shard_at& at, const family_box& shard) {
-        if (at.k != of_chunk) holders = holders_.replicas(space_, f, at.k, at.e, at.t, list), of_chunk = at.k;
-        if (holders.listed != nullptr) {
-          of_chunk = -1;
-        } else {
-          if (family_at(f).mesh == mesh_kind::expert) holders.axis(mesh_axis::middle).first = at.e;
-          if (family_at(f).tensor_axis != axis_of::none) holders.axis(mesh_axis::tensor).first = at.t;
-        }
-        sink(shard, holders);
-      });
-      return;
-    }
+    if (by == cut::whole) return owners_of_shards(f, within, sink);
     // slices cut every part (e, t) of a piece alike: those of (0, 0) do for all, where whole parts are asked for
     const family_box whole = family_at(f).whole();
     bool every_part = !holders_.lists_slices(space_, f) && family_at(f).place != home::embedding;

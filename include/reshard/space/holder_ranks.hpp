@@ -33,17 +33,27 @@ class holder_ranks {
            (dense_ == group::listed || (s.family_at(f).mesh == mesh_kind::expert && readings_differ_));
   }
 
+  /// All ranks with a shard of a family, but for what tells shards apart: stage 0, expert part 0, tensor part 0.
+  constexpr rank_product replicas(const space& s, int f) const {
+    const family& tensors = s.family_at(f);
+    const bool by_tensor = tensors.tensor_axis != axis_of::none, by_expert = tensors.mesh == mesh_kind::expert;
+    rank_product all{s.mesh_for(f), {}};
+    const mesh& m = all.on;
+    all.axis(mesh_axis::tensor) = {0, by_tensor ? 1 : m.along(mesh_axis::tensor)};
+    all.axis(mesh_axis::middle) = {0, by_expert ? 1 : m.along(mesh_axis::middle)};
+    all.axis(mesh_axis::data) = {0, m.along(mesh_axis::data)};
+    return all;
+  }
+
   /// All ranks with the same whole shard: every coordinate that does not cut the family.
   constexpr rank_product replicas(const space& s, int f, index_t k, index_t e, index_t t,
                                   std::vector<rank_t>& list) const {
-    const mesh& m = s.mesh_for(f);
-    rank_product all{m, {}};
-    all.axis(mesh_axis::tensor) =
-        s.family_at(f).tensor_axis != axis_of::none ? progression{t} : progression{0, m.along(mesh_axis::tensor)};
-    all.axis(mesh_axis::middle) =
-        s.family_at(f).mesh == mesh_kind::expert ? progression{e} : progression{0, m.along(mesh_axis::middle)};
-    all.axis(mesh_axis::data) = {0, m.along(mesh_axis::data)};
-    return at_stages(s, f, k, all, list);
+    rank_product all = replicas(s, f);
+    if (s.family_at(f).mesh == mesh_kind::expert) all.axis(mesh_axis::middle).first = e;
+    if (s.family_at(f).tensor_axis != axis_of::none) all.axis(mesh_axis::tensor).first = t;
+    if (!s.shared_between_stages(f)) all.axis(mesh_axis::pipeline).first = s.pipeline().stage_of_chunk(k);
+    else put_at_stages(s, f, k, all, list);
+    return all;
   }
 
   /// The ranks with slice i of what (e, t) has: tensor-parallel ranks too where the family is not cut by them.
@@ -72,7 +82,9 @@ class holder_ranks {
       all.axis(fast_) = {i, instances, shards};
       all.axis(slow_) = {0};
     }
-    return at_stages(s, f, k, all, list);
+    if (!s.shared_between_stages(f)) all.axis(mesh_axis::pipeline) = {s.pipeline().stage_of_chunk(k)};
+    else put_at_stages(s, f, k, all, list);
+    return all;
   }
 
  private:
@@ -85,20 +97,18 @@ class holder_ranks {
   };
 
   /// The product at the stages that hold chunk k's part of the family: one, or several in a progression; else a list.
-  static constexpr rank_product at_stages(const space& s, int f, index_t k, rank_product all,
-                                          std::vector<rank_t>& list) {
+  static constexpr void put_at_stages(const space& s, int f, index_t k, rank_product& all, std::vector<rank_t>& list) {
     index_t stages[3] = {}, count = 0;
     s.each_stage_holding(f, k, [&](index_t stage) { stages[count++] = stage; });
     progression& along = all.axis(mesh_axis::pipeline);
     along = {stages[0], count, count > 1 ? stages[1] - stages[0] : 1};
-    if (count < 3 || stages[2] - stages[1] == along.step) return all;
+    if (count < 3 || stages[2] - stages[1] == along.step) return;
     list.clear();
     const auto held = [&](index_t stage) { return stage == stages[0] || stage == stages[1] || stage == stages[2]; };
     along = {0, s.degrees().pp};
     for (index_t i = 0; i < all.count(); ++i)
       if (held(s.stage_of(all[i]))) list.push_back(all[i]);
     all.listed = &list;
-    return all;
   }
 
   constexpr rank_product listed_sharers(const space& s, int f, index_t k, index_t e, index_t t, index_t i,
