@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as bytes, for another process or another day. All numbers are 64 bits, little-endian:
-//   "reshplan", version 2, fingerprint of the families, device, numbers of sends, receives, retains and creates, then per
-//   transfer
-//   src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before it.
+//   "reshplan", version 2, fingerprint of the families, device, numbers of sends, receives, retains and creates, then
+//   per transfer src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before it.
 // Builds on: io/plan_check.hpp.
 #pragma once
 
@@ -94,7 +93,7 @@ template <Holding From, Holding To>
 /// The plan that to_bytes wrote of this switch; anything else is refused.
 template <Holding From, Holding To>
 [[nodiscard]] plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From, To>& change) {
-  constexpr std::size_t header = 7 * 8, closing = 8;
+  constexpr std::size_t lists_of_plan = 4, header = (4 + lists_of_plan) * 8, closing = 8;
   if (bytes.size() < header + closing) refuse("plan from bytes: ", bytes.size(), " bytes are too few");
   for (std::size_t i = 0; i < 8; ++i)
     if (static_cast<char>(bytes[i]) != detail::plan_magic[i])
@@ -109,14 +108,14 @@ template <Holding From, Holding To>
   if (number(2) != detail::fingerprint(change.to())) refuse("plan from bytes: the plan is of another model");
   plan p;
   p.device = static_cast<rank_t>(number(3));
-  std::size_t at = 7;
+  std::size_t at = header / 8;
   const std::uint64_t most = (bytes.size() - header - closing) / (8 * detail::numbers_of_transfer);
   std::uint64_t listed = 0;
-  for (std::size_t i = 4; i < 7; ++i) listed = number(i) > most ? most + 1 : listed + number(i);
+  for (std::size_t i = 4; i < 4 + lists_of_plan; ++i) listed = number(i) > most ? most + 1 : listed + number(i);
   if (bytes.size() != header + closing + 8 * detail::numbers_of_transfer * static_cast<std::size_t>(listed))
     refuse("plan from bytes: ", bytes.size(), " bytes are not what its lists need");
   std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates};
-  for (std::size_t i = 0; i < 3; ++i)
+  for (std::size_t i = 0; i < lists_of_plan; ++i)
     for (std::uint64_t n = number(4 + i); n > 0; --n) {
       if ((number(at + 2) | number(at + 3)) >> 31 != 0)
         refuse("plan from bytes: no states or family have such a number");
