@@ -167,7 +167,7 @@ class layout_switch {
   }
   constexpr void require_states(state_set has, std::string_view side) const {
     for (int s = 0; s < state_count; ++s)
-      if (states_.contains(s) && !has.contains(s))
+      if (states_.contains(s) && !has.contains(s) && has_role(sides_.to, adam_states[s].placed_as))
         refuse("switch: ", adam_states[s].name, " shall move, and ", side, " does not have it");
   }
 
