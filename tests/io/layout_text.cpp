@@ -117,7 +117,7 @@ TEST_CASE("the layers of stages: intervals that do not touch, three at most, els
 TEST_CASE("a box of a tensor has parts where there are several, rows but for a vector, and columns") {
   const model m = mixed();
   CHECK(io::detail::tensor_box_text(m[find(m, "linear_qkv.weight")], {{{0, 1}, {0, 1}, {0, 1}, {2, 4}, {5, 7}}}) ==
-        "[2,4)x[5,7)");
+        "[0,1)x[2,4)x[5,7)");
   CHECK(io::detail::tensor_box_text(m[find(m, "mlp.linear_fc1.weight")], {{{0, 1}, {0, 1}, {1, 2}, {2, 4}, {5, 7}}}) ==
         "[1,2)x[2,4)x[5,7)");
   CHECK(io::detail::tensor_box_text(m[find(m, "final_layernorm.weight")], {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {5, 7}}}) ==
@@ -154,7 +154,7 @@ TEST_CASE(
         for (rank_t rank = 0; rank < s.ranks(); ++rank) {
           bytes_t mine = 0;
           for (int one = 0; one < state_count; ++one)
-            if (state == state_count || one == state)
+            if (state == state_count || adam_states[one].name == adam_states[state].name)
               each_held(h, rank, adam_states[one].placed_as,
                         [&](int, const family_box& b) { mine += b.volume() * (one == 0 ? 2 : 4); });
           low = low < 0 ? mine : std::min(low, mine), high = std::max(high, mine), sum += mine;

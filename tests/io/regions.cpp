@@ -140,7 +140,7 @@ TEST_CASE("a tensor has a parts axis where it has several, rows but for a vector
   std::map<std::string, json> dims;
   for (const json& entry : all.at(0).at("regions")) dims[entry.at("tensor")] = entry.at("dims");
   CHECK(dims.at("decoder.layers.0.mlp.linear_fc1.weight") == json{2, 12, 8});
-  CHECK(dims.at("decoder.layers.0.self_attention.linear_qkv.weight") == json{24, 8});
+  CHECK(dims.at("decoder.layers.0.self_attention.linear_qkv.weight") == json{2, 12, 8});
   CHECK(dims.at("decoder.final_layernorm.weight") == json::array({8}));
 }
 

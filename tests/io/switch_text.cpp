@@ -202,7 +202,7 @@ TEST_CASE("the whole text of a plan, of one device and of several nodes") {
   const layout_switch asked(one, one);
   switch_figures f;
   f.retained = 2048, f.peak = 4096;
-  f.devices = {{0, 0, 0, 2048, 2048, 2048, 4096}};
+  f.devices = {{0, 0, 0, 2048, 0, 2048, 2048, 4096}};
   f.peak_excess = 2048;
   CHECK(switch_text(asked, f, 2, 0, -1) ==
         "llama2-7b from '' (1 rank)\n"
@@ -230,7 +230,7 @@ TEST_CASE("the whole text of a plan, of one device and of several nodes") {
   const layout_switch several(from, to, {.node_devices = 2});
   f.stages = 2;
   f.moved = 10, f.least = 9, f.inter_node = 8, f.messages = 7, f.busiest = {{0, 1, 6}, {1, 2, 4}};
-  f.devices = {{0, 1, 2, 3, 4, 5, 9}, {1, 1, 2, 3, 4, 5, 9}, {2, 7, 1, 4, 3, 6, 8}, {3, 1, 2, 3, 4, 5, 9}};
+  f.devices = {{0, 1, 2, 3, 0, 4, 5, 9}, {1, 1, 2, 3, 0, 4, 5, 9}, {2, 7, 1, 4, 0, 3, 6, 8}, {3, 1, 2, 3, 0, 4, 5, 9}};
   f.peak = 9, f.peak_excess = 4;
   CHECK(switch_text(several, f, 2, 4, -1) ==
         "llama2-7b from tp=2,dp=2 (4 ranks)\n"

@@ -134,6 +134,9 @@ TEST_CASE("text: parse_degrees(to_text(d)) == d, and defaults are not written") 
   CHECK(to_text(wanted) == "tp=4,cp=2,pp=8,vpp=3,dp=5,ep=16,etp=2,zero=1,split=account,bucket=40");
 }
 
+#define KEYS                                                                                                      \
+  "keys are tp, cp, pp, vpp, dp, ep, etp, zero, split, bucket, first, last, string, order, instances, busbw, pad, " \
+  "shard, experts and names"
 TEST_CASE("text: what is no layout is refused with the part that is at fault") {
   const struct {
     const char* text;
@@ -143,9 +146,9 @@ TEST_CASE("text: what is no layout is refused with the part that is at fault") {
       {"tp=2,,pp=2", "layout: '' is not of the form key=value"},
       {"tp=2,", "layout: nothing follows the last comma, after 'tp=2'"},
       {",", "layout: nothing follows the last comma, after ''"},
-      {"tp=2,tpp=2", "layout: 'tpp' is no key; keys are tp, cp, pp, vpp, dp, ep, etp, zero, split and bucket"},
-      {"TP=2", "layout: 'TP' is no key; keys are tp, cp, pp, vpp, dp, ep, etp, zero, split and bucket"},
-      {" tp=2", "layout: ' tp' is no key; keys are tp, cp, pp, vpp, dp, ep, etp, zero, split and bucket"},
+      {"tp=2,tpp=2", "layout: 'tpp' is no key; " KEYS},
+      {"TP=2", "layout: 'TP' is no key; " KEYS},
+      {" tp=2", "layout: ' tp' is no key; " KEYS},
       {"tp=2,pp=2,tp=2", "layout: tp is given twice"},
       {"split=even,split=even", "layout: split is given twice"},
       {"tp=", "layout: 'tp=' needs a number"},
@@ -154,7 +157,7 @@ TEST_CASE("text: what is no layout is refused with the part that is at fault") {
       {"dp=2x", "layout: '2x' is not a number, in dp=2x"},
       {"dp=2=3", "layout: '2=3' is not a number, in dp=2=3"},
       {"dp=9223372036854775808", "layout: dp=9223372036854775808 does not fit 64 bits"},
-      {"split=odd", "layout: split=odd is unknown; it is even, account or spread"},
+      {"split=odd", "layout: split=odd is unknown; it is even, account, spread, account_embedding or account_loss"},
       {"etp=0", "etp=0: this degree is at least 1"},
       {"bucket=-5", "layout: '-5' is not a number, in bucket=-5"},
   };

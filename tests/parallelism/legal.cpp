@@ -10,9 +10,10 @@
 #include <reshard/parallelism/legal.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
-#include "../oracle/layouts.hpp"
+#include "../oracle/trainer_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::dice, testing::refused;
@@ -91,7 +92,32 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
        "{1,2,3,4,6,12} would do",
        "pp=4,split=account"},
       {dense, "pp=5,vpp=2,split=spread", "split=spread needs vpp=1, and vpp=2", "pp=7,split=spread"},
-      {dense, "zero=2", "zero=2 is not built; zero is 0 or 1", "zero=1"},
+      {dense, "zero=3", "zero=3 is not built with shard=buffers; zero is 0 to 2, and 3 with shard=rows", "zero=2"},
+      {dense, "zero=4,shard=rows", "zero=4 is not built with shard=rows; zero is 0 to 3", "zero=3,shard=rows"},
+      {dense, "busbw=2", "busbw=2; it is 1, or not named", "busbw=1"},
+      {dense, "pad=4611686018427387904,tp=2",
+       "pad=4611686018427387904 x tp=2: the padded vocabulary does not fit 64 bits", "pad=1024,tp=2"},
+      {dense, "pp=3,dp=2,order=tp-dp",
+       "the order leaves out an axis whose degree is not 1: of tp=1 (etp=1), cp=1, ep=1, dp=2 (edp=2), pp=3 it has 2 "
+       "axes",
+       "pp=5,dp=2,order=tp-dp-pp"},
+      {moe, "pp=2,dp=4,ep=2,order=tp-pp-ep-dp",
+       "an order whose last axis is not pp gives dense and expert ranks different stages or replicas: pp=2, dp=4, "
+       "edp=2; it wants dp = edp and as many ranks before pp in both",
+       "pp=2,dp=4,ep=2,order=tp-ep-dp-pp"},
+      {dense, "dp=4,instances=3", "instances=3 does not divide the sharding groups of cp x dp = 4 and edp = 4 ranks",
+       "dp=4,instances=2"},
+      {moe, "dp=6,ep=3,instances=3",
+       "instances=3 does not divide the sharding groups of cp x dp = 6 and edp = 2 ranks", "dp=6,ep=3,instances=2"},
+      {moe, "dp=2,experts=grouped",
+       "experts=grouped with shard=buffers and 6 experts: it says how shard=rows cuts the experts of a model that has "
+       "some",
+       "dp=2,experts=grouped,shard=rows"},
+      {dense, "shard=rows,experts=grouped",
+       "experts=grouped with shard=rows and 0 experts: it says how shard=rows cuts the experts of a model that has "
+       "some",
+       "shard=rows,experts=separate"},
+      {dense, "names=hf", "names=hf needs shard=rows: flat buffers hold Megatron's tensors", "names=hf,shard=rows"},
       {dense, "dp=9223372036854775807,pp=2", "9223372036854775807 x 2 does not fit 64 bits", "dp=1000000,pp=2"},
       {dense, "pp=600000000000000000,split=spread", "2400000000000000000 x 4 does not fit 64 bits",
        "pp=500000000000000000,split=spread"},
@@ -137,7 +163,10 @@ TEST_CASE("every degree is at least its least, also where degrees are made as pl
       {{.pp = 0}, "pp=0: this degree is at least 1"},        {{.vpp = 0}, "vpp=0: this degree is at least 1"},
       {{.dp = 0}, "dp=0: this degree is at least 1"},        {{.ep = 0}, "ep=0: this degree is at least 1"},
       {{.etp = -2}, "etp=-2: this degree is at least 1"},    {{.bucket = -1}, "bucket=-1: this degree is at least 0"},
-      {{.zero = -1}, "zero=-1 is not built; zero is 0 or 1"}};
+      {{.zero = -1}, "zero=-1 is not built with shard=buffers; zero is 0 to 2, and 3 with shard=rows"},
+      {{.first = -1}, "first=-1: this degree is at least 1"},
+      {{.instances = 0}, "instances=0: this degree is at least 1"},
+      {{.pad = -8}, "pad=-8: this degree is at least 1"}};
   for (const auto& c : cases) {
     CHECK(refused([&] { require_legal(moe, c.d); }) == std::string("reshard: ") + c.sentence);
     CHECK_FALSE(is_legal(moe, c.d));
@@ -150,34 +179,42 @@ TEST_CASE("stages without layers are legal") {
 }
 
 TEST_CASE("legal is what the contract says: random layouts, the oracle's word against ours") {
-  oracle::model o;
+  oracle::trainer::model o;
   o.layers = 10, o.hidden = 16, o.heads = 12, o.groups = 6, o.head_dim = 4, o.ffn = 20, o.vocab = 60;
-  oracle::model with_experts = o;
+  o.moe.assign(10, false);
+  oracle::trainer::model with_experts = o;
   with_experts.vocab = 24, with_experts.ffn = 0, with_experts.experts = 6, with_experts.expert_ffn = 8;
   with_experts.moe.assign(10, true);
   dice random;
   int legal = 0, illegal = 0;
-  for (int n = 0; n < 20000; ++n) {
+  for (int n = 0; n < testing::tries(20000); ++n) {
     const bool experts = random.coin();
     degrees d;
     for (index_t* degree : {&d.tp, &d.cp, &d.pp, &d.vpp, &d.dp, &d.ep, &d.etp})
       if (random.below(3) == 0) *degree = random.within(1, 6);
-    d.zero = random.below(8) == 0 ? 2 : random.below(2);
-    d.split = static_cast<pipeline_split>(random.below(3));
-    const std::string text = to_text(d);
-    bool theirs = true;
-    try {
-      oracle::parse(experts ? with_experts : o, text);
-    } catch (const oracle::illegal&) {
-      theirs = false;
+    d.zero = random.below(3) == 0 ? 3 : random.below(3);
+    d.split = static_cast<pipeline_split>(random.below(5));
+    if (random.below(4) == 0) {
+      d.split = pipeline_split::even;
+      d.first = random.below(6), d.last = random.below(6);
     }
+    if (random.below(6) == 0) d.instances = random.within(1, 4);
+    if (random.below(6) == 0) d.pad = random.within(1, 40);
+    if (random.below(3) == 0) d.shard = shard_by::rows;
+    if (random.below(8) == 0) d.experts = experts_as::grouped;
+    if (random.below(4) == 0) {
+      for (int i = 5; i > 1; --i) std::swap(d.order.axis[i - 1], d.order.axis[random.below(i)]);
+      if (random.coin()) d.order.axes = 4, d.order.axis[4] = order_axis::tp;
+    }
+    const std::string text = to_text(d);
+    const bool theirs = oracle::trainer::why_illegal(experts ? with_experts : o, text).empty();
     CAPTURE(text);
     CHECK((refused([&] { require_legal(experts ? moe : dense, d); }) == "accepted") == theirs);
     CHECK(is_legal(experts ? moe : dense, d) == theirs);
     ++(theirs ? legal : illegal);
   }
-  CHECK(legal > 500);
-  CHECK(illegal > 500);
+  CHECK(legal > testing::tries(500));
+  CHECK(illegal > testing::tries(500));
 }
 
 TEST_CASE("divisors up to 1024 are named, 16 at most") {

@@ -77,10 +77,13 @@ TEST_CASE("sort_transfers is sorting by that order, whichever end's list it is a
 }
 
 TEST_CASE("bytes are elements times the widths of all states; sums that leave 64 bits are refused") {
-  transfer t{0, 1, all_states, 0, {{{0, 2}, {0, 3}, {0, 1}, {1, 5}, {2, 7}}}};
+  transfer t{0, 1, only(0) | optimizer_states, 0, {{{0, 2}, {0, 3}, {0, 1}, {1, 5}, {2, 7}}}};
   CHECK(t.bytes() == 2 * 3 * 4 * 5 * 14);
-  t.states = parameter_states;
+  t.states = only(0);
   CHECK(t.bytes() == 2 * 3 * 4 * 5 * 2);
+  t.states = states_of(role::statistic);
+  CHECK(t.bytes() == 2 * 3 * 4 * 5 * 4);
+  t.states = only(0);
   CHECK(total_bytes({}) == 0);
   CHECK(total_bytes({t, t, t}) == 3 * t.bytes());
   t.where = {{{0, index_t{1} << 61}, {0, 1}, {0, 1}, {0, 1}, {0, 1}}};

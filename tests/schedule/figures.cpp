@@ -210,8 +210,13 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
         for (const element& e : set) sum += e[0] == 0 ? 2 : 4;
         return sum;
       };
-      counted[device] = {device,        sum_of(moves.sends), sum_of(moves.receives),          sum_of(moves.retains),
-                         bytes_of(had), bytes_of(has),       peak_of(had, has, moves, stages)};
+      counted[device] = {.device = device,
+                         .send = sum_of(moves.sends),
+                         .receive = sum_of(moves.receives),
+                         .retained = sum_of(moves.retains),
+                         .before = bytes_of(had),
+                         .after = bytes_of(has),
+                         .peak = peak_of(had, has, moves, stages)};
       above += counted[device].peak > std::max(bytes_of(had), bytes_of(has)) ? 1 : 0;
       if (device != told) continue;
       view.add(p);

@@ -47,7 +47,7 @@ struct device_story {
 device_story tell(dice& random) {
   device_story d;
   d.stages = random.within(1, 6);
-  const auto random_states = [&] { return random.coin() ? parameter_states : optimizer_states; };
+  const auto random_states = [&] { return random.coin() ? only(0) : optimizer_states; };
   const auto random_piece = [&] {
     const family_box b = testing::random_part(random, extent);
     return staged_piece{random.below(d.stages),
@@ -59,7 +59,7 @@ device_story tell(dice& random) {
   };
   std::map<element, index_t> last_reader;  // -1: nobody, `stages`: kept for good
   for (int f = 0; f < 2; ++f)
-    for (const state_set states : {parameter_states, optimizer_states})
+    for (const state_set states : {only(0), optimizer_states})
       if (random.below(4) != 0)
         each_element(states, f, whole_box(extent), [&](const element& e) { last_reader[e] = -1; });
   const auto holds = [&](state_set states, int f) {
@@ -77,7 +77,7 @@ device_story tell(dice& random) {
       wanted.push_back({random.below(d.stages),
                         0,
                         4,
-                        tensor % 2 == 0 ? parameter_states : optimizer_states,
+                        tensor % 2 == 0 ? only(0) : optimizer_states,
                         {static_cast<int>(tensor / 2 % 2), tensor / 4 % 2, tensor / 8},
                         {{{0, extent[2]}, {0, extent[3]}, {0, extent[4]}}}});
   for (const staged_piece& p : wanted) {
@@ -150,11 +150,11 @@ TEST_CASE(
 TEST_CASE("one device by hand: 16 elements, 8 of them sent, 4 kept, 4 that nobody wants") {
   // rows 0, 1: sent in stages 0 and 1; row 2: kept; row 3: nobody's. 32 bytes before.
   const auto row = [](index_t r) { return box<3>{{{0, 1}, {r, r + 1}, {0, 4}}}; };
-  const staged_piece first{.stage = 0, .dst = 1, .states = parameter_states, .where = row(0)};
-  const staged_piece second{.stage = 1, .dst = 1, .states = parameter_states, .where = row(1)};
-  const std::vector<transfer> kept = {{0, 0, parameter_states, 0, {{{0, 1}, {0, 1}, {0, 1}, {2, 3}, {0, 4}}}}};
+  const staged_piece first{.stage = 0, .dst = 1, .states = only(0), .where = row(0)};
+  const staged_piece second{.stage = 1, .dst = 1, .states = only(0), .where = row(1)};
+  const std::vector<transfer> kept = {{0, 0, only(0), 0, {{{0, 1}, {0, 1}, {0, 1}, {2, 3}, {0, 4}}}}};
   staged_piece fresh{
-      .stage = 0, .src = 1, .states = parameter_states, .tensor = {.family = 1}, .where = {{{0, 1}, {0, 3}, {0, 4}}}};
+      .stage = 0, .src = 1, .states = only(0), .tensor = {.family = 1}, .where = {{{0, 1}, {0, 3}, {0, 4}}}};
   // row 3 goes first: 24 left; 24 arrive: 48; row 0 goes: 40; row 1 goes: 32
   const memory_replay early = replay_memory(32, 32, {fresh}, {first, second}, kept, 2);
   CHECK(early.peak == 48);

@@ -140,7 +140,7 @@ TEST_CASE("sends come by destination; a tied copy comes where its destination ke
   for (std::size_t i = 1; i < sent.size(); ++i) CHECK(sent[i - 1].dst <= sent[i].dst);
   CHECK(std::vector<staged_piece>(sent.end() - static_cast<std::ptrdiff_t>(received.size()), sent.end()) == received);
   const auto parameters_end = std::find_if(received.begin(), received.end(),
-                                           [](const staged_piece& p) { return p.states != parameter_states; });
+                                           [](const staged_piece& p) { return p.states != only(0); });
   REQUIRE(parameters_end != received.begin());
   CHECK(tied[(parameters_end - 1)->tensor.family].place == home::embedding);  // device 0 keeps it first
   CHECK(tied[received.front().tensor.family].place == home::layers);
@@ -165,7 +165,7 @@ TEST_CASE("peak falls with the number of stages, and one stage holds both sides 
 }
 
 TEST_CASE("an element that several stages read goes with the last of them") {
-  const staged_piece first{.stage = 0, .states = parameter_states, .where = {{{0, 1}, {0, 8}, {0, 4}}}};
+  const staged_piece first{.stage = 0, .states = only(0), .where = {{{0, 1}, {0, 8}, {0, 4}}}};
   staged_piece last = first;
   last.dst = 1;
   last.stage = 3;

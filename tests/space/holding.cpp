@@ -168,6 +168,7 @@ TEST_CASE("each_held and each_shared go through all families, with the same boxe
         shared.emplace_back(f, b);
       });
       CHECK(held == shared);
-      CHECK(held.size() >= static_cast<std::size_t>(h.families()) / 2);
+      if (has_role(h, r)) CHECK(held.size() >= static_cast<std::size_t>(h.families()) / 2);
+      else CHECK(held.empty());  // no statistics here
     }
 }

@@ -127,8 +127,10 @@ constexpr bool layer_sets_invert() {
 }
 
 constexpr bool states_take_fourteen_bytes() {
-  return all_states.bytes_per_element() == 14 && optimizer_states.bytes_per_element() == 12 &&
-         parameter_states == only(0);
+  return states_of(tensor_kind::parameter, all_states).bytes_per_element() == 14 &&
+         states_of(tensor_kind::statistic, all_states).bytes_per_element() == 4 &&
+         optimizer_states.bytes_per_element() == 12 && states_of(role::parameter) == only(0) &&
+         parameter_states == states_named("param");
 }
 
 // ---- parallelism
@@ -199,7 +201,7 @@ inline constexpr space qwen(models::qwen3_235b_a22b,
 constexpr bool spaces_cut_where_they_say() {
   const int qkv = 3, fc2 = 9;
   return llama_before.ranks() == 64 && llama_after.ranks() == 128 &&
-         llama_before.shard_box(qkv, 3, 0, 1) == family_box{{{30, 40}, {0, 1}, {0, 1}, {2560, 5120}, {0, 8192}}} &&
+         llama_before.shard_box(qkv, 3, 0, 1) == family_box{{{30, 40}, {0, 1}, {2, 4}, {0, 1280}, {0, 8192}}} &&
          qwen.shard_box(fc2, 7, 15, 0) == family_box{{{83, 94}, {120, 128}, {0, 1}, {0, 4096}, {0, 1536}}};
 }
 
