@@ -37,7 +37,8 @@ std::vector<shard> by_rows(const model& m, rank_t ranks) {
   std::vector<shard> list;
   for (int f = 0; f < m.families; ++f)
     for (index_t member = 0; member < m[f].extent[0]; ++member)
-      for (const state& s : adam_states)
+      for (const state& s : adam_states) {
+        if (!has_states_of(m[f].kind, s.placed_as)) continue;
         for (rank_t rank = 0; rank < ranks; ++rank) {
           const extents whole = stored(m[f]);
           const interval rows = even_part({0, whole.at[0]}, rank, ranks);
@@ -47,6 +48,7 @@ std::vector<shard> by_rows(const model& m, rank_t ranks) {
           one.shape.at[0] = rows.size();
           list.push_back(one);
         }
+      }
   return list;
 }
 

@@ -283,8 +283,8 @@ TEST_CASE("refusals of a binding say whose, which tensor and how much") {
           b.add(box, room(bytes), {8, -4, 1});
         }) == "reshard: rank 3: master of tensor3 has a stride of -4 elements; strides count forwards");
   CHECK(refused([&] {
-          b.add({4, {0, 0, 0}, box.where}, room(bytes));
-        }) == "reshard: rank 3: there is no state 4; states are 0 to 3");
+          b.add({5, {0, 0, 0}, box.where}, room(bytes));
+        }) == "reshard: rank 3: there is no state 5; states are 0 to 4");
   b.add_flat(box, {0, 6}, {bytes.data(), 24});
   b.add_flat(box, {5, 8}, {bytes.data(), 12});
   CHECK(refused([&] { b.seal(); }) == "reshard: rank 3: master of tensor3 is bound twice, 1 elements of it");

@@ -97,8 +97,8 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
       {dense, "busbw=2", "busbw=2; it is 1, or not named", "busbw=1"},
       {dense, "pad=4611686018427387904,tp=2",
        "pad=4611686018427387904 x tp=2: the padded vocabulary does not fit 64 bits", "pad=1024,tp=2"},
-      {dense, "pp=3,dp=2,order=tp-dp",
-       "the order leaves out an axis whose degree is not 1: of tp=1 (etp=1), cp=1, ep=1, dp=2 (edp=2), pp=3 it has 2 "
+      {dense, "pp=5,dp=2,order=tp-dp",
+       "the order leaves out an axis whose degree is not 1: of tp=1 (etp=1), cp=1, ep=1, dp=2 (edp=2), pp=5 it has 2 "
        "axes",
        "pp=5,dp=2,order=tp-dp-pp"},
       {moe, "pp=2,dp=4,ep=2,order=tp-pp-ep-dp",
