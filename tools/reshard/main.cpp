@@ -25,10 +25,24 @@ namespace {
 using reshard::tool::arguments;
 
 constexpr const char* footer = R"(MODEL is a preset (llama2-7b, llama2-13b, llama2-70b, llama-32b,
-qwen3-30b-a3b, qwen3-235b-a22b) or the path of a Hugging Face config.json.
-LAYOUT, FROM and TO are like tp=4,pp=8,dp=2,ep=16,zero=1: keys tp, cp, pp, vpp,
-dp, ep, etp, zero, split (even, account, spread) and bucket, in any order; ''
-is one rank.
+qwen3-30b-a3b, qwen3-235b-a22b, gpt3-1.3b, gpt3-2.7b, gpt3-6.7b, deepseek-v3)
+or the path of a Hugging Face config.json.
+LAYOUT, FROM and TO are like tp=4,pp=8,dp=2,ep=16,zero=1, keys in any order; ''
+is one rank. Keys:
+  tp cp pp dp ep etp   ranks of each kind of parallelism
+  vpp                  chunks of layers per pipeline rank
+  split                layers to chunks: even, account, account_embedding,
+                       account_loss or spread
+  first last           layers of the first and of the last stage
+  string               layers as Megatron's layout string: 'Et*3|(tt|)*29m|L'
+  zero                 0 to 2; 3 with shard=rows
+  shard                what zero cuts: buffers (Megatron) or rows (FSDP2)
+  instances            the sharding group in as many runs, each sharded alone
+  experts              grouped: with shard=rows, the experts of a layer as one
+  bucket busbw         elements of an optimizer bucket; 1: pad it for bandwidth
+  order                axes from fastest to slowest: tp-cp-ep-dp-pp
+  pad                  the vocabulary's rows, a multiple of pad x tp
+  names                megatron, or with shard=rows hf: a checkpoint's tensors
 A state is param, master, exp_avg, exp_avg_sq, optimizer (the last three) or
 all (the default).)";
 

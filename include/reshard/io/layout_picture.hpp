@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what, drawn in 80 columns of a terminal: layers along the pipeline, then how tensors, experts and optimizer
-// buffers are cut inside one stage, which is the same in every stage. Worlds of any size: what repeats is drawn once.
+// Who holds what, drawn in 80 columns of a terminal: layers along the pipeline, then how tensors, experts and what ZeRO
+// shards are cut inside one stage, which is the same in every stage. Worlds of any size: what repeats is drawn once.
 // Builds on: io/layout_text.hpp.
 #pragma once
 
@@ -72,22 +72,29 @@ std::string block_text(const std::string& heading, index_t count, index_t extent
   return text;
 }
 
-/// Which ranks hold which share of every optimizer buffer of a kind.
+/// Which ranks hold which share of what ZeRO cuts: of every optimizer buffer of a kind, or of the rows of each tensor.
 inline std::string buffer_block(const computed_holding& holding, mesh_kind kind, const char* what) {
   const space& s = holding.space();
+  const degrees& d = s.degrees();
   const index_t n = s.shards(kind);
-  const index_t elements = holding.buffers().elements(0, kind);
-  if (elements == 0 || n == 1) return {};
-  return block_text(text_of("zero=", s.degrees().zero, " cuts each buffer of optimizer states of ", what, " in ", n,
-                            kind == mesh_kind::dense ? " (cp x dp)" : " (edp)"),
-                    n, n, [&](index_t i) -> bar_row {
-                      std::vector<rank_t> ranks;  // of stage 0
-                      for (rank_t rank = 0; rank < s.ranks(); ++rank)
-                        if (s.stage_of(rank) == 0 && s.shard_index(kind, rank) == i) ranks.push_back(rank);
-                      rank_product holders;
-                      holders.listed = &ranks;
-                      return {text_of("shard ", i), {{i, i + 1}}, text_of("ranks ", holders_text(holders))};
-                    });
+  if (n == 1 || (holding.buffered(role::optimizer) && holding.buffers().elements(0, kind) == 0)) return {};
+  const std::string in = text_of(" in ", n, kind == mesh_kind::dense ? " (cp x dp" : " (edp",
+                                 d.instances > 1 ? " / instances)" : ")");
+  const std::string states = holding.sharded(role::parameter) ? "all states" : "optimizer states";
+  const char* of = d.experts == experts_as::grouped && kind == mesh_kind::expert
+                       ? " cuts what a rank has of a layer's experts, whole experts, of "
+                       : " cuts the rows that a rank has of each tensor, of ";
+  const std::string heading = holding.buffered(role::optimizer)
+                                  ? text_of(" cuts each buffer of optimizer states of ", what, in)
+                                  : text_of(of, states, " of ", what, ",", in);
+  return block_text(text_of("zero=", d.zero, heading), n, n, [&](index_t i) -> bar_row {
+    std::vector<rank_t> ranks;  // of stage 0
+    for (rank_t rank = 0; rank < s.ranks(); ++rank)
+      if (s.stage_of(rank) == 0 && s.shard_index(kind, rank) == i) ranks.push_back(rank);
+    rank_product holders;
+    holders.listed = &ranks;
+    return {text_of("shard ", i), {{i, i + 1}}, text_of("ranks ", holders_text(holders))};
+  });
 }
 
 /// Which layers each stage holds; several stages share a row where there are many.
@@ -95,6 +102,7 @@ inline std::string pipeline_block(const space& s) {
   const model& m = s.model();
   const degrees& d = s.degrees();
   const index_t per_row = ceil_divide(d.pp, 32), rows = ceil_divide(d.pp, per_row);
+  const stage_ends ends(s);
   table stages({{"stage"}, {"ranks"}, {"", table::side::left}, {"layers"}, {"", table::side::left}});
   for (index_t row = 0; row < rows; ++row) {
     const interval stages_of_row = intersect(interval{row * per_row, (row + 1) * per_row}, interval{0, d.pp});
@@ -108,16 +116,14 @@ inline std::string pipeline_block(const space& s) {
     std::string range;
     if (per_row == 1 && !parts.empty()) range = to_text(parts[0]);
     if (per_row == 1 && parts.size() > 1) range += parts.size() > 2 ? " .." : text_of(" ", to_text(parts[1]));
-    const bool first = row == 0, last = row == rows - 1;
-    const char* ends = m.shape.tied ? d.pp > 1 ? "Ne" : "N" : "NO";
-    stages.row({range_text(stages_of_row),
-                ranks_text(s, stages_of_row),
-                text_of(first ? "E" : " ", bar_text(parts, m.shape.layers, 30), last ? ends : ""),
+    stages.row({range_text(stages_of_row), ranks_text(s, stages_of_row),
+                text_of(ends.embedding(stages_of_row) ? "E" : " ", bar_text(parts, m.shape.layers, 30),
+                        ends.letters(stages_of_row)),
                 std::to_string(layers), range});
   }
-  const char* last_end = m.shape.tied ? d.pp > 1 ? ", e its tied copy)\n" : ")\n" : ", O output)\n";
-  return text_of("\nLayers along the pipeline, 0 to ", m.shape.layers - 1, " (E embedding, N norm", last_end,
-                 stages.text());
+  const std::string heading =
+      text_of("Layers along the pipeline, 0 to ", m.shape.layers - 1, " (", ends.legend(), ")");
+  return text_of("\n", folded(heading, 4), "\n", stages.text());
 }
 
 /// How tp cuts matrices, told by their heads.
@@ -168,11 +174,14 @@ inline std::string layout_picture(const computed_holding& holding) {
               " parameters\n", pipeline_block(s));
   if (d.stage_ranks() > 1)
     text += text_of("\nInside a stage, drawn for stage 0",
-                    d.pp > 1 ? text_of("; the others add ", stage_ranks, " ranks a stage") : "", ".\n");
+                    d.pp == 1                               ? ""
+                    : s.first_rank(1) == d.stage_ranks() ? text_of("; the others add ", stage_ranks, " ranks a stage")
+                                                         : text_of("; a stage further adds ", s.first_rank(1), " to each rank"),
+                    ".\n");
   if (d.tp > 1) text += tensor_block(s);
   if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) text += expert_block(s);
-  if (d.zero > 0 && holding.buffered(role::optimizer)) {
-    const bool own_experts = m.shape.experts > 0 && d.expert_buffers();
+  if (holding.sharded(role::optimizer)) {
+    const bool own_experts = m.shape.experts > 0 && (d.shard == shard_by::rows || d.expert_buffers());
     text += buffer_block(holding, mesh_kind::dense, own_experts ? "all but experts" : "all tensors");
     if (own_experts) text += buffer_block(holding, mesh_kind::expert, "experts");
   }

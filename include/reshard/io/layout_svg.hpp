@@ -160,15 +160,20 @@ class layout_drawing {
   index_t row_height() const { return rows() > 24 ? 120 : 200; }
   index_t cell_width() const { return least(900, layers_width / columns_); }
   index_t blocks_top() const { return top + rows() * row_height() + 1300; }
-  index_t height_of_blocks() const { return space().families() * cell_height + (std::ssize(blocks_) - 1) * block_gap; }
+  index_t height_of_blocks() const {
+    index_t rows = 0;
+    for (const stage_families& block : blocks_) rows += std::ssize(block.families);
+    return rows * cell_height + (std::ssize(blocks_) - 1) * block_gap;
+  }
   /// Where a layer begins on the axis of the pipeline.
   index_t across(index_t layer) const {
     return left + 250 + split_point(layer, layers_width - 500, model().shape.layers);
   }
 
   void title() {
-    canvas_.text(200, 320, text_of(one_line(model().name, 40), " under ", layout_name(space())), "start",
-                 " font-size=\"16\" font-weight=\"bold\"");
+    const std::string words = one_line(text_of(one_line(model().name, 40), " under ", layout_name(space())), 150);
+    canvas_.text(200, 320, words, "start",
+                 words.size() > 100 ? " font-size=\"11\" font-weight=\"bold\"" : " font-size=\"16\" font-weight=\"bold\"");
     canvas_.text(200, 540,
                  text_of(count_text(space().ranks()), " ranks, ", count_text(degrees().pp), " pipeline stages of ",
                          count_text(stage_ranks_), "; ", count_text(model().parameters()), " parameters"));
@@ -178,6 +183,7 @@ class layout_drawing {
   /// The layers of a few stages; embedding and output layer at the ends.
   void stage_row(index_t row) {
     const auto& d = degrees();
+    const stage_ends ends(space());
     const index_t y = top + row * row_height(), base = y + row_height() / 2 + 40;
     const auto box = [&](index_t x, index_t width, index_t stage) {
       canvas_.rectangle(x, y + 10, greatest(width - 5, 5), row_height() - 20, stage_fill(stage));
@@ -194,8 +200,11 @@ class layout_drawing {
     for (index_t s = own.begin; s < own.end; ++s) {
       space().pipeline().intervals(
           s, [&](interval part) { box(across(part.begin), across(part.end) - across(part.begin), s); });
-      if (s == 0) pinned(left, s, "E");
-      if (s == d.pp - 1) pinned(left + layers_width - 220, s, tied_copy() ? "e" : model().shape.tied ? "N" : "O");
+      const interval one{s, s + 1};
+      if (ends.embedding(one)) pinned(left, s, "E");
+      const char* last = s != d.pp - 1 ? ends.norm(one) ? "N" : nullptr : tied_copy() ? "e" : ends.output(one) ? "O" : "N";
+      if (last != nullptr) pinned(left + layers_width - 220, s, last);
+      if (ends.prediction(one)) pinned(left + layers_width, s, "P");
     }
   }
 
@@ -205,10 +214,16 @@ class layout_drawing {
     const index_t tick = greatest(1, round_up(layers / 10, layers > 100 ? 10 : layers > 20 ? 5 : 1));
     for (index_t layer = 0; layer <= layers; layer += tick)
       canvas_.text(across(layer), y, std::to_string(layer), "middle", " font-size=\"10\"");
-    canvas_.text(left, y + 220,
-                 tied_copy() ? "E: embedding, e: final norm and the embedding's tied copy"
-                             : "E: embedding, O: final norm and output layer",
-                 "start", " font-size=\"11\"");
+    const interval last{degrees().pp - 1, degrees().pp};
+    const stage_ends ends(space());
+    const char* norm = ends.norm(last) ? "final norm and " : "";
+    std::string words = tied_copy()           ? text_of("E: embedding, e: ", norm, "the embedding's tied copy")
+                        : model().shape.tied ? std::string("E: embedding, N: final norm")
+                                             : text_of("E: embedding, O: ", norm, "output layer");
+    if (!ends.norm(last) && degrees().pp > 1) words += ", N: final norm";
+    if (ends.predictions())
+      words += degrees().pp > 1 ? ", P: prediction layer, with a copy of the embedding" : ", P: prediction layer";
+    canvas_.text(left, y + 220, words, "start", " font-size=\"11\"");
   }
 
   rank_t drawn_rank(index_t stage, index_t c) const { return space().rank_at(stage, first_ + c); }
@@ -216,21 +231,34 @@ class layout_drawing {
   void block_heading(index_t stage, index_t y) {
     const index_t own = blocks_[0].stage;
     const rank_t first = drawn_rank(stage, 0), last = drawn_rank(stage, columns_ - 1);
+    const std::string ranks = last - first + 1 == columns_ ? text_of("ranks ", range_text({first, last + 1})) : "these ranks";
     canvas_.text(left, y - 480,
-                 text_of("what ranks ", range_text({first, last + 1}), " of stage ", stage, " hold of ",
+                 text_of("what ", ranks, " of stage ", stage, " hold of ",
                          stage == own ? "each tensor family" : text_of("families that stage ", own, " lacks")));
     for (index_t c = 0; c < columns_; ++c)
       canvas_.text(left + c * cell_width() + cell_width() / 2, y - 100, text_of("rank ", drawn_rank(stage, c)), "middle",
                    " font-size=\"9\"");
   }
 
+  /// What a rank calls a family, or the tensors that it is in pieces: "q_proj, k_proj, v_proj".
+  std::string label(int f, rank_t rank) const {
+    std::string text = short_name(names_on(space(), f, 0, rank), model()[f].place);
+    for (int piece = 1; piece < space().pieces(f); ++piece) {
+      const std::string name = short_name(names_on(space(), f, piece, rank));
+      text += ", " + name.substr(name.rfind('.') + 1);
+    }
+    return text;
+  }
+  /// Whether parameters and optimizer states lie differently.
+  bool two_halves() const { return holding_->sharded(role::optimizer) != holding_->sharded(role::parameter); }
+
   /// A cell for each rank; where the states of the two roles lie differently, the optimizer's are below the parameters.
   void family_row(int f, index_t stage, index_t y) {
     constexpr index_t gap = 20, tall = cell_height - 60;
-    canvas_.text(left - 100, y + 200, short_name(space().names_on(f, drawn_rank(stage, 0))), "end", " font-size=\"11\"");
+    canvas_.text(left - 100, y + 200, label(f, drawn_rank(stage, 0)), "end", " font-size=\"11\"");
     for (index_t c = 0; c < columns_; ++c) {
       const index_t x = left + c * cell_width(), half = (tall - gap) / 2;
-      if (holding_->sharded(role::optimizer)) {
+      if (two_halves()) {
         cell(f, stage, c, role::parameter, {x, x + cell_width() - 60}, {y, y + half});
         cell(f, stage, c, role::optimizer, {x, x + cell_width() - 60}, {y + half + gap, y + tall});
       } else {
@@ -243,7 +271,9 @@ class layout_drawing {
   void cell(int f, index_t stage, index_t c, role r, interval x, interval y) {
     const interval members = members_on_stage(space(), f, stage);
     canvas_.rectangle(x.begin, y.begin, x.size(), y.size(), outline);
-    holding_->held(f, drawn_rank(stage, c), r, [&](int, const family_box& b) {
+    const bool statistic = model()[f].kind == tensor_kind::statistic;  // which the optimizer has none of
+    if (statistic && r == role::optimizer) return;
+    holding_->held(f, drawn_rank(stage, c), statistic ? role::statistic : r, [&](int, const family_box& b) {
       const cell_part part = part_of_cell(model()[f], members, b);
       const auto scaled = [](interval side, index_t share) { return split_point(share, side.size(), 10000); };
       std::string style(r == role::parameter ? light : dark);
@@ -258,7 +288,7 @@ class layout_drawing {
       canvas_.rectangle(x, y, 240, 140, style);
       canvas_.text(x + 320, y + 120, words);
     };
-    const bool sharded = holding_->sharded(role::optimizer);
+    const bool sharded = two_halves();
     key(left, outline, "the stage's layers");
     key(left + 1900, light, sharded ? "parameters held" : "all states held");
     if (sharded) key(left + 3700, dark, "optimizer states held");

@@ -27,16 +27,27 @@ inline std::string title_text(const space& s) {
   return text_of(one_line(s.model().name, 60), " under ", layout_name(s));
 }
 
-/// A family's name without what tells it from no other: "qkv", "qkv.layer_norm", "experts.fc1".
-inline std::string short_name(std::string_view pattern) {
-  for (const std::string_view prefix : {"decoder.layers.{layer}.", "self_attention.", "mlp.", "decoder.", "embedding."})
+/// A family's name without what tells it from no other: "qkv", "qkv.layer_norm", "experts.fc1", "mtp.qkv" of a
+/// prediction layer; of Hugging Face's names "q_proj", "experts.gate_proj".
+inline std::string short_name(std::string_view pattern, home place = home::layers) {
+  const bool prediction = place == home::prediction || pattern.starts_with("mtp.layers.");
+  for (const std::string_view prefix :
+       {"mtp.layers.0.", "mtp_model_layer.", "decoder.layers.{layer}.", "model.layers.{layer}.", "self_attention.",
+        "self_attn.", "mlp.", "block_sparse_moe.", "decoder.", "embedding.", "model."})
     if (pattern.starts_with(prefix)) pattern.remove_prefix(prefix.size());
   for (const std::string_view suffix : {"{expert}", ".weight", "_weight"})
     if (pattern.ends_with(suffix)) pattern.remove_suffix(suffix.size());
   std::string name(pattern);
   constexpr std::string_view kind = "linear_";
   if (const std::size_t at = name.find(kind); at != name.npos) name.erase(at, kind.size());
-  return name;
+  constexpr struct {
+    std::string_view in, shorter;
+  } others[] = {{"{expert}.", ""},      {"shared_experts", "shared"}, {"post_attention_layernorm", "post_attention_norm"},
+                {"_up_proj", "_up"},    {"_down_proj", "_down"},      {"e_score_correction_bias", "score_bias"},
+                {"_proj_with_mqa", "_proj"}};
+  for (const auto& [in, shorter] : others)
+    if (const std::size_t at = name.find(in); at != name.npos) name.replace(at, in.size(), shorter);
+  return prediction ? "mtp." + name : name;
 }
 
 /// The global layers of some members: "[4,8)", or "[4,12) 4 of 8" where the family has not all of them; "-" for pinned
@@ -71,29 +82,103 @@ inline index_t stage_layer_count(const pipeline_placement& pipeline, index_t sta
   return layers;
 }
 
-/// A box of one tensor, as in JSON: parts where there are several, rows but for a vector, columns.
-inline std::string tensor_box_text(const family& tensors, const family_box& b) {
-  std::string text = to_text(b.dim[axis_of::column]);
-  if (!tensors.vector()) text = text_of(to_text(b.dim[axis_of::row]), "x", text);
-  if (tensors.extent[axis_of::part] > 1) text = text_of(to_text(b.dim[axis_of::part]), "x", text);
+/// A box of one tensor, a piece of a family's, as in JSON: parts where there are several, rows but for a vector, columns.
+inline std::string tensor_box_text(const family& tensors, const box<3>& piece, const family_box& b) {
+  const auto in_piece = [&](int a) {
+    return to_text(translate(b.dim[a], -piece.dim[a - axis_of::part].begin));
+  };
+  std::string text = in_piece(axis_of::column);
+  if (!tensors.vector()) text = text_of(in_piece(axis_of::row), "x", text);
+  if (piece.dim[0].size() > 1) text = text_of(in_piece(axis_of::part), "x", text);
   return text;
+}
+inline std::string tensor_box_text(const family& tensors, const family_box& b) {
+  return tensor_box_text(tensors, {{{0, tensors.extent[2]}, {0, tensors.extent[3]}, {0, tensors.extent[4]}}}, b);
 }
 
 inline std::string model_text(const model& m) {
   const dimensions& s = m.shape;
   std::string text = text_of(count_text(s.layers), " layers, hidden ", count_text(s.hidden), ", ", count_text(s.heads),
-                             " heads of ", count_text(s.head_dim), " in ", count_text(s.groups), " query groups");
+                             " heads");
+  if (s.groups > 0) text += text_of(" of ", count_text(s.head_dim), " in ", count_text(s.groups), " query groups");
   if (s.ffn > 0) text += text_of(", ffn ", count_text(s.ffn));
   if (s.experts > 0) text += text_of(", ", count_text(s.experts), " experts of ", count_text(s.expert_ffn));
-  return text_of(text, ", vocabulary ", count_text(s.vocabulary), s.tied ? " (tied)" : "");
+  if (s.shared_ffn > 0) text += text_of(", shared experts of ", count_text(s.shared_ffn));
+  if (s.predictions > 0) text += text_of(", ", s.predictions, " prediction layer");
+  text += text_of(", vocabulary ", count_text(s.vocabulary));
+  index_t rows = 0;  // of the vocabulary on this side
+  for (int f = 0; f < m.families; ++f)
+    if (m[f].padded == padded_as::vocabulary) rows = m[f].extent[axis_of::row];
+  if (rows > s.vocabulary) text += text_of(", padded to ", count_text(rows));
+  return s.tied ? text + " (tied)" : text;
 }
 
-/// The ranks of some stages: a range where stages are runs of ranks.
-inline std::string ranks_text(const space& s, interval stages) {
-  const index_t each = s.stage_ranks();
-  if (s.first_rank(1) == each || s.degrees().pp == 1) return range_text({stages.begin * each, stages.end * each});
-  return text_of(s.first_rank(stages.begin), ",.. (", stages.size() * each, ")");
+/// Ranks that ascend: all where there are few, else the first ones and how many there are.
+inline std::string few_ranks_text(const std::vector<rank_t>& first, index_t count) {
+  std::string text;
+  for (index_t i = 0; i < least(count, count > 4 ? 3 : 4); ++i)
+    text += text_of(i == 0 ? "" : ",", first[static_cast<std::size_t>(i)]);
+  return count > 4 ? text_of(text, ",.. (", count, ")") : text;
 }
+/// The ranks of some stages: a range where they are one.
+inline std::string ranks_text(const space& s, interval stages) {
+  const index_t each = s.stage_ranks(), pp = s.degrees().pp;
+  if (pp == 1 || s.first_rank(1) == each) return range_text({stages.begin * each, stages.end * each});
+  if (stages.size() == pp) return range_text({0, s.ranks()});
+  const index_t run = stages.size() * s.first_rank(1), count = stages.size() * each;  // ranks next to each other
+  std::vector<rank_t> first;
+  for (index_t i = 0; i < least(count, 4); ++i)
+    first.push_back(i / run * s.first_rank(pp) + s.first_rank(stages.begin) + i % run);
+  return few_ranks_text(first, count);
+}
+
+/// What stages of the pipeline have beside layers.
+class stage_ends {
+ public:
+  explicit stage_ends(const space& s) : last_(s.degrees().pp - 1), norm_(last_), tied_(s.model().shape.tied) {
+    const pipeline_placement& pipeline = s.pipeline();
+    if (s.model().shape.predictions > 0) prediction_ = pipeline.stage_of_chunk(pipeline.prediction_chunk());
+    for (int f = 0; f < s.families(); ++f) {
+      if (s.family_at(f).place == home::last_layer) norm_ = pipeline.stage_of_chunk(pipeline.last_layer_chunk());
+      if (s.family_at(f).place == home::first_stage) positions_ = true;
+    }
+  }
+
+  bool predictions() const { return prediction_ >= 0; }
+  bool tied_copy() const { return tied_ && last_ > 0; }
+  bool embedding(interval stages) const { return stages.contains(0); }
+  bool norm(interval stages) const { return stages.contains(norm_); }
+  bool prediction(interval stages) const { return predictions() && stages.contains(prediction_); }
+  bool output(interval stages) const { return !tied_ && stages.contains(last_); }
+  /// A copy of the embedding: of a tied one on the last stage; where prediction layers are.
+  bool copy(interval stages) const {
+    return (tied_copy() && stages.contains(last_)) || (prediction_ > 0 && stages.contains(prediction_));
+  }
+
+  /// "embedding, " in front of the layers.
+  std::string before(interval stages) const {
+    return !embedding(stages) ? "" : positions_ ? "embedding, positions, " : "embedding, ";
+  }
+  /// ", norm, output" behind them.
+  std::string after(interval stages) const {
+    return text_of(norm(stages) ? ", norm" : "", prediction(stages) ? ", prediction layer" : "",
+                   output(stages) ? ", output" : "", copy(stages) ? ", copy of the embedding" : "");
+  }
+  /// The same as letters of a picture, and what they mean.
+  std::string letters(interval stages) const {
+    return text_of(norm(stages) ? "N" : "", prediction(stages) ? "P" : "", output(stages) ? "O" : "",
+                   copy(stages) ? "e" : "");
+  }
+  std::string legend() const {
+    return text_of(positions_ ? "E embeddings" : "E embedding", ", N norm", predictions() ? ", P prediction layer" : "",
+                   tied_ ? "" : ", O output",
+                   predictions() && last_ > 0 ? ", e copy of E" : tied_copy() ? ", e its tied copy" : "");
+  }
+
+ private:
+  index_t last_, norm_, prediction_ = -1;  // stages
+  bool tied_, positions_ = false;
+};
 
 inline std::string mesh_text(const space& s, mesh_kind kind) {
   const mesh m = mesh_of(s.degrees(), kind);
@@ -112,7 +197,8 @@ inline std::string check_text(const computed_holding& holding) {
   const model& m = s.model();
   const degrees& d = s.degrees();
   index_t tensors = 0;
-  for (int f = 0; f < m.families; ++f) tensors += m[f].tensors();
+  for (int f = 0; f < m.families; ++f)
+    if (m.counts(f)) tensors += m[f].tensors() * s.pieces(f);
   std::string text = text_of(folded(text_of(detail::title_text(s), " is legal."), 4), "\n\n",
                              folded(text_of("  model        ", detail::model_text(m)), 15), "\n  parameters   ",
                              count_text(m.parameters()), " in ", count_text(tensors), " tensors of ", m.families,
@@ -137,16 +223,16 @@ inline std::string check_text(const computed_holding& holding) {
   // stages with as many layers as their neighbours share a line where there are many: then three lines at most
   table stages({{"stage"}, {"ranks"}, {"layers each"}, {"holds", side::left}});
   const pipeline_placement& pipeline = s.pipeline();
+  const detail::stage_ends ends(s);
   const index_t together = d.pp <= 16 ? 1 : d.pp;
   for (index_t stage = 0, past = 0; stage < d.pp; stage = past) {
     const index_t layers = detail::stage_layer_count(pipeline, stage);
     for (past = stage + 1;
          past < d.pp && past - stage < together && detail::stage_layer_count(pipeline, past) == layers;)
       ++past;
-    std::string holds = text_of(stage == 0 ? "embedding, " : "", detail::stage_layers_text(pipeline, {stage, past}));
-    if (past == d.pp) holds += m.shape.tied ? d.pp > 1 ? ", norm, copy of the embedding" : ", norm" : ", norm, output";
-    stages.row({range_text({stage, past}), detail::ranks_text(s, {stage, past}),
-                std::to_string(layers), holds});
+    const std::string holds = text_of(ends.before({stage, past}), detail::stage_layers_text(pipeline, {stage, past}),
+                                      ends.after({stage, past}));
+    stages.row({range_text({stage, past}), detail::ranks_text(s, {stage, past}), std::to_string(layers), holds});
   }
   return text + stages.text();
 }
@@ -166,29 +252,34 @@ inline std::string boxes_text(const computed_holding& holding, rank_t rank, stat
   table boxes(columns);
   bytes_t sum = 0;
   for (int f = 0; f < m.families; ++f) {
-    const std::string name = short_name(s.names_on(f, rank));
     const state_set kept = states_of(m[f].kind, states);
     if (kept.empty()) continue;
-    index_t shown = 0, more = 0;
+    index_t shown = 0, more = 0;  // of a piece, whose boxes come together
     bytes_t rest = 0;
+    int piece = -1;
+    const auto tell_rest = [&] {
+      if (more == 0) return;
+      std::vector<std::string> last(columns.size());
+      last.front() = text_of("  and ", count_text(more), " more");
+      last.back() = narrow_bytes_text(rest);
+      boxes.row(std::move(last));
+    };
     holding.held(f, rank, m[f].kind == tensor_kind::statistic ? role::statistic : r, [&](int, const family_box& b) {
+      if (const int of = s.piece_of(f, b); of != piece) tell_rest(), piece = of, shown = 0, more = 0, rest = 0;
       const bytes_t bytes = checked_multiply(b.volume(), kept.bytes_per_element());
       sum += bytes;
       if (shown == boxes_shown) {
         ++more, rest += bytes;
         return;
       }
-      std::vector<std::string> cells{shown++ == 0 ? name : "", layers_text(m, f, b.dim[axis_of::layer]),
-                                     tensor_box_text(m[f], b), narrow_bytes_text(bytes)};
+      std::vector<std::string> cells{shown++ == 0 ? short_name(names_on(s, f, piece, rank), m[f].place) : "",
+                                     layers_text(m, f, b.dim[axis_of::layer]),
+                                     tensor_box_text(m[f], s.piece_box(f, piece), b), narrow_bytes_text(bytes)};
       const bool of_experts = m[f].mesh == mesh_kind::expert;
       if (experts) cells.insert(cells.begin() + 2, of_experts ? to_text(b.dim[axis_of::expert]) : "-");
       boxes.row(std::move(cells));
     });
-    if (more == 0) continue;
-    std::vector<std::string> last(columns.size());
-    last.front() = text_of("  and ", count_text(more), " more");
-    last.back() = narrow_bytes_text(rest);
-    boxes.row(std::move(last));
+    tell_rest();
   }
   const std::string heading = text_of("\n", to_text(states), ": ", bytes_text(sum), "\n");
   return boxes.empty() ? heading : heading + boxes.text();
@@ -213,7 +304,7 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, state
   text += "\n";
 
   // roles that lie alike share a table
-  const bool alike = !holding.sharded(role::optimizer);
+  const bool alike = holding.sharded(role::optimizer) == holding.sharded(role::parameter);
   std::vector<state_set> tables;
   if (alike) tables = {wanted};
   else tables = {wanted & parameter_states, wanted & optimizer_states};

@@ -123,17 +123,18 @@ inline std::string one_line(std::string_view text, std::size_t limit = 80) {
   return line;
 }
 
-/// A line as lines of at most 80 bytes, broken after a comma or else between words; a longer word stays whole. All but
-/// the first begin with `hang` spaces.
+/// A line as lines of at most 80 bytes, broken after a comma or else between words; a longer word is broken after a
+/// comma in it, or stays whole. All but the first begin with `hang` spaces.
 inline std::string folded(std::string_view line, std::size_t hang) {
   constexpr std::size_t columns = 80;
   std::string text;
   for (std::size_t room = columns; line.size() > room; room = columns - hang) {
     const std::string_view head = line.substr(0, room + 1);
     const std::size_t comma = head.rfind(", "), at = comma == head.npos ? head.rfind(' ') : comma + 1;
-    if (at == head.npos) break;
-    text.append(line.substr(0, at)).append("\n").append(hang, ' ');
-    line.remove_prefix(at + 1);
+    const std::size_t inside = at == head.npos ? head.substr(0, room).rfind(',') : at;
+    if (inside == head.npos) break;
+    text.append(line.substr(0, at == head.npos ? inside + 1 : at)).append("\n").append(hang, ' ');
+    line.remove_prefix(inside + 1);
   }
   return text.append(line);
 }

@@ -97,6 +97,7 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
        f.moved == f.least ? "the least possible" : text_of("least possible: ", bytes_text(f.least)));
   if (change.node_devices() != 0) line("", bytes_text(f.inter_node), "of it between nodes");
   line("keeps", bytes_text(f.retained), "already where it is needed");
+  if (f.created > 0) line("creates", bytes_text(f.created), "zeros: rows of the vocabulary that only TO has");
   line("messages", count_text(f.messages), text_of("in ", count_text(f.stages), f.stages == 1 ? " stage" : " stages"));
   line("peak", bytes_text(f.peak), "of any device");
   line("excess", bytes_text(f.peak_excess), "at most above what a device holds before or after");
