@@ -78,8 +78,8 @@ inline std::string buffer_block(const computed_holding& holding, mesh_kind kind,
   const degrees& d = s.degrees();
   const index_t n = s.shards(kind);
   if (n == 1 || (holding.buffered(role::optimizer) && holding.buffers().elements(0, kind) == 0)) return {};
-  const std::string in = text_of(" in ", n, kind == mesh_kind::dense ? " (cp x dp" : " (edp",
-                                 d.instances > 1 ? " / instances)" : ")");
+  const std::string in =
+      text_of(" in ", n, kind == mesh_kind::dense ? " (cp x dp" : " (edp", d.instances > 1 ? " / instances)" : ")");
   const std::string states = holding.sharded(role::parameter) ? "all states" : "optimizer states";
   const char* of = d.experts == experts_as::grouped && kind == mesh_kind::expert
                        ? " cuts what a rank has of a layer's experts, whole experts, of "
@@ -121,8 +121,7 @@ inline std::string pipeline_block(const space& s) {
                         ends.letters(stages_of_row)),
                 std::to_string(layers), range});
   }
-  const std::string heading =
-      text_of("Layers along the pipeline, 0 to ", m.shape.layers - 1, " (", ends.legend(), ")");
+  const std::string heading = text_of("Layers along the pipeline, 0 to ", m.shape.layers - 1, " (", ends.legend(), ")");
   return text_of("\n", folded(heading, 4), "\n", stages.text());
 }
 
@@ -174,9 +173,10 @@ inline std::string layout_picture(const computed_holding& holding) {
               " parameters\n", pipeline_block(s));
   if (d.stage_ranks() > 1)
     text += text_of("\nInside a stage, drawn for stage 0",
-                    d.pp == 1                               ? ""
-                    : s.first_rank(1) == d.stage_ranks() ? text_of("; the others add ", stage_ranks, " ranks a stage")
-                                                         : text_of("; a stage further adds ", s.first_rank(1), " to each rank"),
+                    d.pp == 1 ? ""
+                    : s.first_rank(1) == d.stage_ranks()
+                        ? text_of("; the others add ", stage_ranks, " ranks a stage")
+                        : text_of("; a stage further adds ", s.first_rank(1), " to each rank"),
                     ".\n");
   if (d.tp > 1) text += tensor_block(s);
   if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) text += expert_block(s);

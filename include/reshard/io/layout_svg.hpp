@@ -69,7 +69,7 @@ inline cell_part part_of_cell(const family& tensors, interval members, const fam
   const int down = tensors.extent[axis_of::expert] > 1      ? axis_of::expert
                    : tensors.vector()                       ? axis_of::column
                    : tensors.tensor_axis == axis_of::column ? axis_of::column
-                   : tensors.tensor_axis == axis_of::part ? axis_of::part
+                   : tensors.tensor_axis == axis_of::part   ? axis_of::part
                                                             : axis_of::row;
   const auto scaled = [](interval a, index_t extent) {
     const double unit = 10000.0 / static_cast<double>(extent);
@@ -172,8 +172,9 @@ class layout_drawing {
 
   void title() {
     const std::string words = one_line(text_of(one_line(model().name, 40), " under ", layout_name(space())), 150);
-    canvas_.text(200, 320, words, "start",
-                 words.size() > 100 ? " font-size=\"11\" font-weight=\"bold\"" : " font-size=\"16\" font-weight=\"bold\"");
+    canvas_.text(
+        200, 320, words, "start",
+        words.size() > 100 ? " font-size=\"11\" font-weight=\"bold\"" : " font-size=\"16\" font-weight=\"bold\"");
     canvas_.text(200, 540,
                  text_of(count_text(space().ranks()), " ranks, ", count_text(degrees().pp), " pipeline stages of ",
                          count_text(stage_ranks_), "; ", count_text(model().parameters()), " parameters"));
@@ -194,15 +195,17 @@ class layout_drawing {
     };
     const interval own = intersect(interval{row * stages_of_a_row(), (row + 1) * stages_of_a_row()}, interval{0, d.pp});
     canvas_.text(left - 100, base,
-                 text_of(own.size() > 1 ? "stages " : "stage ", range_text(own), ", ranks ",
-                         ranks_text(space(), own)),
+                 text_of(own.size() > 1 ? "stages " : "stage ", range_text(own), ", ranks ", ranks_text(space(), own)),
                  "end", rows() > 24 ? " font-size=\"9\"" : "");
     for (index_t s = own.begin; s < own.end; ++s) {
       space().pipeline().intervals(
           s, [&](interval part) { box(across(part.begin), across(part.end) - across(part.begin), s); });
       const interval one{s, s + 1};
       if (ends.embedding(one)) pinned(left, s, "E");
-      const char* last = s != d.pp - 1 ? ends.norm(one) ? "N" : nullptr : tied_copy() ? "e" : ends.output(one) ? "O" : "N";
+      const char* last = s != d.pp - 1      ? ends.norm(one) ? "N" : nullptr
+                         : tied_copy()      ? "e"
+                         : ends.output(one) ? "O"
+                                            : "N";
       if (last != nullptr) pinned(left + layers_width - 220, s, last);
       if (ends.prediction(one)) pinned(left + layers_width, s, "P");
     }
@@ -217,7 +220,7 @@ class layout_drawing {
     const interval last{degrees().pp - 1, degrees().pp};
     const stage_ends ends(space());
     const char* norm = ends.norm(last) ? "final norm and " : "";
-    std::string words = tied_copy()           ? text_of("E: embedding, e: ", norm, "the embedding's tied copy")
+    std::string words = tied_copy()          ? text_of("E: embedding, e: ", norm, "the embedding's tied copy")
                         : model().shape.tied ? std::string("E: embedding, N: final norm")
                                              : text_of("E: embedding, O: ", norm, "output layer");
     if (!ends.norm(last) && degrees().pp > 1) words += ", N: final norm";
@@ -231,13 +234,14 @@ class layout_drawing {
   void block_heading(index_t stage, index_t y) {
     const index_t own = blocks_[0].stage;
     const rank_t first = drawn_rank(stage, 0), last = drawn_rank(stage, columns_ - 1);
-    const std::string ranks = last - first + 1 == columns_ ? text_of("ranks ", range_text({first, last + 1})) : "these ranks";
+    const std::string ranks =
+        last - first + 1 == columns_ ? text_of("ranks ", range_text({first, last + 1})) : "these ranks";
     canvas_.text(left, y - 480,
                  text_of("what ", ranks, " of stage ", stage, " hold of ",
                          stage == own ? "each tensor family" : text_of("families that stage ", own, " lacks")));
     for (index_t c = 0; c < columns_; ++c)
-      canvas_.text(left + c * cell_width() + cell_width() / 2, y - 100, text_of("rank ", drawn_rank(stage, c)), "middle",
-                   " font-size=\"9\"");
+      canvas_.text(left + c * cell_width() + cell_width() / 2, y - 100, text_of("rank ", drawn_rank(stage, c)),
+                   "middle", " font-size=\"9\"");
   }
 
   /// What a rank calls a family, or the tensors that it is in pieces: "q_proj, k_proj, v_proj".

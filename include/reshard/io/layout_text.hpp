@@ -42,9 +42,10 @@ inline std::string short_name(std::string_view pattern, home place = home::layer
   if (const std::size_t at = name.find(kind); at != name.npos) name.erase(at, kind.size());
   constexpr struct {
     std::string_view in, shorter;
-  } others[] = {{"{expert}.", ""},      {"shared_experts", "shared"}, {"post_attention_layernorm", "post_attention_norm"},
-                {"_up_proj", "_up"},    {"_down_proj", "_down"},      {"e_score_correction_bias", "score_bias"},
-                {"_proj_with_mqa", "_proj"}};
+  } others[] = {
+      {"{expert}.", ""},          {"shared_experts", "shared"}, {"post_attention_layernorm", "post_attention_norm"},
+      {"_up_proj", "_up"},        {"_down_proj", "_down"},      {"e_score_correction_bias", "score_bias"},
+      {"_proj_with_mqa", "_proj"}};
   for (const auto& [in, shorter] : others)
     if (const std::size_t at = name.find(in); at != name.npos) name.replace(at, in.size(), shorter);
   return prediction ? "mtp." + name : name;
@@ -84,9 +85,7 @@ inline index_t stage_layer_count(const pipeline_placement& pipeline, index_t sta
 
 /// A box of one tensor, a piece of a family's, as in JSON: parts where there are several, rows but for a vector, columns.
 inline std::string tensor_box_text(const family& tensors, const box<3>& piece, const family_box& b) {
-  const auto in_piece = [&](int a) {
-    return to_text(translate(b.dim[a], -piece.dim[a - axis_of::part].begin));
-  };
+  const auto in_piece = [&](int a) { return to_text(translate(b.dim[a], -piece.dim[a - axis_of::part].begin)); };
   std::string text = in_piece(axis_of::column);
   if (!tensors.vector()) text = text_of(in_piece(axis_of::row), "x", text);
   if (piece.dim[0].size() > 1) text = text_of(in_piece(axis_of::part), "x", text);
@@ -98,8 +97,8 @@ inline std::string tensor_box_text(const family& tensors, const family_box& b) {
 
 inline std::string model_text(const model& m) {
   const dimensions& s = m.shape;
-  std::string text = text_of(count_text(s.layers), " layers, hidden ", count_text(s.hidden), ", ", count_text(s.heads),
-                             " heads");
+  std::string text =
+      text_of(count_text(s.layers), " layers, hidden ", count_text(s.hidden), ", ", count_text(s.heads), " heads");
   if (s.groups > 0) text += text_of(" of ", count_text(s.head_dim), " in ", count_text(s.groups), " query groups");
   if (s.ffn > 0) text += text_of(", ffn ", count_text(s.ffn));
   if (s.experts > 0) text += text_of(", ", count_text(s.experts), " experts of ", count_text(s.expert_ffn));
@@ -172,7 +171,9 @@ class stage_ends {
   std::string legend() const {
     return text_of(positions_ ? "E embeddings" : "E embedding", ", N norm", predictions() ? ", P prediction layer" : "",
                    tied_ ? "" : ", O output",
-                   predictions() && last_ > 0 ? ", e copy of E" : tied_copy() ? ", e its tied copy" : "");
+                   predictions() && last_ > 0 ? ", e copy of E"
+                   : tied_copy()              ? ", e its tied copy"
+                                              : "");
   }
 
  private:
@@ -230,9 +231,12 @@ inline std::string check_text(const computed_holding& holding) {
     for (past = stage + 1;
          past < d.pp && past - stage < together && detail::stage_layer_count(pipeline, past) == layers;)
       ++past;
-    const std::string holds = text_of(ends.before({stage, past}), detail::stage_layers_text(pipeline, {stage, past}),
-                                      ends.after({stage, past}));
+    std::string holds = text_of(ends.before({stage, past}), detail::stage_layers_text(pipeline, {stage, past}));
+    std::string after = ends.after({stage, past});
+    const bool apart = ends.prediction({stage, past});  // too long for the line
+    if (!apart) holds += after;
     stages.row({range_text({stage, past}), detail::ranks_text(s, {stage, past}), std::to_string(layers), holds});
+    if (apart) stages.row({"", "", "", "and " + after.erase(0, 2)});
   }
   return text + stages.text();
 }
