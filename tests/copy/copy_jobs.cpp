@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <reshard/copy/copy_jobs.hpp>
+#include <reshard/memory/pages.hpp>
 
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -146,7 +146,7 @@ TEST_CASE("memory of the caller's: given back by the caller's function, or not a
   CHECK(inside);
   bytes_t pages = 0;
   for (const binding& b : plain)
-    for (const page_block& block : b.blocks()) pages += block.pages * page_bytes;
+    for (const memory_block& block : b.blocks()) pages += block.granules * block.granule;
   CHECK(given <= pages);
   CHECK(given > pages / 2);  // all but pages of padding
   for (std::size_t d = 0; d < 2; ++d) CHECK(s.found_after(d).wrong == 0);

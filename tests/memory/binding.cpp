@@ -11,6 +11,7 @@
 #include <range/v3/view/indices.hpp>
 
 #include <reshard/memory/known_values.hpp>
+#include <reshard/memory/pages.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
@@ -212,25 +213,71 @@ TEST_CASE("blocks of pages are found by address") {
   b.own(one);
   b.own(other);
   b.own(room(bytes), pages_are::committed, [&](std::byte* at, bytes_t n) { given.emplace_back(at, n); });
-  b.own(memory{bytes.data(), 100}, pages_are::committed, {});  // no whole page: nothing
+  b.own(memory{bytes.data(), 100}, pages_are::committed, [](std::byte*, bytes_t) {});  // no whole page: nothing
   b.seal();
   REQUIRE(b.blocks().size() == 3);
   for (page_range* range : {&one, &other}) {
     const std::ptrdiff_t at = b.block_of(range->data());
     REQUIRE(at >= 0);
-    CHECK(b.blocks()[static_cast<std::size_t>(at)].range == range);
+    CHECK(b.blocks()[static_cast<std::size_t>(at)].begin == range->data());
+    CHECK(b.blocks()[static_cast<std::size_t>(at)].end() == range->data() + range->bytes());
     CHECK(b.block_of(range->data() + range->bytes() - 1) == at);
     CHECK(b.block_of(range->data() - 1) != at);
     CHECK(b.block_of(range->data() + range->bytes()) != at);
   }
   const std::ptrdiff_t mine = b.block_of(bytes.data() + page_bytes);
   REQUIRE(mine >= 0);
-  const page_block& block = b.blocks()[static_cast<std::size_t>(mine)];
-  CHECK(block.pages >= 4);
+  const memory_block& block = b.blocks()[static_cast<std::size_t>(mine)];
+  CHECK(block.granules >= 4);
+  CHECK(block.granule == page_bytes);
   CHECK(reinterpret_cast<std::uintptr_t>(block.begin) % page_bytes == 0);
   CHECK(block.end() <= bytes.data() + bytes.size());
   block.release({1, 3});
   CHECK(given == std::vector<std::pair<std::byte*, bytes_t>>{{block.begin + page_bytes, 2 * page_bytes}});
+}
+
+TEST_CASE("an array that its owner can only drop whole is one granule") {
+  std::vector<float> floats(300);
+  int dropped = 0;
+  binding b("me");
+  b.own_whole(memory(floats), pages_are::committed, [&] { ++dropped; });
+  b.own_whole({}, pages_are::committed, [&] { ++dropped; });
+  b.seal();
+  REQUIRE(b.blocks().size() == 1);
+  const memory_block& block = b.blocks()[0];
+  CHECK(block.granules == 1);
+  CHECK(block.granule == 1200);
+  CHECK(block.at_first == pages_are::committed);
+  block.release({0, 1});
+  CHECK(dropped == 1);
+}
+
+TEST_CASE("a block without granules, memory or calls is refused") {
+  std::vector<std::byte> bytes(8192);
+  const memory_block right{.begin = bytes.data(), .granules = 2, .give_back = [](std::byte*, bytes_t) {}};
+  const auto with = [&](auto&& change) {
+    memory_block block = right;
+    change(block);
+    return refused([&] { binding("me").own(block); });
+  };
+  CHECK(with([](memory_block&) {}) == "accepted");
+  for (const std::string& sentence :
+       {with([](memory_block& b) { b.granules = 0; }), with([](memory_block& b) { b.granule = 0; }),
+        with([](memory_block& b) { b.begin = nullptr; }), with([](memory_block& b) { b.give_back = {}; })})
+    CHECK(sentence.starts_with("reshard: me: a block of "));
+  CHECK(with([](memory_block& b) { b.come = granules_come::when_taken; }) ==
+        "reshard: me: a block of 2 granules that come when they are taken, and no call takes them");
+  CHECK(with([](memory_block& b) {
+          b.come = granules_come::when_taken;
+          b.take = b.give_back;
+        }) == "accepted");
+}
+
+TEST_CASE("a binding says where its memory is") {
+  binding b("me");
+  CHECK(b.place() == memory_place{});
+  b.lies_in({memory_place::kind::device, 1});
+  CHECK(b.place() == memory_place{memory_place::kind::device, 1});
 }
 
 TEST_CASE("a range of bytes meets a block where they have a byte in common") {
@@ -238,7 +285,7 @@ TEST_CASE("a range of bytes meets a block where they have a byte in common") {
   std::byte* const at = all.data();
   binding b("me");
   for (const bytes_t page : {1, 4})  // pages 1, 2 and 4, 5
-    b.own(memory{at + page * page_bytes, 2 * page_bytes}, pages_are::committed, {});
+    b.own(memory{at + page * page_bytes, 2 * page_bytes}, pages_are::committed, [](std::byte*, bytes_t) {});
   b.seal();
   REQUIRE(b.blocks().size() == 2);
   for (bytes_t begin = 0; begin <= 7 * page_bytes; begin += page_bytes / 2)
@@ -379,7 +426,7 @@ TEST_CASE("two blocks that share a page are refused, two side by side are not") 
       b.seal();
     });
   };
-  CHECK(own(0, page_bytes) == "reshard: me: two blocks of pages overlap, of 2 and 2 pages");
+  CHECK(own(0, page_bytes) == "reshard: me: two blocks overlap, of 2 and 2 granules");
   CHECK(own(0, 2 * page_bytes) == "accepted");
 }
 

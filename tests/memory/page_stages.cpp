@@ -3,11 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <vector>
 
 #include <reshard/memory/page_stages.hpp>
+#include <reshard/memory/pages.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"
@@ -23,6 +25,16 @@ bound_box row(page_range& arena, int state, index_t member, index_t begin, index
 }
 
 constexpr index_t columns_of_page = page_bytes / 4;
+
+/// How many pages of 4 KiB the bytes of each stage are.
+std::vector<std::int64_t> pages_by_stage(const page_stages& s, index_t stages) {
+  std::vector<std::int64_t> pages = s.bytes_by_stage(stages);
+  for (std::int64_t& bytes : pages) {
+    CHECK(bytes % page_bytes == 0);
+    bytes /= page_bytes;
+  }
+  return pages;
+}
 
 /// (block, page) of every page in some spans, in order.
 using page_name = std::pair<std::size_t, std::int64_t>;
@@ -46,7 +58,7 @@ TEST_CASE("a source's page goes after its last reader, a target's comes with its
     return whole.narrowed({{{0, 1}, {0, 1}, {page * columns_of_page, (page + pages) * columns_of_page}}});
   };
   page_stages reads(b, binding_side::source), writes(b, binding_side::target);
-  CHECK(reads.pages_by_stage(3) == std::vector<std::int64_t>{4, 0, 0, 0});  // nobody touches them yet
+  CHECK(pages_by_stage(reads, 3) == std::vector<std::int64_t>{4, 0, 0, 0});  // nobody touches them yet
   for (const auto& [page, stage] :
        {std::pair(0, 2), std::pair(0, 0), std::pair(1, 0), std::pair(1, 1), std::pair(2, 1)}) {
     reads.read(part(page, 1), stage);
@@ -63,8 +75,8 @@ TEST_CASE("a source's page goes after its last reader, a target's comes with its
   CHECK(pages_of(comes[1]) == list{{0, 0}, {0, 1}});
   CHECK(pages_of(comes[2]) == list{{0, 2}});
   CHECK(pages_of(comes[3]).empty());
-  CHECK(reads.pages_by_stage(3) == std::vector<std::int64_t>{1, 0, 2, 1});
-  CHECK(writes.pages_by_stage(3) == std::vector<std::int64_t>{1, 2, 1, 0});
+  CHECK(pages_by_stage(reads, 3) == std::vector<std::int64_t>{1, 0, 2, 1});
+  CHECK(pages_by_stage(writes, 3) == std::vector<std::int64_t>{1, 2, 1, 0});
 }
 
 TEST_CASE("a page that also holds a state that does not move stays, and counts as memory outside") {
@@ -84,12 +96,12 @@ TEST_CASE("a page that also holds a state that does not move stays, and counts a
     CHECK(other.outside_bytes() == page_bytes);
     CHECK(neither.outside_bytes() == 0);  // no page of it is anybody's matter
     for (page_stages* s : {&all, &some, &neither}) s->read(moves, 1);
-    CHECK(all.pages_by_stage(2) == std::vector<std::int64_t>{1, 0, 3});
-    CHECK(some.pages_by_stage(2) == std::vector<std::int64_t>{0, 0, 2});
+    CHECK(pages_by_stage(all, 2) == std::vector<std::int64_t>{1, 0, 3});
+    CHECK(pages_by_stage(some, 2) == std::vector<std::int64_t>{0, 0, 2});
     CHECK(pages_of(some.spans_by_stage(2)[2]) == std::vector<page_name>{{0, 0}, {0, 1}});
-    CHECK(neither.pages_by_stage(2) == std::vector<std::int64_t>{0, 0, 0});
+    CHECK(pages_by_stage(neither, 2) == std::vector<std::int64_t>{0, 0, 0});
     some.written(moves, 0);
-    CHECK(some.pages_by_stage(2) == std::vector<std::int64_t>{0, 2, 0});
+    CHECK(pages_by_stage(some, 2) == std::vector<std::int64_t>{0, 2, 0});
     std::vector<block_span> claimed;
     some.claim(moves, claimed);
     CHECK(pages_of(claimed) == std::vector<page_name>{{0, 0}, {0, 1}});
@@ -107,7 +119,7 @@ TEST_CASE("a page shared by two boxes that do not move is counted once") {
   b.seal();
   const page_stages s(b, binding_side::source, only(1));
   CHECK(s.outside_bytes() == page_bytes);
-  CHECK(s.pages_by_stage(1) == std::vector<std::int64_t>{1, 0});
+  CHECK(pages_by_stage(s, 1) == std::vector<std::int64_t>{1, 0});
 }
 
 TEST_CASE("pages of a target that are committed beforehand are there already; those of a source go all the same") {
@@ -125,8 +137,8 @@ TEST_CASE("pages of a target that are committed beforehand are there already; th
   target.written(b_of_three, 0);
   target.written(apart, 0);
   source.read(b_of_three, 0);
-  CHECK(target.pages_by_stage(1) == std::vector<std::int64_t>{0, 1});
-  CHECK(source.pages_by_stage(1) == std::vector<std::int64_t>{1, 3});
+  CHECK(pages_by_stage(target, 1) == std::vector<std::int64_t>{0, 1});
+  CHECK(pages_by_stage(source, 1) == std::vector<std::int64_t>{1, 3});
   std::vector<block_span> claimed;
   target.claim(b_of_three, claimed);
   CHECK(claimed.empty());
@@ -161,7 +173,7 @@ TEST_CASE(
   REQUIRE(spans.size() == 4);
   CHECK(spans[2].pages == page_span{0, 1});
   CHECK(spans[3].pages == page_span{4, 8});
-  CHECK(s.pages_by_stage(5) == std::vector<std::int64_t>{0, 0, 0, 0, 0, 8});
+  CHECK(pages_by_stage(s, 5) == std::vector<std::int64_t>{0, 0, 0, 0, 0, 8});
 }
 
 TEST_CASE("bytes in no block are counted, before, between and behind the blocks") {
@@ -171,11 +183,12 @@ TEST_CASE("bytes in no block are counted, before, between and behind the blocks"
     binding b;
     b.add(whole);
     for (const page_span& p : blocks)
-      b.own(memory{arena.data() + p.first * page_bytes, p.count() * page_bytes}, pages_are::reserved, {});
+      b.own(memory{arena.data() + p.first * page_bytes, p.count() * page_bytes}, pages_are::reserved,
+            [](std::byte*, bytes_t) {});
     b.seal();
     page_stages s(b, binding_side::source);
     s.read(whole, 0);
-    return std::pair(s.outside_bytes(), s.pages_by_stage(1)[1]);
+    return std::pair(s.outside_bytes(), pages_by_stage(s, 1)[1]);
   };
   const bytes_t bytes = 8 * page_bytes - 32;
   CHECK(with({}) == std::pair<bytes_t, std::int64_t>(bytes, 0));
@@ -216,7 +229,7 @@ TEST_CASE("a box is walked in as few stretches as have a byte of it in each of t
   using list = std::vector<std::pair<std::int64_t, bytes_t>>;
   const auto stretches = [&](const box<3>& where, index_t part_bytes, index_t row_bytes, index_t column_bytes) {
     list found;
-    detail::each_stretch({{1, {}, where}, arena + 40, {part_bytes / 4, row_bytes / 4, column_bytes / 4}},
+    detail::each_stretch({{1, {}, where}, arena + 40, {part_bytes / 4, row_bytes / 4, column_bytes / 4}}, page_bytes,
                          detail::sink<const std::byte*, bytes_t>::of(
                              [&](const std::byte* at, bytes_t bytes) { found.emplace_back(at - arena - 40, bytes); }));
     return found;
@@ -246,7 +259,7 @@ TEST_CASE("every stretch of a box outside the blocks counts, whether there are b
     CHECK(page_stages(b, binding_side::target, only(1)).outside_bytes() == 3 * 20);
     for (const index_t stages : {1, 5}) {
       CHECK(page_stages(b, binding_side::source).spans_by_stage(stages).size() == static_cast<std::size_t>(stages) + 1);
-      CHECK(page_stages(b, binding_side::source).pages_by_stage(stages) ==
+      CHECK(pages_by_stage(page_stages(b, binding_side::source), stages) ==
             std::vector<std::int64_t>(static_cast<std::size_t>(stages) + 1));
     }
   }
@@ -268,7 +281,8 @@ struct random_binding {
       const index_t last = least(pages, first + random.within(1, 12));
       blocks.push_back({first, last});
       at_first.push_back(random.below(4) == 0 ? pages_are::committed : pages_are::reserved);
-      of.own(memory{arena.data() + first * page_bytes, (last - first) * page_bytes}, at_first.back(), {});
+      of.own(memory{arena.data() + first * page_bytes, (last - first) * page_bytes}, at_first.back(),
+             [](std::byte*, bytes_t) {});
       first = last + random.below(3);
     }
     for (index_t member = 0; member < 8; ++member) {
@@ -376,7 +390,7 @@ TEST_CASE("random bindings against brute force: every page has the stage that ma
     std::vector<std::set<page_name>> by_stage(stages + 1);
     for (const auto& [page, stage] : expected) by_stage[static_cast<std::size_t>(stage + 1)].insert(page);
     const auto spans = s.spans_by_stage(stages);
-    const std::vector<std::int64_t> counts = s.pages_by_stage(stages);
+    const std::vector<std::int64_t> counts = pages_by_stage(s, stages);
     for (std::size_t k = 0; k <= stages; ++k) {
       const std::vector<page_name> found = pages_of(spans[k]);
       CHECK(counts[k] == static_cast<std::int64_t>(found.size()));
@@ -417,7 +431,84 @@ TEST_CASE("random bindings against brute force: a claim names what a box touches
       CHECK(std::set<page_name>(found.begin(), found.end()) == fresh);
       CHECK(found.size() == fresh.size());
     }
+    if (r.of.boxes().empty()) continue;
+    const std::vector<page_name> listed = pages_of(s.spans_by_stage(1)[0]);  // none has a stage, claimed or not
+    CHECK(static_cast<std::int64_t>(listed.size()) == pages_by_stage(s, 1)[0]);
   }
+}
+
+TEST_CASE("granules of any size: each has the stage of its bytes, and comes and goes whole") {
+  testing::dice random(13);
+  index_t merged = 0;  // granules that two stages touch
+  for (int round = 0; round < 60; ++round) {
+    const bytes_t granule =
+        std::array<bytes_t, 5>{64, 512, 1200, 8192, 3 * page_bytes}[static_cast<std::size_t>(random.below(5))];
+    const index_t granules = random.within(1, 5), columns = granules * granule / 4;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(granules * granule));
+    for (const binding_side side : {binding_side::source, binding_side::target}) {
+      binding b;
+      const bound_box whole{{1, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, columns}}}}, bytes.data(), {columns, columns, 1}};
+      b.add(whole);
+      b.own(memory_block{.begin = bytes.data(),
+                         .granules = granules,
+                         .granule = granule,
+                         .come = granules_come::when_taken,
+                         .take = [](std::byte*, bytes_t) {},
+                         .give_back = [](std::byte*, bytes_t) {}});
+      b.seal();
+      constexpr index_t stages = 3;
+      page_stages s(b, side);
+      std::vector<index_t> expected(static_cast<std::size_t>(granules), -1);
+      for (int i = 0; i < 6; ++i) {
+        const index_t first = random.below(columns), last = random.within(first + 1, columns);
+        const index_t stage = random.below(stages);
+        const bound_box part = whole.narrowed({{{0, 1}, {0, 1}, {first, last}}});
+        if (side == binding_side::source) s.read(part, stage);
+        else s.written(part, stage);
+        for (index_t g = 0; g < granules; ++g) {
+          if (first * 4 >= (g + 1) * granule || last * 4 <= g * granule) continue;
+          index_t& of = expected[static_cast<std::size_t>(g)];
+          merged += of >= 0 && of != stage ? 1 : 0;
+          of = of < 0 ? stage : side == binding_side::source ? std::max(of, stage) : std::min(of, stage);
+        }
+      }
+      std::vector<bytes_t> by_stage(stages + 1, 0);
+      std::vector<std::vector<page_name>> names(stages + 1);
+      for (index_t g = 0; g < granules; ++g) {
+        const auto k = static_cast<std::size_t>(expected[static_cast<std::size_t>(g)] + 1);
+        by_stage[k] += granule;
+        names[k].emplace_back(0, g);
+      }
+      CHECK(s.bytes_by_stage(stages) == by_stage);
+      CHECK(s.outside_bytes() == 0);
+      const auto spans = s.spans_by_stage(stages), taken = s.taken_by_stage(stages);
+      REQUIRE(taken.size() == stages);
+      for (std::size_t k = 0; k <= stages; ++k) {
+        CHECK(pages_of(spans[k]) == names[k]);
+        if (k > 0) CHECK(pages_of(taken[k - 1]) == names[k]);
+      }
+      std::vector<block_span> claimed;
+      s.claim(whole, claimed);
+      CHECK(claimed.empty());  // they are taken by stage, not beside a copy
+    }
+  }
+  CHECK(merged > 20);
+}
+
+TEST_CASE("strides that pass over granules touch only those that hold an element") {
+  constexpr bytes_t granule = 64;
+  std::vector<std::byte> bytes(20 * granule);
+  binding b;
+  const bound_box sparse{{1, {0, 0, 0}, {{{0, 1}, {0, 5}, {0, 2}}}}, bytes.data(), {320, 64, 1}};  // every 4th granule
+  b.add(sparse);
+  b.own(
+      memory_block{.begin = bytes.data(), .granules = 20, .granule = granule, .give_back = [](std::byte*, bytes_t) {}});
+  b.seal();
+  page_stages s(b, binding_side::target);
+  CHECK(s.bytes_by_stage(1) == std::vector<bytes_t>{5 * granule, 0});
+  s.written(sparse.narrowed({{{0, 1}, {1, 3}, {0, 2}}}), 0);
+  CHECK(pages_of(s.spans_by_stage(1)[1]) == std::vector<page_name>{{0, 4}, {0, 8}});
+  CHECK(s.taken_by_stage(1)[0].empty());
 }
 
 TEST_CASE("a stage that no page can remember is refused") {
@@ -433,5 +524,5 @@ TEST_CASE("a stage that no page can remember is refused") {
   most.read(one, (index_t{1} << 31) - 3);
   CHECK_REFUSED(most.read(one, (index_t{1} << 31) - 2), "a switch in more than 2147483646 stages");
   CHECK_REFUSED(s.written(one, -1), "a switch in more than -1 stages");
-  CHECK(s.pages_by_stage(1) == std::vector<std::int64_t>{1, 0});
+  CHECK(pages_by_stage(s, 1) == std::vector<std::int64_t>{1, 0});
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <reshard/memory/pages.hpp>
 #include <reshard/memory/replay_pages.hpp>
 
 #include "../support/dice.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pair of devices' rendezvous: each hands the other a message, taken by a copy while its sender waits, or none at
 // all.
-// Builds on: exec/rendezvous.hpp, memory/page_block.hpp.
+// Builds on: exec/rendezvous.hpp, memory/memory_block.hpp.
 #pragma once
 
 #include <condition_variable>
@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include <reshard/exec/rendezvous.hpp>
-#include <reshard/memory/page_block.hpp>
+#include <reshard/memory/memory_block.hpp>
 
 namespace reshard {
 

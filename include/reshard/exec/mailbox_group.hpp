@@ -13,6 +13,7 @@
 #include <reshard/exec/mailbox.hpp>
 #include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/transport.hpp>
+#include <reshard/memory/pages.hpp>
 #include <reshard/schedule/xor_order.hpp>
 
 namespace reshard {

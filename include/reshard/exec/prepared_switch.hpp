@@ -41,6 +41,7 @@ class switch_steps {
       const bytes_t excess = worst_excess(report_.stages);
       if (excess > options_.budget) refuse_budget(excess);
       all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); }));
+      taken_ = targets_->taken_by_stage(report_.stages);
     }));
   }
 
@@ -51,8 +52,9 @@ class switch_steps {
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
       transport_.all_reduce_max(0);  // every device's sources are ready
       release(drained, 0);
-      create();
       for (index_t k = 0; k < report_.stages; ++k) {
+        take(k);
+        if (k == 0) create();
         transport_.move(*moves_, k);
         release(drained, k + 1);
       }
@@ -116,6 +118,10 @@ class switch_steps {
     report_.retained = total_bytes(plan_.retains);
     old_.seal();
     new_.seal();
+    for (const binding* tensors : {&old_, &new_})
+      if (!reaches(transport_, tensors->place()))
+        refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
+               ", which this transport does not reach");
     transport_.offer(old_);
     if (options_.budget != no_budget) {
       largest_ = largest_holding(change_);
@@ -183,6 +189,13 @@ class switch_steps {
         if (p.states.contains(state)) new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { fill_with_zeros(b); });
   }
 
+  /// Takes what a stage writes first and can't be touched into being; once, however often the switch is run.
+  void take(index_t stage) {
+    std::vector<block_span>& spans = taken_[static_cast<std::size_t>(stage)];
+    for (const block_span& span : spans) new_.blocks()[span.block].commit(span.pages);
+    spans.clear();
+  }
+
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
     if (drained.empty()) return;
     for (const block_span& span : drained[static_cast<std::size_t>(at)]) old_.blocks()[span.block].release(span.pages);
@@ -199,6 +212,7 @@ class switch_steps {
   std::optional<page_stages> sources_;
   std::optional<page_stages> targets_;
   std::optional<moves_of<T>> moves_;
+  std::vector<std::vector<block_span>> taken_;  // by stage
   switch_report report_;
   bool all_know_ = false;  // they refused together, and may try again
 };

@@ -1,41 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the devices of one process meet, one thread each: a barrier that knows the largest of what they bring, and that
 // ends in an exception with a sentence, never a hang, where one of them fails, leaves or does not come.
-// Builds on: base/refusal.hpp and the threads of C++.
+// Builds on: exec/patience.hpp, base/integer.hpp and the threads of C++.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <reshard/base/integer.hpp>
+#include <reshard/exec/patience.hpp>
 
 namespace reshard {
-
-/// How long a device waits for another before it gives up.
-using patience = std::chrono::milliseconds;
-/// 10 minutes.
-inline constexpr patience default_patience = std::chrono::minutes(10);
-
-/// This device could not go on because another one failed; what() says which and why.
-class peer_failed : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-/// This device waited for another in vain.
-class peer_missing : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// A barrier for the devices of one process; all get the largest value, or an exception where one fails or is late.
 class rendezvous {

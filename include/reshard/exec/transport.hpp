@@ -48,4 +48,15 @@ concept Transport = requires(T& t, const binding& tensors, const staged_plan& pl
   t.fail(sentence);
 };
 
+/// Whether a transport moves to and from such memory: what t.reaches(place) says, and all of a host's where it says
+/// nothing.
+template <Transport T>
+bool reaches(const T& transport, memory_place place) {
+  if constexpr (requires {
+                  { transport.reaches(place) } -> std::same_as<bool>;
+                })
+    return transport.reaches(place);
+  else return place.is != memory_place::kind::device;
+}
+
 }  // namespace reshard

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of
-// a plan are looked up in it by binary search. It also says which of the memory may be given back page by page, and by
-// whom.
-// Builds on: base/sink.hpp, base/sort.hpp, algebra/flat.hpp, model/state.hpp, memory/page_block.hpp,
+// a plan are looked up in it by binary search. It also says which of the memory may be given back by granules, and how.
+// Builds on: base/sink.hpp, base/sort.hpp, algebra/flat.hpp, model/state.hpp, memory/memory_block.hpp,
 // memory/tensor_names.hpp.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <functional>
 #include <string>
 #include <utility>
@@ -16,7 +16,7 @@
 #include <reshard/algebra/flat.hpp>
 #include <reshard/base/sink.hpp>
 #include <reshard/base/sort.hpp>
-#include <reshard/memory/page_block.hpp>
+#include <reshard/memory/memory_block.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/model/state.hpp>
 
@@ -89,7 +89,7 @@ void require_memory(memory at, dtype type, index_t fewest, index_t most, Array&&
 
 }  // namespace detail
 
-/// Where one rank's boxes lie in memory, and which of that memory may be given back page by page, and by whom.
+/// Where one rank's boxes lie in memory, and which of that memory may be given back by granules, and how.
 class binding {
  public:
   /// `who` is what sentences call its owner: "rank 3 of FROM".
@@ -145,20 +145,46 @@ class binding {
     sealed_ = false;
   }
 
-  /// The pages of a range may be given back and are committed as they fill. The range must outlive the binding.
-  void own(page_range& range, pages_are at_first = pages_are::reserved) {
-    blocks_.push_back({range.data(), range.bytes() / page_bytes, at_first, &range, {}});
+  /// Granules that may be given back, and how. Refused where there are none, or nobody to give them back.
+  void own(memory_block block) {
+    if (block.begin == nullptr || block.granules < 1 || block.granule < 1 || !block.give_back)
+      refuse(who_, ": a block of ", block.granules, " granules of ", block.granule,
+             " bytes; a block has one granule at least, memory, and a call that gives it back");
+    if (block.come == granules_come::when_taken && !block.take)
+      refuse(who_, ": a block of ", block.granules, " granules that come when they are taken, and no call takes them");
+    blocks_.push_back(std::move(block));
     sealed_ = false;
   }
-  /// The same for memory of the caller's: give_back(begin, bytes) is called with whole pages that nobody reads any
-  /// more. Pages that reach outside the memory are left alone.
-  void own(memory of, pages_are at_first, std::function<void(std::byte*, bytes_t)> give_back) {
+  /// All of a range, such as page_range, that says by block(at_first) what it is. It must outlive the binding.
+  template <typename Range>
+    requires requires(Range& range, pages_are at_first) {
+      { range.block(at_first) } -> std::same_as<memory_block>;
+    }
+  void own(Range& range, pages_are at_first = pages_are::reserved) { own(range.block(at_first)); }
+  /// Memory of the caller's, by pages: give_back(begin, bytes) is called with whole pages that nobody reads any more.
+  /// Pages that reach outside the memory are left alone.
+  void own(memory of, pages_are at_first, memory_block::call give_back) {
     const auto address = reinterpret_cast<std::uintptr_t>(of.data);
     const auto lead = static_cast<bytes_t>((page_bytes - address % page_bytes) % page_bytes);
     if (of.bytes < lead + page_bytes) return;
-    blocks_.push_back({of.data + lead, (of.bytes - lead) / page_bytes, at_first, nullptr, std::move(give_back)});
-    sealed_ = false;
+    own(memory_block{.begin = of.data + lead,
+                     .granules = (of.bytes - lead) / page_bytes,
+                     .at_first = at_first,
+                     .give_back = std::move(give_back)});
   }
+  /// An array that its owner can only drop whole: drop() is called once nobody reads any of it any more.
+  void own_whole(memory of, pages_are at_first, std::function<void()> drop) {
+    if (of.bytes == 0) return;
+    own(memory_block{.begin = of.data,
+                     .granules = 1,
+                     .granule = of.bytes,
+                     .at_first = at_first,
+                     .give_back = [drop = std::move(drop)](std::byte*, bytes_t) { drop(); }});
+  }
+
+  /// Where all of its memory is; the host's unless it is said.
+  void lies_in(memory_place place) { place_ = place; }
+  memory_place place() const { return place_; }
 
   /// Sorts what was added; refuses two boxes that share an element, and two blocks that share a page.
   void seal() {
@@ -172,16 +198,16 @@ class binding {
                  " elements of it");
       }
     detail::sort_items(blocks_,
-                       [](const page_block& a, const page_block& b) { return std::less<>()(a.begin, b.begin); });
+                       [](const memory_block& a, const memory_block& b) { return std::less<>()(a.begin, b.begin); });
     for (std::size_t i = 1; i < blocks_.size(); ++i)
       if (std::less<>()(static_cast<const std::byte*>(blocks_[i].begin), blocks_[i - 1].end()))
-        refuse(who_, ": two blocks of pages overlap, of ", blocks_[i - 1].pages, " and ", blocks_[i].pages, " pages");
+        refuse(who_, ": two blocks overlap, of ", blocks_[i - 1].granules, " and ", blocks_[i].granules, " granules");
     sealed_ = true;
   }
 
   const std::string& who() const { return who_; }
   const std::vector<bound_box>& boxes() const { return boxes_; }
-  const std::vector<page_block>& blocks() const { return blocks_; }
+  const std::vector<memory_block>& blocks() const { return blocks_; }
 
   /// "exp_avg of decoder.layers.3.mlp.linear_fc2.weight"
   std::string name(const tensor_box& what) const {
@@ -201,7 +227,7 @@ class binding {
   /// The block that holds an address, or -1. Sealed before.
   std::ptrdiff_t block_of(const std::byte* address) const {
     const auto after =
-        std::upper_bound(blocks_.begin(), blocks_.end(), address, [](const std::byte* a, const page_block& b) {
+        std::upper_bound(blocks_.begin(), blocks_.end(), address, [](const std::byte* a, const memory_block& b) {
           return std::less<>()(a, static_cast<const std::byte*>(b.begin));
         });
     if (after == blocks_.begin() || !std::less<>()(address, (after - 1)->end())) return -1;
@@ -210,7 +236,7 @@ class binding {
   /// Whether a byte of [begin, end) lies in a block. Sealed before.
   bool meets_block(const std::byte* begin, const std::byte* end) const {
     const auto at = std::partition_point(blocks_.begin(), blocks_.end(),
-                                         [&](const page_block& b) { return !std::less<>()(begin, b.end()); });
+                                         [&](const memory_block& b) { return !std::less<>()(begin, b.end()); });
     return at != blocks_.end() && std::less<>()(static_cast<const std::byte*>(at->begin), end);
   }
 
@@ -227,7 +253,8 @@ class binding {
   std::string who_;
   tensor_names names_;
   std::vector<bound_box> boxes_;
-  std::vector<page_block> blocks_;
+  std::vector<memory_block> blocks_;
+  memory_place place_;
   bool sealed_ = true;
 };
 

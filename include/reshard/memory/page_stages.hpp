@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per page of a binding, the one stage that matters: the first that writes it, or the last that reads it. From that
-// alone follow the pages committed at any time, their peak, and which go when.
+// Per granule of a binding (its pages, for short), the one stage that matters: the first that writes it, or the last
+// that reads it. From that alone follow the pages committed at any time, their peak, and which go when.
 // Builds on: memory/binding.hpp.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace reshard {
 
-/// Pages of a block.
+/// Granules of a block.
 struct block_span {
   std::size_t block = 0;
   page_span pages;
@@ -20,9 +20,9 @@ struct block_span {
 
 namespace detail {
 
-/// Calls sink(begin, bytes) with stretches of memory in which every page holds a byte of the box, and which hold all of
-/// them.
-inline void each_stretch(const bound_box& b, const sink<const std::byte*, bytes_t>& give) {
+/// Calls sink(begin, bytes) with stretches of memory in which every `gap` bytes hold a byte of the box, and which hold
+/// all of them.
+inline void each_stretch(const bound_box& b, bytes_t gap, const sink<const std::byte*, bytes_t>& give) {
   struct loop {
     index_t count;
     bytes_t stride;
@@ -33,7 +33,7 @@ inline void each_stretch(const bound_box& b, const sink<const std::byte*, bytes_
   int outer = 3;
   for (; outer > 0; --outer) {
     const loop& l = loops[outer - 1];
-    if (l.count > 1 && l.stride - hull >= page_bytes) break;
+    if (l.count > 1 && l.stride - hull >= gap) break;
     hull += (l.count - 1) * l.stride;
   }
   index_t x[3] = {};
@@ -61,9 +61,10 @@ class page_stages {
   /// No stage yet. The binding is sealed, and outlives this. Pages that hold other states than those that move stay,
   /// and pages of a target that are committed beforehand are there already: both count as memory outside.
   page_stages(const binding& of, binding_side which, state_set moving = all_states) : of_(&of) {
-    for (const page_block& block : of.blocks()) {
+    for (const memory_block& block : of.blocks()) {
       first_.push_back(mark_.size());
-      mark_.resize(mark_.size() + static_cast<std::size_t>(block.pages), unbound);
+      mark_.resize(mark_.size() + static_cast<std::size_t>(block.granules), unbound);
+      if (block.granules > 1) gap_ = least(gap_, block.granule);
     }
     first_.push_back(mark_.size());
     for (const bound_box& b : of.boxes())
@@ -71,8 +72,9 @@ class page_stages {
         outside_ +=
             each_run_of_pages(b, marks_sink::of([](marks pages) { std::fill(pages.begin(), pages.end(), untouched); }));
     const auto stay = marks_sink::of([this](marks pages) {
+      const bytes_t granule = of_->blocks()[block_of(pages)].granule;
       for (mark& page : pages)
-        if (page != unbound) page = unbound, outside_ += page_bytes;
+        if (page != unbound) page = unbound, outside_ += granule;
     });
     for (const bound_box& b : of.boxes())
       if (!moving.contains(b.state)) each_run_of_pages(b, stay);
@@ -96,12 +98,13 @@ class page_stages {
                       }));
   }
 
-  /// Pages by their stage; [0] counts those that no piece touches, [k + 1] those of stage k.
-  std::vector<std::int64_t> pages_by_stage(index_t stages) const {
-    std::vector<std::int64_t> count(static_cast<std::size_t>(stages) + 1, 0);
-    for (const mark page : mark_)
-      if (const mark m = page & ~claimed; m != unbound) ++count[m - untouched];
-    return count;
+  /// Bytes of the pages by their stage; [0] is of those that no piece touches, [k + 1] of those of stage k.
+  std::vector<bytes_t> bytes_by_stage(index_t stages) const {
+    std::vector<bytes_t> bytes(static_cast<std::size_t>(stages) + 1, 0);
+    for (std::size_t block = 0; block + 1 < first_.size(); ++block)
+      for (std::size_t p = first_[block]; p < first_[block + 1]; ++p)
+        if (const mark m = mark_[p] & ~claimed; m != unbound) bytes[m - untouched] += of_->blocks()[block].granule;
+    return bytes;
   }
   /// Bytes bound outside every block: they stay where they are.
   bytes_t outside_bytes() const { return outside_; }
@@ -111,20 +114,30 @@ class page_stages {
     std::vector<std::vector<block_span>> spans(static_cast<std::size_t>(stages) + 1);
     for (std::size_t block = 0; block + 1 < first_.size(); ++block)
       for (std::size_t p = first_[block], past = p; p < first_[block + 1]; p = past) {
-        while (past < first_[block + 1] && mark_[past] == mark_[p]) ++past;
-        if (mark_[p] != unbound) spans[mark_[p] - untouched].push_back({block, span_of(block, p, past)});
+        while (past < first_[block + 1] && ((mark_[past] ^ mark_[p]) & ~claimed) == 0) ++past;
+        if (const mark m = mark_[p] & ~claimed; m != unbound)
+          spans[m - untouched].push_back({block, span_of(block, p, past)});
       }
+    return spans;
+  }
+  /// Of these the ones that must be taken: [k] before stage k writes them.
+  std::vector<std::vector<block_span>> taken_by_stage(index_t stages) const {
+    std::vector<std::vector<block_span>> spans = spans_by_stage(stages);
+    spans.erase(spans.begin());
+    for (std::vector<block_span>& list : spans)
+      std::erase_if(list, [this](const block_span& s) { return !must_be_taken(s.block); });
     return spans;
   }
 
   /// Appends the pages of a box that no claim had before, in spans: what to commit ahead of the copy that writes it.
+  /// Those that must be taken are not among them.
   void claim(const bound_box& b, std::vector<block_span>& spans) {
     const std::size_t before = spans.size();
     each_run_of_pages(
         b, marks_sink::of([&](marks pages) {
+          const std::size_t block = block_of(pages);
+          if (must_be_taken(block)) return;
           const auto begin = static_cast<std::size_t>(pages.data() - mark_.data());
-          const auto above = std::upper_bound(first_.begin(), first_.end(), begin);
-          const auto block = static_cast<std::size_t>(above - first_.begin()) - 1;
           for (std::size_t i = 0; i < pages.size(); ++i) {
             if (pages[i] == unbound || (pages[i] & claimed) != 0) continue;
             pages[i] |= claimed;
@@ -146,6 +159,12 @@ class page_stages {
     if (stage < 0 || stage >= claimed - 2) refuse("a switch in more than ", stage, " stages");
     return static_cast<mark>(stage) + 2;
   }
+  /// The block whose marks these are.
+  std::size_t block_of(marks pages) const {
+    const auto begin = static_cast<std::size_t>(pages.data() - mark_.data());
+    return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), begin) - first_.begin()) - 1;
+  }
+  bool must_be_taken(std::size_t block) const { return of_->blocks()[block].come == granules_come::when_taken; }
   page_span span_of(std::size_t block, std::size_t first, std::size_t last) const {
     return {static_cast<std::int64_t>(first - first_[block]), static_cast<std::int64_t>(last - first_[block])};
   }
@@ -154,7 +173,7 @@ class page_stages {
   /// returns the bytes that lie in no block.
   bytes_t each_run_of_pages(const bound_box& b, const marks_sink& visit) {
     bytes_t outside = 0;
-    const std::vector<page_block>& blocks = of_->blocks();
+    const std::vector<memory_block>& blocks = of_->blocks();
     std::ptrdiff_t block = of_->block_of(b.data);
     const auto visit_stretch = detail::sink<const std::byte*, bytes_t>::of([&](const std::byte* at, bytes_t bytes) {
       if (blocks.empty()) {
@@ -168,13 +187,13 @@ class page_stages {
         bytes_t here = bytes;
         if (block < 0) {  // up to the next block
           const auto next = std::upper_bound(blocks.begin(), blocks.end(), at,
-                                             [](const std::byte* a, const page_block& p) { return a < p.begin; });
+                                             [](const std::byte* a, const memory_block& p) { return a < p.begin; });
           if (next != blocks.end()) here = least(bytes, next->begin - at);
           outside += here;
         } else {
-          const page_block& in = blocks[static_cast<std::size_t>(block)];
+          const memory_block& in = blocks[static_cast<std::size_t>(block)];
           here = least(bytes, in.end() - at);
-          const page_span span = pages_touching(at - in.begin, at - in.begin + here);
+          const page_span span = pages_touching(at - in.begin, at - in.begin + here, in.granule);
           visit(marks(mark_).subspan(first_[static_cast<std::size_t>(block)] + static_cast<std::size_t>(span.first),
                                      static_cast<std::size_t>(span.count())));
         }
@@ -182,13 +201,14 @@ class page_stages {
         bytes -= here;
       }
     });
-    detail::each_stretch(b, visit_stretch);
+    detail::each_stretch(b, gap_, visit_stretch);
     return outside;
   }
 
   const binding* of_;
   std::vector<std::size_t> first_;  // per block: the index of its first page
   std::vector<mark> mark_;
+  bytes_t gap_ = page_bytes;  // no granule but a block's only one is smaller
   bytes_t outside_ = 0;
 };
 

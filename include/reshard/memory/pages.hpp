@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that is reserved whole, committed by 4 KiB pages as it fills and given back by pages as it drains.
-// Builds on: base/refusal.hpp and Linux's mmap, madvise, mincore.
+// Builds on: memory/memory_block.hpp and Linux's mmap, madvise, mincore, mprotect.
 #pragma once
 
 #include <algorithm>
@@ -16,33 +16,11 @@
 #include <unistd.h>
 
 #include <reshard/base/refusal.hpp>
+#include <reshard/memory/memory_block.hpp>
 
 namespace reshard {
 
-/// A page, in which memory is committed and given back: 4 KiB.
-inline constexpr std::int64_t page_bytes = 4096;
 inline constexpr std::int64_t max_range_bytes = std::int64_t{1} << 46;  // half of a 47-bit space
-
-/// The pages first <= p < last; page p holds the bytes [p * page_bytes, (p + 1) * page_bytes).
-struct page_span {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-
-  [[nodiscard]] constexpr std::int64_t count() const noexcept { return last > first ? last - first : 0; }
-  constexpr bool operator==(const page_span&) const = default;
-};
-
-/// [floor(begin / 4096), ceil(end / 4096)): the pages that hold any byte of [begin, end), begin < end.
-constexpr page_span pages_touching(std::int64_t begin_byte, std::int64_t end_byte) noexcept {
-  if (end_byte <= begin_byte) return {};
-  return {begin_byte / page_bytes, (end_byte - 1) / page_bytes + 1};
-}
-
-/// [ceil(begin / 4096), floor(end / 4096)): the pages that lie entirely inside [begin, end).
-constexpr page_span pages_inside(std::int64_t begin_byte, std::int64_t end_byte) noexcept {
-  const page_span span{(begin_byte + page_bytes - 1) / page_bytes, end_byte / page_bytes};
-  return span.count() > 0 ? span : page_span{};
-}
 
 namespace detail {
 constexpr void check_interval(const char* what, std::int64_t begin, std::int64_t end, std::int64_t bytes) {
@@ -51,8 +29,9 @@ constexpr void check_interval(const char* what, std::int64_t begin, std::int64_t
 }
 }  // namespace detail
 
-/// A reservation of address space: reading or writing a page commits it, release gives it back (it
-/// then reads as zeros). Distinct pages may be used, committed and released from distinct threads.
+/// A reservation of address space: reading or writing a page commits it, release gives it back (it then reads as zeros;
+/// what a switch gives back cannot be read at all in a debug build). Distinct pages may be used, committed and released
+/// from distinct threads.
 class page_range {
  public:
   /// Reserves ceil(bytes / 4096) pages and commits none.
@@ -91,6 +70,7 @@ class page_range {
     detail::check_interval("page_range::commit", begin_byte, end_byte, bytes_);
     const page_span span = pages_touching(begin_byte, end_byte);
     if (span.count() == 0) return;
+    guard(data_ + span.first * page_bytes, span.count() * page_bytes, PROT_READ | PROT_WRITE);
 #ifdef MADV_POPULATE_WRITE
     if (advise(span, MADV_POPULATE_WRITE) == 0) return;
     if (errno != EINVAL && errno != ENOSYS)
@@ -112,6 +92,19 @@ class page_range {
     detail::check_interval("page_range::release, pages", span.first, span.last, bytes_ / page_bytes);
     if (span.count() > 0 && advise(span, MADV_DONTNEED) != 0)
       fail("MADV_DONTNEED", span.first * page_bytes, span.last * page_bytes);
+  }
+
+  /// The range as a block of a binding, in pages: these are the calls that commit and release it. Outlives the block.
+  [[nodiscard]] memory_block block(pages_are at_first = pages_are::reserved) {
+    return {.begin = data_,
+            .granules = bytes_ / page_bytes,
+            .at_first = at_first,
+            .take = [this](std::byte* at, bytes_t bytes) { commit(at - data_, at - data_ + bytes); },
+            .give_back =
+                [this](std::byte* at, bytes_t bytes) {
+                  release(at - data_, at - data_ + bytes);
+                  guard(at, bytes, PROT_NONE);
+                }};
   }
 
   /// 4096 * |{p : the kernel holds page p for us}|, by mincore: on private anonymous memory it
@@ -138,6 +131,13 @@ class page_range {
     throw std::system_error(
         error, std::generic_category(),
         detail::text_of("page_range: ", call, " refused the ", end - begin, " bytes from byte ", begin));
+  }
+  /// In debug builds, what may be done with pages: who reads what was given back is stopped there. Where the kernel has
+  /// no room for more mappings it stays as it is.
+  static void guard([[maybe_unused]] std::byte* at, [[maybe_unused]] bytes_t bytes, [[maybe_unused]] int access) {
+#if !defined(NDEBUG) && !defined(__OPTIMIZE__)
+    static_cast<void>(::mprotect(at, static_cast<std::size_t>(bytes), access));
+#endif
   }
   int advise(page_span span, int advice) noexcept {
     return ::madvise(data_ + span.first * page_bytes, static_cast<std::size_t>(span.count() * page_bytes), advice);

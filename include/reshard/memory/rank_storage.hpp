@@ -2,12 +2,13 @@
 // A rank's state in memory of the library's own: a page_range per array, reserved whole and committed as it fills, and
 // the binding over them. What the demo and the tests switch; a trainer binds the arrays it already has
 // (memory/rank_arrays.hpp).
-// Builds on: memory/rank_arrays.hpp.
+// Builds on: memory/rank_arrays.hpp, memory/pages.hpp.
 #pragma once
 
 #include <utility>
 #include <vector>
 
+#include <reshard/memory/pages.hpp>
 #include <reshard/memory/rank_arrays.hpp>
 
 namespace reshard {

@@ -15,17 +15,17 @@ namespace reshard {
 /// blocks, or committed beforehand, is there all the time.
 inline memory_replay replay_pages(const page_stages& source, const page_stages& target, index_t stages,
                                   sources after_use, const std::vector<bytes_t>& staging) {
-  const std::vector<std::int64_t> goes = source.pages_by_stage(stages), comes = target.pages_by_stage(stages);
+  const std::vector<bytes_t> goes = source.bytes_by_stage(stages), comes = target.bytes_by_stage(stages);
   bytes_t live = source.outside_bytes() + target.outside_bytes();
-  for (const std::int64_t pages : goes) live += pages * page_bytes;
+  for (const bytes_t bytes : goes) live += bytes;
   memory_replay result{live - target.outside_bytes(), target.outside_bytes(), live};
   for (std::size_t k = 0; k <= static_cast<std::size_t>(stages); ++k) {
     if (k > 0) {
-      live += comes[k] * page_bytes;
-      result.after += comes[k] * page_bytes;
+      live += comes[k];
+      result.after += comes[k];
       result.peak = greatest(result.peak, live + (k <= staging.size() ? staging[k - 1] : 0));
     }
-    if (after_use == sources::release) live -= goes[k] * page_bytes;
+    if (after_use == sources::release) live -= goes[k];
   }
   result.peak = greatest(result.peak, result.after);
   return result;

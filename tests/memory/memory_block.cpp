@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of granules: whose calls take them and give them back, and which bytes those are.
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+#include <reshard/memory/memory_block.hpp>
+#include <reshard/memory/pages.hpp>
+
+using namespace reshard;
+
+namespace {
+using calls = std::vector<std::pair<std::byte*, bytes_t>>;
+
+memory_block::call noted(calls& list) {
+  return [&list](std::byte* at, bytes_t bytes) { list.emplace_back(at, bytes); };
+}
+}  // namespace
+
+TEST_CASE("pages of a range are committed and given back by the range") {
+  page_range range(6 * page_bytes);
+  const memory_block block = range.block();
+  CHECK(block.begin == range.data());
+  CHECK(block.end() == range.data() + range.bytes());
+  CHECK(block.come == granules_come::when_written);
+  block.commit({1, 4});
+  CHECK(range.resident_bytes() == 3 * page_bytes);
+  range.data()[page_bytes] = range.data()[2 * page_bytes] = std::byte{5};
+  block.release({2, 3});
+  CHECK(range.resident_bytes() == 2 * page_bytes);
+  CHECK(range.data()[page_bytes] == std::byte{5});
+  block.release({0, 6});
+  CHECK(range.resident_bytes() == 0);
+  block.commit({2, 3});  // it may be used again
+  CHECK(range.data()[2 * page_bytes] == std::byte{0});
+  range.data()[2 * page_bytes] = std::byte{6};
+  CHECK(range.resident_bytes() == page_bytes);
+}
+
+TEST_CASE("pages that are committed beforehand are not committed again") {
+  page_range range(2 * page_bytes);
+  const memory_block block = range.block(pages_are::committed);
+  block.commit({0, 2});
+  CHECK(range.resident_bytes() == 0);
+}
+
+TEST_CASE("memory of an owner's is taken and given back by its calls, by the byte, and committed by nobody else") {
+  page_range range(8 * page_bytes);
+  calls given, taken;
+  memory_block block{.begin = range.data() + page_bytes, .granules = 5, .give_back = noted(given)};
+  CHECK(block.end() == range.data() + 6 * page_bytes);
+  block.commit({0, 5});
+  CHECK(range.resident_bytes() == 0);
+  CHECK(given.empty());
+  block.release({2, 5});
+  CHECK(given == calls{{range.data() + 3 * page_bytes, 3 * page_bytes}});
+  block.take = noted(taken);
+  block.commit({1, 3});
+  CHECK(taken == calls{{range.data() + 2 * page_bytes, 2 * page_bytes}});
+}
+
+TEST_CASE("granules of a device are of its own size") {
+  constexpr bytes_t granule = bytes_t{2} << 20;
+  std::byte* const at = nullptr;
+  calls given, taken;
+  const memory_block block{
+      .begin = at, .granules = 7, .granule = granule, .take = noted(taken), .give_back = noted(given)};
+  CHECK(block.end() == at + 7 * granule);
+  block.commit({1, 2});
+  block.release({3, 6});
+  CHECK(taken == calls{{at + granule, granule}});
+  CHECK(given == calls{{at + 3 * granule, 3 * granule}});
+}
+
+TEST_CASE("what memory is called in sentences") {
+  CHECK(memory_place{}.text() == "host memory");
+  CHECK(memory_place{memory_place::kind::pinned}.text() == "pinned host memory");
+  CHECK(memory_place{memory_place::kind::device, 3}.text() == "device memory of device 3");
+}
