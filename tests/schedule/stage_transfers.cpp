@@ -75,6 +75,48 @@ TEST_CASE("a least budget by hand: each number of stages is the best one for som
   CHECK(least_budget(10, [](index_t) { return 1000; }) == 1000);  // one stage, however large the excess
 }
 
+TEST_CASE("stages where a transport holds memory of its own: the first s0, and the powers of two above") {
+  static_assert(stage_count({.largest = 100}, 399) == stage_count(100, 399));
+  static_assert(stage_count({.largest = 100, .staging = 50, .fixed = 7}, 157) == 3);
+  static_assert(stage_count({.largest = 100, .staging = 51, .fixed = 7}, 157) == 4);
+  static_assert(stage_count({.staging = 0}, 1) == 1);
+  static_assert(memory_demand::stages_after(1) == 2 && memory_demand::stages_after(2) == 4);
+  static_assert(memory_demand::stages_after(21) == 32 && memory_demand::stages_after(4096) == 8192);
+  CHECK_REFUSED(stage_count({.largest = 100, .fixed = 7}, 7),
+                "a budget of 7 bytes, and the transport holds 7 whatever the stages; it must be above that");
+  CHECK_REFUSED(stage_count({.largest = 100, .fixed = 7}, 0), "a budget of 0 bytes; it must be at least 1");
+}
+
+TEST_CASE("the least budget of a switch is one that it accepts, and none below is, whatever the stages exceed") {
+  testing::dice random(7);
+  index_t above = 0;  // switches that s0 stages refuse and more accept
+  for (int round = 0; round < 200; ++round) {
+    const memory_demand demand{random.within(1, 60), random.below(3) * random.below(80), random.below(2) * 9};
+    std::map<index_t, bytes_t> excess;
+    for (index_t stages = 1; stages <= 4096; stages *= 2)
+      excess[stages] = random.below(random.coin() ? 8 * demand.largest + 1 : 4 * demand.largest / stages + 2);
+    const auto accepts = [&](bytes_t budget) {  // by powers of two alone
+      if (budget <= demand.fixed) return false;
+      index_t stages = 1;
+      while (stages * (budget - demand.fixed) < 4 * demand.largest + demand.staging) ++stages;
+      bool first = true;
+      for (index_t s = 1; s <= 4096; s *= 2)
+        if (s >= stages) {
+          if (excess[s] <= budget - demand.fixed) {
+            above += first ? 0 : 1;
+            return true;
+          }
+          first = false;
+        }
+      return false;
+    };
+    bytes_t wanted = 1;
+    while (!accepts(wanted)) ++wanted;
+    CHECK(least_budget(demand, [&](index_t stages) { return excess.at(stages); }) == wanted);
+  }
+  CHECK(above > 20);
+}
+
 TEST_CASE("stage k of a stream is elements [floor(k E / S), floor((k + 1) E / S)), and addresses ascend") {
   const layout_switch change(before, after);
   for (const index_t stages : {1, 2, 7, 20})

@@ -24,6 +24,9 @@ struct forwarding {
     return inner.prepare(plan, into, pages);
   }
   void move(moves& prepared, reshard::index_t k) { inner.move(prepared, k); }
+  reshard::index_t lag() const { return reshard::lag_of(inner); }
+  reshard::bytes_t fixed_bytes() const { return reshard::fixed_bytes_of(inner); }
+  void await(reshard::index_t k) { reshard::await_stage(inner, k); }
   void fail(const std::string& sentence) { inner.fail(sentence); }
 };
 

@@ -37,11 +37,9 @@ class switch_steps {
     tell_failures(sink<>::of([this] {
       all_or_none(sink<>::of([this] { derive(); }));
       require_one_budget();
-      if (report_.stages > most_stages) refuse_budget(0);
-      const bytes_t excess = worst_excess(report_.stages);
-      if (excess > options_.budget) refuse_budget(excess);
+      choose_stages();
       all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); }));
-      taken_ = targets_->taken_by_stage(report_.stages);
+      taken_ = targets_->taken_by_stage(report_.stages + report_.lag);
     }));
   }
 
@@ -52,12 +50,14 @@ class switch_steps {
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
       transport_.all_reduce_max(0);  // every device's sources are ready
       release(drained, 0);
-      for (index_t k = 0; k < report_.stages; ++k) {
-        take(k);
-        if (k == 0) create();
-        transport_.move(*moves_, k);
-        release(drained, k + 1);
+      const index_t lag = report_.lag;
+      for (index_t slot = 0; slot < report_.stages + lag; ++slot) {
+        take(slot);
+        if (slot == 0) create();
+        transport_.move(*moves_, slot);
+        if (slot >= 2 * lag) leave(drained, slot - 2 * lag);
       }
+      for (index_t k = greatest(0, report_.stages - lag); k < report_.stages; ++k) leave(drained, k);
       transport_.all_reduce_max(0);  // nobody's lists are read any more
     }));
   }
@@ -109,6 +109,26 @@ class switch_steps {
     return max_of_all(mine, sink<>::of([&] { mine = cut(stages); }));
   }
 
+  /// s0, or the first power of two above it, at which every device's memory fits the budget.
+  void choose_stages() {
+    if (options_.budget == no_budget) {
+      worst_excess(1);
+      return;
+    }
+    demand_.staging = transport_.all_reduce_max(demand_.staging);
+    demand_.fixed = transport_.all_reduce_max(fixed_bytes_of(transport_));
+    demand_.largest = transport_.all_reduce_max(demand_.largest);
+    index_t& stages = report_.stages;
+    max_of_all(0, sink<>::of([&] { stages = stage_count(demand_, options_.budget); }));
+    if (stages > most_stages) refuse_budget(stages, 0);
+    const index_t first = stages;
+    const bytes_t at_first = worst_excess(first);
+    for (bytes_t excess = at_first; excess > options_.budget - demand_.fixed; excess = worst_excess(stages)) {
+      stages = memory_demand::stages_after(stages);
+      if (stages > most_stages) refuse_budget(first, at_first);
+    }
+  }
+
   void derive() {
     if (change_.devices() > transport_.devices())
       refuse("the switch names ", change_.devices(), " devices, and the transport has ", transport_.devices());
@@ -123,9 +143,11 @@ class switch_steps {
         refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
                ", which this transport does not reach");
     transport_.offer(old_);
+    report_.lag = lag_of(transport_);
     if (options_.budget != no_budget) {
-      largest_ = largest_holding(change_);
-      report_.stages = stage_count(largest_, options_.budget);
+      if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
+      demand_.largest = largest_holding(change_);
+      demand_.staging = (1 + report_.lag) * transport_.staging_bytes(stage_plan(plan_, change_, 1), 0);
     }
     const tensor_names names = names_of(change_.to());
     for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains})
@@ -158,19 +180,21 @@ class switch_steps {
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
       mark(*list, old_,
            sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { sources_->read(b, k); }));
-    for (const std::vector<staged_piece>* list : {&staged_->receives, &staged_->retains, &staged_->creates})
+    const index_t lag = report_.lag;
+    mark(staged_->receives, new_,
+         sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { targets_->written(b, k + lag); }));
+    for (const std::vector<staged_piece>* list : {&staged_->retains, &staged_->creates})
       mark(*list, new_,
            sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { targets_->written(b, k); }));
     std::vector<bytes_t> staging;
-    for (index_t k = 0; k < stages; ++k) staging.push_back(transport_.staging_bytes(*staged_, k));
-    report_.memory = replay_pages(*sources_, *targets_, stages, options_.after_use, staging);
+    for (index_t slot = 0; slot < stages + lag; ++slot) staging.push_back(transport_.staging_bytes(*staged_, slot));
+    report_.memory = replay_pages(*sources_, *targets_, stages, lag, options_.after_use, staging);
     return report_.memory.excess();
   }
 
   /// Says the least budget that does.
-  [[noreturn]] void refuse_budget(bytes_t excess) {
-    const index_t stages = report_.stages;
-    const bytes_t least_that_does = least_budget(largest_, [&](index_t s) { return worst_excess(s); });
+  [[noreturn]] void refuse_budget(index_t stages, bytes_t excess) {
+    const bytes_t least_that_does = least_budget(demand_, [&](index_t s) { return worst_excess(s); });
     std::string why;
     if (options_.after_use == sources::keep) why = ", the sources being kept";
     else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";
@@ -189,13 +213,17 @@ class switch_steps {
         if (p.states.contains(state)) new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { fill_with_zeros(b); });
   }
 
-  /// Takes what a stage writes first and can't be touched into being; once, however often the switch is run.
-  void take(index_t stage) {
-    std::vector<block_span>& spans = taken_[static_cast<std::size_t>(stage)];
+  /// Takes what a slot writes first and can't be touched into being; once, however often the switch is run.
+  void take(index_t slot) {
+    std::vector<block_span>& spans = taken_[static_cast<std::size_t>(slot)];
     for (const block_span& span : spans) new_.blocks()[span.block].commit(span.pages);
     spans.clear();
   }
-
+  /// Once every device has all of stage k in place, its sources go.
+  void leave(const std::vector<std::vector<block_span>>& drained, index_t k) {
+    await_stage(transport_, k);
+    release(drained, k + 1);
+  }
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
     if (drained.empty()) return;
     for (const block_span& span : drained[static_cast<std::size_t>(at)]) old_.blocks()[span.block].release(span.pages);
@@ -207,12 +235,12 @@ class switch_steps {
   T& transport_;
   switch_options options_;
   plan plan_;
-  bytes_t largest_ = 0;
+  memory_demand demand_;  // the same on all devices, once agreed on
   std::optional<staged_plan> staged_;
   std::optional<page_stages> sources_;
   std::optional<page_stages> targets_;
   std::optional<moves_of<T>> moves_;
-  std::vector<std::vector<block_span>> taken_;  // by stage
+  std::vector<std::vector<block_span>> taken_;  // by slot
   switch_report report_;
   bool all_know_ = false;  // they refused together, and may try again
 };

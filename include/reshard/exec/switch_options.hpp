@@ -30,6 +30,7 @@ struct switch_options {
 /// What a switch did, or is about to do, on one device.
 struct switch_report {
   index_t stages = 1;
+  index_t lag = 0;  // of the transport: there are stages + lag slots
   bytes_t sent = 0;
   bytes_t received = 0;
   bytes_t retained = 0;

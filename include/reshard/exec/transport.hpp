@@ -20,21 +20,25 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
                                                      std::declval<page_stages&>()));
 
 /// For one device's end t of a transport:
-///   t.device(), t.devices()                  which device of how many;
-///   t.offer(binding)                         what this device holds now, sealed; no waiting;
-///   t.all_reduce_max(n) the largest n of all devices; nobody returns before all have called. Throws
-///                                            peer_failed where a device failed, left or does not come;
-///   t.staging_bytes(staged_plan, k)          memory that it takes in stage k beside the state;
-///   t.prepare(staged_plan, into, pages) after a `all_reduce_max` that followed `offer`: everything that can fail.
-///   `into` is what this
-///                                            device shall hold, `pages` its pages by first writer, to be claimed by
-///                                            copies.
-///                                            What it returns is movable, and is what move is given;
-///   t.move(moves, k) on return, what this device receives and retains in stage k is in place, and what it
-///                                            sends in stage k has been read. Called for k = 0, 1, .. in turn; and from
-///                                            0 again,
-///                                            after a `all_reduce_max`, for another run;
-///   t.fail(sentence) this device cannot go on: no device waits for it, and it returns once none reads its memory.
+///   t.device(), t.devices()      which device of how many;
+///   t.offer(binding)             what this device holds now, sealed; no waiting;
+///   t.all_reduce_max(n)          the largest n of all devices; nobody returns before all have called. Throws
+///                                peer_failed where a device failed, left or does not come;
+///   t.staging_bytes(plan, slot)  memory that it takes in a slot beside the state;
+///   t.prepare(plan, into, pages) after an `all_reduce_max` that followed `offer`: everything that can fail. `into` is
+///                                what this device shall hold, `pages` its granules by the slot of their first writer,
+///                                to be claimed by copies. What it returns is movable, and is what move is given;
+///   t.move(moves, slot)          called for the slots 0 .. S - 1 + L in turn, S stages and a lag L; and from 0 again,
+///                                after an `all_reduce_max`, for another run. On return what this device sends and
+///                                retains in stage `slot` has been read, what it retains is in place, and so is what
+///                                it receives in stage slot - L; where L = 0, on all devices;
+///   t.fail(sentence)             this device cannot go on: no device waits for it, and it returns once none reads its
+///                                memory.
+/// And where it has them:
+///   t.lag()                      L; 0 otherwise;
+///   t.await(k)                   for L > 0: returns once every device has all of stage k in place;
+///   t.fixed_bytes()              F, what it holds whatever the stages; 0 otherwise;
+///   t.reaches(place)             whether it moves to and from memory there; otherwise all of a host's, and no other.
 template <typename T>
 concept Transport = requires(T& t, const binding& tensors, const staged_plan& plan, page_stages& pages, index_t k,
                              const std::string& sentence) {
@@ -48,6 +52,29 @@ concept Transport = requires(T& t, const binding& tensors, const staged_plan& pl
   t.fail(sentence);
 };
 
+/// L: in how many slots after its own what is sent in a stage is in place.
+template <Transport T>
+index_t lag_of(const T& transport) {
+  if constexpr (requires {
+                  { transport.lag() } -> std::same_as<index_t>;
+                })
+    return transport.lag();
+  else return 0;
+}
+/// F: what a transport holds whatever the stages.
+template <Transport T>
+bytes_t fixed_bytes_of(const T& transport) {
+  if constexpr (requires {
+                  { transport.fixed_bytes() } -> std::same_as<bytes_t>;
+                })
+    return transport.fixed_bytes();
+  else return 0;
+}
+/// Returns once every device has all of stage k in place.
+template <Transport T>
+void await_stage(T& transport, index_t k) {
+  if constexpr (requires { transport.await(k); }) transport.await(k);
+}
 /// Whether a transport moves to and from such memory: what t.reaches(place) says, and all of a host's where it says
 /// nothing.
 template <Transport T>
