@@ -1,252 +1,223 @@
 // SPDX-License-Identifier: Apache-2.0
-// One mailbox between two real threads: messages in both directions, and what becomes of a letter whose reader or
-// writer does not come. Every wait has an end.
+// The wire between threads by itself: the k-th message meets the k-th, whoever comes first; nothing is read after stop;
+// and what a message of another length ends in. Every wait has an end.
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <reshard/exec/mailbox.hpp>
 
+#include "../support/dice.hpp"
+#include "../support/refused.hpp"
+
 using namespace reshard;
-using side = mailbox::side;
 using namespace std::chrono_literals;
-using watch = std::chrono::steady_clock;
 
 namespace {
 
-constexpr patience soon = 60ms;  // for what does not come
-constexpr patience ample = 10s;  // for what comes; a test that waits it out fails
-constexpr auto at_once = 5s;     // what needs no waiting is done by then, however busy the machine is
-
-std::vector<std::byte> message(std::size_t bytes, int first) {
-  std::vector<std::byte> result(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) result[i] = static_cast<std::byte>(first + static_cast<int>(i));
+using bytes = std::vector<std::byte>;
+bytes pattern(std::size_t count, int seed) {
+  bytes result(count);
+  for (std::size_t i = 0; i < count; ++i) result[i] = static_cast<std::byte>(seed * 31 + static_cast<int>(i) * 7);
   return result;
 }
-memory room(std::vector<std::byte>& of) { return {of.empty() ? nullptr : of.data(), static_cast<bytes_t>(of.size())}; }
+message of(rank_t peer, index_t stage, bytes& at) { return {peer, stage, at.data(), static_cast<bytes_t>(at.size())}; }
 
-/// What one call of exchange does.
-struct outcome {
-  bool came = false;
-  bytes_t offered = -1;
-  watch::duration took{};
-};
-outcome exchange(mailbox& box, side mine, std::vector<std::byte>& out, std::vector<std::byte>& in, rendezvous& world) {
-  outcome result;
-  const auto begin = watch::now();
-  result.came = box.exchange(mine, room(out), room(in), world, result.offered);
-  result.took = watch::now() - begin;
-  return result;
+/// Polls until what is true, for five seconds at most.
+template <typename What>
+bool polls_until(mailbox_wire& wire, What&& what) {
+  for (const auto end = std::chrono::steady_clock::now() + 5s; !what();) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    wire.poll(1ms);
+  }
+  return true;
 }
-
-/// Runs one on this thread and the other on another.
-template <typename One, typename Other>
-void both(One&& one, Other&& other) {
-  std::thread second(other);
-  one();
-  second.join();
-}
-
-const std::vector<std::byte> blank(5, std::byte{0xee});
 
 }  // namespace
 
-TEST_CASE("two messages of different lengths cross") {
-  mailbox box;
-  rendezvous world(2, ample);
-  std::vector<std::byte> low = message(3, 10), high = message(5000, 70), in_low(5000), in_high(3);
-  outcome a, b;
-  both([&] { a = exchange(box, side::lower, low, in_low, world); },
-       [&] { b = exchange(box, side::higher, high, in_high, world); });
-  CHECK(a.came);
-  CHECK(b.came);
-  CHECK(a.offered == 5000);
-  CHECK(b.offered == 3);
-  CHECK(in_low == high);
-  CHECK(in_high == low);
-}
-
-TEST_CASE("a message goes one way, whichever that is, and its sender waits until it is taken") {
-  for (const side sender : {side::lower, side::higher}) {
-    mailbox box;
-    rendezvous world(2, ample);
-    std::vector<std::byte> out = message(7, 1), in(7), nothing;
-    std::atomic<bool> taking = false;
-    bool taken_first = false;
-    outcome a, b;
-    both(
-        [&] {
-          a = exchange(box, sender, out, nothing, world);
-          taken_first = taking;
-        },
-        [&] {
-          std::this_thread::sleep_for(20ms);
-          taking = true;
-          b = exchange(box, sender == side::lower ? side::higher : side::lower, nothing, in, world);
-        });
-    CHECK(a.came);
-    CHECK(b.came);
-    CHECK(taken_first);
-    CHECK(b.offered == 7);
-    CHECK(in == out);
+TEST_CASE("a message is there for the receiver, and then done for the sender, whoever posts first") {
+  for (const bool sender_first : {true, false}) {
+    std::deque<mailbox> boxes(2);
+    mailbox_wire a(boxes, 0), b(boxes, 1);
+    bytes sent = pattern(5000, 1), room(5000);
+    message out = of(1, 0, sent), in = of(0, 0, room);
+    if (sender_first) a.send(out);
+    else b.receive(in);
+    a.poll(0us), b.poll(0us);
+    CHECK_FALSE((sender_first ? out : in).done);
+    if (sender_first) b.receive(in);
+    else a.send(out);
+    CHECK_FALSE(in.done);
+    b.poll(0us);
+    CHECK(in.done);
+    CHECK(room == sent);
+    CHECK_FALSE(out.done);  // until the sender looks
+    a.poll(0us);
+    CHECK(out.done);
   }
 }
 
-TEST_CASE("who neither sends nor receives waits for nobody") {
-  mailbox box;
-  rendezvous world(2, ample);
-  std::vector<std::byte> nothing;
-  const outcome alone = exchange(box, side::lower, nothing, nothing, world);
-  CHECK(alone.came);
-  CHECK(alone.took < at_once);
+TEST_CASE("messages of a pair meet in order, those of other pairs whenever they come") {
+  std::deque<mailbox> boxes(3);
+  mailbox_wire a(boxes, 0), b(boxes, 1), c(boxes, 2);
+  bytes first = pattern(100, 1), second = pattern(100, 2), other = pattern(100, 3),
+        room[3] = {bytes(100), bytes(100), bytes(100)};
+  message out[] = {of(2, 0, first), of(2, 1, second), of(2, 0, other)},
+          in[] = {of(0, 0, room[0]), of(0, 1, room[1]), of(1, 0, room[2])};
+  for (message& m : in) c.receive(m);
+  b.send(out[2]);
+  c.poll(0us);
+  CHECK(in[2].done);
+  CHECK_FALSE(in[0].done);
+  a.send(out[0]), a.send(out[1]);
+  c.poll(0us);
+  CHECK((in[0].done && in[1].done));
+  CHECK((room[0] == first && room[1] == second && room[2] == other));
+  a.poll(0us), b.poll(0us);
+  for (const message& m : out) CHECK(m.done);
 }
 
-TEST_CASE("who sends nothing leaves no letter behind") {
-  mailbox box;
-  rendezvous world(2, ample);
-  std::vector<std::byte> nothing, out = message(5, 1), in = blank;
-  CHECK(exchange(box, side::lower, nothing, nothing, world).came);
-  outcome a, b;
-  both(
-      [&] {
-        std::this_thread::sleep_for(50ms);
-        a = exchange(box, side::lower, out, nothing, world);
-      },
-      [&] { b = exchange(box, side::higher, nothing, in, world); });
-  CHECK(a.came);
-  CHECK(b.came);
-  CHECK(b.offered == 5);
-  CHECK(in == out);
-}
-
-TEST_CASE("a message of another length is taken, told and not copied") {
-  for (const std::size_t length : {4u, 6u}) {
-    mailbox box;
-    rendezvous world(2, ample);
-    std::vector<std::byte> out = message(length, 1), in = blank, nothing;
-    outcome a, b;
-    both([&] { a = exchange(box, side::lower, out, nothing, world); },
-         [&] { b = exchange(box, side::higher, nothing, in, world); });
-    CHECK(a.came);
-    CHECK(b.came);
-    CHECK(b.offered == static_cast<bytes_t>(length));
-    CHECK(in == blank);
-  }
-}
-
-TEST_CASE("messages keep their order, and every one is taken once") {
-  mailbox box;
-  rendezvous world(2, ample);
-  const auto play = [&](side mine, int out_first, int in_first, int& wrong) {
-    for (int i = 0; i < 500; ++i) {
-      std::vector<std::byte> out = message(static_cast<std::size_t>(1 + i % 9), out_first + i),
-                             in(static_cast<std::size_t>(1 + i % 9)), nothing;
-      const bool sends = mine == side::lower || i % 3 != 0,
-                 receives = mine == side::higher || i % 3 != 0;  // every third one way
-      const outcome o = exchange(box, mine, sends ? out : nothing, receives ? in : nothing, world);
-      wrong += o.came && (!receives || in == message(in.size(), in_first + i)) ? 0 : 1;
-      if (!o.came) return;
-    }
+TEST_CASE("who waits wakes when something comes, or is taken, or when it is woken, and not much later than it said") {
+  std::deque<mailbox> boxes(2);
+  mailbox_wire a(boxes, 0), b(boxes, 1);
+  const auto begin = std::chrono::steady_clock::now();
+  a.poll(30ms);
+  CHECK(std::chrono::steady_clock::now() - begin >= 30ms);
+  bytes sent = pattern(10, 1), room(10);
+  message out = of(1, 0, sent), in = of(0, 0, room);
+  b.receive(in);
+  const auto waited = [](auto&& poll, auto&& cause) {
+    const auto from = std::chrono::steady_clock::now();
+    std::thread other([&] {
+      std::this_thread::sleep_for(50ms);
+      cause();
+    });
+    poll();
+    other.join();
+    return std::chrono::steady_clock::now() - from < 10s;
   };
-  int wrong_low = 0, wrong_high = 0;
-  both([&] { play(side::lower, 3, 90, wrong_low); }, [&] { play(side::higher, 90, 3, wrong_high); });
-  CHECK(wrong_low == 0);
-  CHECK(wrong_high == 0);
+  CHECK(waited(
+      [&] {
+        CHECK(polls_until(b, [&] {
+          b.poll(20s);
+          return in.done;
+        }));
+      },
+      [&] { a.send(out); }));
+  CHECK(waited([&] { a.poll(20s); }, [] {}));
+  CHECK(out.done);
+  CHECK(waited([&] { a.poll(20s); }, [&] { boxes[0].wake(); }));
 }
 
-TEST_CASE("who waits in vain is told so when its patience ends, and nobody hears itself") {
-  for (const side mine : {side::lower, side::higher})
-    for (const auto& [sends, receives] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
-      mailbox box;
-      rendezvous world(2, soon);
-      std::vector<std::byte> out = message(5, 1), in = blank, nothing;
-      const outcome alone = exchange(box, mine, sends ? out : nothing, receives ? in : nothing, world);
-      CHECK_FALSE(alone.came);
-      CHECK(alone.took >= soon);
-      CHECK(alone.took < soon + at_once);
-      CHECK(in == blank);
-      CHECK_FALSE(world.broken());  // that is for the caller to do
-    }
-}
-
-TEST_CASE("a letter whose sender gave up is taken back: nobody reads its memory later, and the box goes on") {
-  for (const bool also_receives : {false, true}) {
-    mailbox box;
-    rendezvous hasty(2, soon), whole(2, ample);
-    std::vector<std::byte> gone = message(5, 1), in = blank, nothing;
-    CHECK_FALSE(exchange(box, side::lower, gone, also_receives ? in : nothing, hasty).came);
-    std::fill(gone.begin(), gone.end(), std::byte{0xdd});  // and, in earnest, freed
-    std::vector<std::byte>().swap(gone);
-    const outcome late = exchange(box, side::higher, nothing, in, hasty);
-    CHECK_FALSE(late.came);
-    CHECK(late.offered == 5);  // what it asked for, as nothing came
-    CHECK(in == blank);
-
-    std::vector<std::byte> again = message(5, 40);
-    outcome a, b;
-    both([&] { a = exchange(box, side::lower, again, nothing, whole); },
-         [&] { b = exchange(box, side::higher, nothing, in, whole); });
-    CHECK(a.came);
-    CHECK(b.came);
-    CHECK(in == again);
+TEST_CASE("what was posted and is not taken is not read after stop; what is being read is waited for") {
+  std::deque<mailbox> boxes(2);
+  mailbox_wire b(boxes, 1);
+  bytes room(1000);
+  message in = of(0, 0, room);
+  {
+    mailbox_wire a(boxes, 0);
+    bytes sent = pattern(1000, 1);
+    message out = of(1, 0, sent);
+    a.send(out);
+    a.stop();
+    b.receive(in);
+    b.poll(1ms);
+    CHECK_FALSE(in.done);
+    a.send(out);  // its destructor stops it too
+  }
+  b.poll(1ms);
+  CHECK_FALSE(in.done);
+  for (int round = 0; round < 200; ++round) {  // the memory of a sender that stops while it is read
+    std::deque<mailbox> pair(2);
+    mailbox_wire reader(pair, 1);
+    bytes into(200'000);
+    message wanted = of(0, 0, into);
+    reader.receive(wanted);
+    std::thread other([&] {
+      mailbox_wire writer(pair, 0);
+      bytes sent = pattern(200'000, 1);
+      message out = of(1, 0, sent);
+      writer.send(out);
+      if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(round));
+      writer.stop();
+      std::fill(sent.begin(), sent.end(), std::byte{0xEE});
+    });
+    for (int i = 0; i < 20; ++i) reader.poll(10us);
+    other.join();
+    reader.poll(0us);
+    if (wanted.done) CHECK(into == pattern(200'000, 1));
   }
 }
 
-TEST_CASE("a world that breaks ends the wait, and takes the letter back") {
-  for (const bool also_receives : {false, true}) {
-    mailbox box;
-    rendezvous world(3, ample), hasty(2, soon);
-    world.on_break([&] { box.wake(); });
-    std::vector<std::byte> out = message(5, 1), in = blank, nothing;
-    outcome a;
-    both([&] { a = exchange(box, side::lower, out, also_receives ? in : nothing, world); },
-         [&] {
-           std::this_thread::sleep_for(30ms);
-           world.leave(2, "the third has had enough");
-         });
-    CHECK_FALSE(a.came);
-    CHECK(a.took < at_once);
-    CHECK_FALSE(exchange(box, side::higher, nothing, in, hasty).came);
-    CHECK(in == blank);
+TEST_CASE("a receiver that stops is sent nothing, and its sender's message waits") {
+  std::deque<mailbox> boxes(2);
+  mailbox_wire a(boxes, 0), b(boxes, 1);
+  bytes sent = pattern(10, 1), room(10, std::byte{7});
+  message out = of(1, 0, sent), in = of(0, 0, room);
+  b.receive(in);
+  b.stop();
+  a.send(out);
+  b.poll(1ms), a.poll(1ms);
+  CHECK_FALSE(in.done);
+  CHECK_FALSE(out.done);
+  CHECK(room == bytes(10, std::byte{7}));
+}
+
+TEST_CASE("a message of another length is refused, not copied, and says whose it is") {
+  for (const std::size_t length : {99, 101}) {
+    std::deque<mailbox> boxes(3);
+    mailbox_wire a(boxes, 2), b(boxes, 1);
+    bytes sent = pattern(length, 1), room(100, std::byte{7});
+    message out = of(1, 4, sent), in = of(2, 4, room);
+    a.send(out);
+    b.receive(in);
+    CHECK_REFUSED(b.poll(0us),
+                  "device 1 expects 100 bytes from device 2 in stage 4, which sends " + std::to_string(length));
+    CHECK(room == bytes(100, std::byte{7}));
   }
 }
 
-TEST_CASE("in a broken world nothing is handed over, and nobody waits") {
-  mailbox box;
-  rendezvous broken(2, ample), hasty(2, soon);
-  broken.leave(1, "gone");
-  std::vector<std::byte> out = message(5, 1), in = blank, nothing;
-  const outcome first = exchange(box, side::lower, out, in, broken);
-  CHECK_FALSE(first.came);
-  CHECK(first.took < at_once);
-  CHECK_FALSE(exchange(box, side::higher, nothing, in, hasty).came);  // no letter lies there
-  CHECK_FALSE(exchange(box, side::lower, nothing, nothing, broken).came);
-  CHECK(in == blank);
-
-  outcome sender, reader;  // and a letter that lies there is left to whoever may take it
-  rendezvous whole(2, ample);
-  both([&] { sender = exchange(box, side::lower, out, nothing, whole); },
-       [&] {
-         std::this_thread::sleep_for(20ms);
-         CHECK_FALSE(exchange(box, side::higher, nothing, in, broken).came);
-         CHECK(in == blank);
-         reader = exchange(box, side::higher, nothing, in, whole);
-       });
-  CHECK(sender.came);
-  CHECK(reader.came);
-  CHECK(in == out);
-}
-
-TEST_CASE("a message that came is there although the other direction fails") {
-  mailbox box;
-  rendezvous whole(2, ample), hasty(2, 2s);
-  std::vector<std::byte> out = message(5, 1), unread = message(5, 60), in(5), nothing;
-  outcome a, b;
-  both([&] { a = exchange(box, side::lower, out, nothing, whole); },
-       [&] { b = exchange(box, side::higher, unread, in, hasty); });
-  CHECK(a.came);  // its letter was taken
-  CHECK(in == out);
-  CHECK_FALSE(b.came);  // nobody takes its own
+TEST_CASE("random messages between many threads: all arrive, each once, each whole") {
+  constexpr rank_t devices = 5;
+  constexpr int rounds = 60;
+  std::deque<mailbox> boxes(devices);
+  std::atomic<int> wrong = 0, late = 0;
+  std::vector<std::thread> running;
+  const auto length = [](rank_t from, rank_t to, int round) {
+    return static_cast<std::size_t>((from * 7 + to * 13 + round * 5) % 900 + 1);
+  };
+  const auto seed = [](rank_t from, rank_t to, int round) { return static_cast<int>(from * 100 + to * 10) + round; };
+  for (rank_t me = 0; me < devices; ++me)
+    running.emplace_back([&, me] {
+      mailbox_wire wire(boxes, me);
+      for (int round = 0; round < rounds; ++round) {
+        std::vector<bytes> sent(devices), room(devices);
+        std::vector<message> out(devices), in(devices);
+        for (rank_t peer = 0; peer < devices; ++peer) {
+          if (peer == me) continue;
+          const auto p = static_cast<std::size_t>(peer);
+          sent[p] = pattern(length(me, peer, round), seed(me, peer, round));
+          room[p].resize(length(peer, me, round));
+          out[p] = of(peer, round, sent[p]), in[p] = of(peer, round, room[p]);
+          wire.receive(in[p]);
+          wire.send(out[p]);
+        }
+        const auto all_done = [&] {
+          for (std::size_t p = 0; p < devices; ++p)
+            if (!out[p].done || !in[p].done) return false;
+          return true;
+        };
+        if (!polls_until(wire, all_done)) ++late;
+        for (rank_t peer = 0; peer < devices; ++peer)
+          if (const auto p = static_cast<std::size_t>(peer);
+              peer != me && room[p] != pattern(length(peer, me, round), seed(peer, me, round)))
+            ++wrong;
+      }
+    });
+  for (std::thread& t : running) t.join();
+  CHECK(late == 0);
+  CHECK(wrong == 0);
 }

@@ -69,6 +69,62 @@ TEST_CASE("all devices learn the largest of what they bring, and nobody before a
   }
 }
 
+TEST_CASE("an agreement is the largest number, the sum mod 2^64 and the lowest device that refuses, each round anew") {
+  rendezvous world(4, ample);
+  std::atomic<int> wrong = 0;
+  on_threads(4, [&](rank_t d) {
+    meeting_of_threads here(world, d);
+    const agreement first = here.agree({10 - d, ~std::uint64_t{0} - static_cast<std::uint64_t>(d), {}});
+    if (first.largest != 10 || first.sum != static_cast<std::uint64_t>(-4 - 6) || first.refuser != -1) ++wrong;
+    const agreement second = here.agree({-5 - d, 1, d == 1 || d == 3 ? "no " + std::to_string(d) : ""});
+    if (second.largest != -5 || second.sum != 4 || second.refuser != 1 || second.sentence != "no 1") ++wrong;
+    const agreement third = here.agree({});
+    if (third.largest != 0 || third.sum != 0 || third.refuser != -1 || !third.sentence.empty()) ++wrong;
+    here.agree({});  // nobody leaves before
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("gathered texts are every device's of this time, in their order") {
+  rendezvous world(3, ample);
+  std::atomic<int> wrong = 0;
+  on_threads(3, [&](rank_t d) {
+    meeting_of_threads here(world, d);
+    for (int round = 0; round < 300; ++round) {
+      const auto text = [round](rank_t of) { return std::to_string(of) + ":" + std::to_string(round); };
+      if (here.gather(text(d)) != std::vector<std::string>{text(0), text(1), text(2)}) ++wrong;
+    }
+    here.agree({});
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a stage is in place once every device has said so, and who has not is named") {
+  rendezvous world(3, ample);
+  int woken = 0;
+  world.on_break([&] { ++woken; });
+  CHECK(world.in_place(0));
+  CHECK_FALSE(world.in_place(1));
+  world.confirm(0, 2);
+  world.confirm(2, 1);
+  CHECK(woken == 2);
+  CHECK_FALSE(world.in_place(1));
+  CHECK(world.behind(1) == std::vector<rank_t>{1});
+  CHECK(world.behind(2) == std::vector<rank_t>{1, 2});
+  world.confirm(1, 1);
+  CHECK(world.in_place(1));
+  CHECK_FALSE(world.in_place(2));
+  CHECK(world.behind(1).empty());
+}
+
+TEST_CASE("who gives up tells the others why, and stays") {
+  rendezvous world(2, ample);
+  meeting_of_threads here(world, 0), there(world, 1);
+  here.give_up("enough");
+  CHECK_THROWS_WITH_AS(there.require_whole(), "enough", peer_failed);
+  CHECK_THROWS_WITH_AS(there.agree({}), "enough", peer_failed);
+}
+
 TEST_CASE("round after round, each forgets the one before") {
   constexpr rank_t devices = 4;
   rendezvous world(devices, ample);

@@ -24,6 +24,8 @@ struct forwarding {
     return inner.prepare(plan, into, pages);
   }
   void move(moves& prepared, reshard::index_t k) { inner.move(prepared, k); }
+  reshard::agreement agree(const reshard::proposal& mine) { return reshard::agree_over(inner, mine); }
+  std::string disagreement(moves& prepared) { return reshard::disagreement_over(inner, prepared); }
   reshard::index_t lag() const { return reshard::lag_of(inner); }
   reshard::bytes_t fixed_bytes() const { return reshard::fixed_bytes_of(inner); }
   void await(reshard::index_t k) { reshard::await_stage(inner, k); }

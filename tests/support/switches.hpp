@@ -23,7 +23,7 @@
 
 namespace testing {
 
-/// An endpoint that looks at its device's memory after every stage, before anything of that stage is given back.
+/// An endpoint that looks at its device's memory after every slot, before anything is given back then.
 template <typename Endpoint>
 struct watched : forwarding<Endpoint> {
   using typename forwarding<Endpoint>::moves;
@@ -31,7 +31,7 @@ struct watched : forwarding<Endpoint> {
   reshard::rank_storage& before;
   reshard::rank_storage& after;
   reshard::bytes_t seen = 0;  // the most that it saw, staging included
-  reshard::index_t stages = 0;
+  reshard::index_t slots = 0;
   std::vector<reshard::bytes_t> staging = {};
   bool staging_kept = true;  // the transport never held more than it said, and some where it said some
 
@@ -47,7 +47,7 @@ struct watched : forwarding<Endpoint> {
                      inner.staging_seen() % reshard::page_bytes == 0 &&
                      (inner.staging_seen() > 0) == (staging.at(static_cast<std::size_t>(k)) > 0);
     seen = std::max(seen, before.resident_bytes() + after.resident_bytes() + staging.at(static_cast<std::size_t>(k)));
-    ++stages;
+    ++slots;
   }
 };
 
@@ -103,10 +103,10 @@ struct switch_in_memory {
   }
 
   /// Moves under a small budget, or the least one that does where the small one is refused; the stages it took.
-  template <typename World>
-  reshard::index_t run_in_stages(reshard::bytes_t budget) {
+  template <typename World, typename... How>
+  reshard::index_t run_in_stages(reshard::bytes_t budget, How... how) {
     const reshard::patience soon = std::chrono::seconds(60);
-    World world(change.devices(), soon);
+    World world(change.devices(), soon, how...);
     const std::string sentence = refused([&] { run(world, {.budget = budget}); });
     if (sentence != "accepted") {
       CHECK(untouched());
@@ -114,7 +114,7 @@ struct switch_in_memory {
       const std::size_t at = sentence.find(words);
       INFO(sentence);
       REQUIRE(at != sentence.npos);
-      World another(change.devices(), soon);
+      World another(change.devices(), soon, how...);
       run(another, {.budget = std::stoll(sentence.substr(at + words.size()))});
     }
     return reports[0].stages;
@@ -138,8 +138,8 @@ struct switch_in_memory {
       const std::lock_guard lock(mutex);
       if (d < devices()) reports[d] = report;
       if (held != report.memory.before || new_state.resident_bytes() != report.memory.after ||
-          old_state.resident_bytes() != (kept ? held : 0) || looking.stages != report.stages || !looking.staging_kept ||
-          most != report.memory.peak)
+          old_state.resident_bytes() != (kept ? held : 0) || looking.slots != report.stages + report.lag ||
+          !looking.staging_kept || most != report.memory.peak)
         kernel_agrees = false;
     });
     CHECK(kernel_agrees);

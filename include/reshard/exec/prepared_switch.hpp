@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 #include <reshard/base/sink.hpp>
 #include <reshard/exec/rendezvous.hpp>
@@ -39,6 +40,10 @@ class switch_steps {
       require_one_budget();
       choose_stages();
       all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); }));
+      if (const std::string sentence = disagreement_over(transport_, *moves_); !sentence.empty()) {
+        all_know_ = true;
+        refuse(sentence);
+      }
       taken_ = targets_->taken_by_stage(report_.stages + report_.lag);
     }));
   }
@@ -86,21 +91,31 @@ class switch_steps {
   /// or none does.
   std::int64_t max_of_all(const std::int64_t& number, const sink<>& something) {
     std::exception_ptr mine;
-    std::int64_t value = refused;
+    proposal brought{refused};
     try {
       something();
-      value = number;
+      brought.number = number;
     } catch (const peer_failed&) {
       throw;
+    } catch (const std::exception& e) {
+      mine = std::current_exception();
+      brought.sentence = e.what();
     } catch (...) {
       mine = std::current_exception();
+      brought.sentence = "reshard: an exception of no standard kind";
     }
-    const std::int64_t agreed = transport_.all_reduce_max(value);
-    all_know_ = agreed == refused;
+    const agreement all = agree_over(transport_, brought);
+    all_know_ = all.largest == refused;
     if (mine) std::rethrow_exception(mine);
-    if (agreed == refused)
-      throw peer_failed("reshard: " + me() + ": another device refused the switch; nothing was touched");
-    return agreed;
+    if (all_know_) throw peer_failed("reshard: " + me() + ": " + refusal_of(all) + "; nothing was touched");
+    return all.largest;
+  }
+  static std::string refusal_of(const agreement& all) {
+    if (all.refuser < 0) return "another device refused the switch";
+    constexpr std::string_view ours = "reshard: ";
+    const std::string_view why = all.sentence;
+    return text_of("device ", all.refuser,
+                   " refused the switch: ", why.starts_with(ours) ? why.substr(ours.size()) : why);
   }
   void all_or_none(const sink<>& something) { max_of_all(0, something); }
   /// Cuts the plan into stages; what the worst device's memory exceeds max(before, after) by.

@@ -2,13 +2,14 @@
 // What a back end is to a switch: one device's end of a transport, which agrees with the others on a number, prepares
 // all that it will do before anything is touched, and moves one stage at a time. Planning, stages, refusals and memory
 // are not its work.
-// Builds on: schedule/staged_plan.hpp, memory/page_stages.hpp.
+// Builds on: schedule/staged_plan.hpp, memory/page_stages.hpp, exec/meeting.hpp.
 #pragma once
 
 #include <concepts>
 #include <string>
 #include <utility>
 
+#include <reshard/exec/meeting.hpp>
 #include <reshard/memory/page_stages.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
@@ -38,6 +39,10 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.lag()                      L; 0 otherwise;
 ///   t.await(k)                   for L > 0: returns once every device has all of stage k in place;
 ///   t.fixed_bytes()              F, what it holds whatever the stages; 0 otherwise;
+///   t.agree(proposal)            what all devices propose (exec/meeting.hpp); otherwise all_reduce_max does, and who
+///                                did not refuse hears only that another did;
+///   t.disagreement(moves)        after prepare, called by all: empty where every two devices will exchange the same,
+///                                else a sentence that is the same on all;
 ///   t.reaches(place)             whether it moves to and from memory there; otherwise all of a host's, and no other.
 template <typename T>
 concept Transport = requires(T& t, const binding& tensors, const staged_plan& plan, page_stages& pages, index_t k,
@@ -60,6 +65,24 @@ index_t lag_of(const T& transport) {
                 })
     return transport.lag();
   else return 0;
+}
+/// What all devices propose; without a sentence where the transport knows only numbers.
+template <Transport T>
+agreement agree_over(T& transport, const proposal& mine) {
+  if constexpr (requires {
+                  { transport.agree(mine) } -> std::same_as<agreement>;
+                })
+    return transport.agree(mine);
+  else return {.largest = transport.all_reduce_max(mine.number)};
+}
+/// Where two devices will not exchange the same: a sentence, on all devices.
+template <Transport T>
+std::string disagreement_over(T& transport, moves_of<T>& moves) {
+  if constexpr (requires {
+                  { transport.disagreement(moves) } -> std::same_as<std::string>;
+                })
+    return transport.disagreement(moves);
+  else return {};
 }
 /// F: what a transport holds whatever the stages.
 template <Transport T>

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every message transport does, once, over a meeting and a wire: one message per peer, direction and stage, packed
+// into an arena and unpacked from another. Asynchronously there are two of each: while stage k is on the wire, stage
+// k - 1 is unpacked and stage k + 1 packed.
+// Builds on: exec/meeting.hpp, exec/wire.hpp, exec/exchange_moves.hpp, exec/disagreement.hpp, exec/transport.hpp.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reshard/exec/disagreement.hpp>
+#include <reshard/exec/exchange_moves.hpp>
+#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/transport.hpp>
+#include <reshard/exec/wire.hpp>
+
+namespace reshard {
+
+/// One device's end of a message transport, over a meeting and a wire that outlive it.
+template <Meeting M, Wire W>
+class exchange {
+ public:
+  exchange(M& meeting, W& wire, exchange_as how) : meeting_(&meeting), wire_(&wire), how_(how) {}
+  exchange(const exchange&) = delete;
+  exchange& operator=(const exchange&) = delete;
+
+  rank_t device() const { return meeting_->device(); }
+  rank_t devices() const { return meeting_->devices(); }
+  void offer(const binding& tensors) { from_ = &tensors; }
+  std::int64_t all_reduce_max(std::int64_t n) { return meeting_->agree({n}).largest; }
+  agreement agree(const proposal& mine) { return meeting_->agree(mine); }
+  index_t lag() const { return lag_of_exchange(how_); }
+  void fail(const std::string& sentence) {
+    wire_->stop();
+    meeting_->fail(sentence);
+  }
+
+  /// The arenas of both directions, the same in every slot; asked for slot 0 first.
+  bytes_t staging_bytes(const staged_plan& plan, index_t slot) {
+    if (slot == 0) staging_ = arena_sizes(plan, how_).total();
+    return staging_;
+  }
+  /// What the kernel holds for them, of the moves that were moved last and are still there.
+  bytes_t staging_seen() const { return moved_ == nullptr ? 0 : moved_->arenas.resident_bytes(); }
+
+  exchange_moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+    return prepare_exchange(plan, *from_, into, pages, how_);
+  }
+
+  /// What a device and another differ in that they will exchange, for all devices the same sentence; empty where they
+  /// agree. Called by all.
+  std::string disagreement(const exchange_moves& m) {
+    std::string found = disagreement_of(*meeting_, m.digests);
+    if constexpr (requires { wire_->connect(m.peers()); })
+      if (found.empty()) wire_->connect(m.peers());
+    return found;
+  }
+
+  void move(exchange_moves& m, index_t slot) {
+    if (slot == 0) before_ = std::exchange(confirmed_, confirmed_ + m.stages);
+    moved_ = &m;
+    const index_t lag = this->lag();
+    if (slot < m.stages) {
+      for (std::size_t round = m.first_round(slot); round < m.first_round(slot + 1); ++round) {
+        start(m, m.rounds[round]);
+        if (lag == 0) finish(m, m.rounds[round]), wait_sent(m, m.rounds[round]);
+      }
+      run(m, m.retain, slot);
+      m.retain.keep_pages(slot);
+    }
+    if (lag > 0 && slot >= lag) each_round(m, slot - lag, [&](const exchange_round& r) { finish(m, r); });
+    if (slot >= lag) meeting_->confirm(before_ + slot - lag + 1);
+    if (slot == m.stages - 1 + lag)
+      for (index_t k = greatest(0, m.stages - 1 - lag); k < m.stages; ++k)
+        each_round(m, k, [&](const exchange_round& r) { wait_sent(m, r); });
+    if (lag == 0) await(slot);
+  }
+
+  /// Returns once every device has all of stage k in place.
+  void await(index_t k) {
+    const index_t count = before_ + k + 1;
+    until([&] { return meeting_->in_place(count); }, [] { return index_t{0}; }, [&] { return meeting_->behind(count); },
+          [&](const std::string& whom) {
+            return detail::text_of(" ms in vain for these devices: ", whom, " at the end of stage ", k);
+          });
+  }
+
+ private:
+  template <typename Visit>
+  static void each_round(const exchange_moves& m, index_t stage, Visit&& visit) {
+    for (std::size_t round = m.first_round(stage); round < m.first_round(stage + 1); ++round) visit(m.rounds[round]);
+  }
+
+  /// Runs the jobs of one entry of a list; the wire moves between them.
+  void run(const exchange_moves& m, const job_list& jobs, index_t entry) {
+    for (std::size_t i = jobs.begin(entry); i < jobs.end(entry); ++i) {
+      jobs.run(i, *m.into);
+      wire_->poll(std::chrono::microseconds(0));
+    }
+  }
+
+  /// Posts what comes, packs what goes, and posts that.
+  void start(exchange_moves& m, const exchange_round& r) {
+    if (const index_t last = r.stage - 1 - lag(); last >= 0)  // whose arena this is
+      each_round(m, last, [&](const exchange_round& of_before) { wait_sent(m, of_before); });
+    for (std::size_t i = r.in_begin; i < r.in_end; ++i) wire_->receive(m.in[i]);
+    for (std::size_t i = r.out_begin; i < r.out_end; ++i) {
+      run(m, m.pack, static_cast<index_t>(i));
+      wire_->send(m.out[i]);
+    }
+  }
+
+  /// Unpacks what comes, as it comes.
+  void finish(exchange_moves& m, const exchange_round& r) {
+    std::size_t left = r.in_end - r.in_begin;
+    for (std::size_t i = r.in_begin; i < r.in_end; ++i) m.unpacked[i] = 0;
+    const auto unpack = [&] {
+      for (std::size_t i = r.in_begin; i < r.in_end; ++i) {
+        if (!m.in[i].done || m.unpacked[i] != 0) continue;
+        m.unpacked[i] = 1;
+        --left;
+        run(m, m.unpack, static_cast<index_t>(i));
+        m.unpack.keep_pages(static_cast<index_t>(i));
+      }
+      return left == 0;
+    };
+    until_done(m.in, r.in_begin, r.in_end, r.stage, unpack);
+  }
+  void wait_sent(exchange_moves& m, const exchange_round& r) {
+    until_done(m.out, r.out_begin, r.out_end, r.stage, [&] {
+      return std::all_of(m.out.begin() + static_cast<std::ptrdiff_t>(r.out_begin),
+                         m.out.begin() + static_cast<std::ptrdiff_t>(r.out_end),
+                         [](const message& o) { return o.done; });
+    });
+  }
+
+  template <typename What>
+  void until_done(const std::vector<message>& list, std::size_t first, std::size_t past, index_t stage, What&& what) {
+    const auto missing = [&] {
+      std::vector<rank_t> peers;
+      for (std::size_t i = first; i < past; ++i)
+        if (!list[i].done) peers.push_back(list[i].peer);
+      return peers;
+    };
+    const auto done = [&] {
+      index_t count = 0;
+      for (std::size_t i = first; i < past; ++i) count += list[i].done ? 1 : 0;
+      return count;
+    };
+    until(what, done, missing, [&](const std::string& whom) {
+      return detail::text_of(" ms in vain for ", whom.find(',') == whom.npos ? "device " : "these devices: ", whom,
+                             ", in stage ", stage);
+    });
+  }
+
+  /// Polls until what(); gives up where for a whole patience progress() did not change.
+  template <typename What, typename Progress, typename Missing, typename Sentence>
+  void until(What&& what, Progress&& progress, Missing&& missing, Sentence&& sentence) {
+    auto since = std::chrono::steady_clock::now();
+    index_t last = progress();
+    while (!what()) {
+      meeting_->require_whole();
+      wire_->poll(std::chrono::milliseconds(2));
+      const auto now = std::chrono::steady_clock::now();
+      if (const index_t reached = progress(); reached != last) last = reached, since = now;
+      if (now - since < meeting_->waits()) continue;
+      std::string whom;
+      for (const rank_t peer : missing()) whom += detail::text_of(whom.empty() ? "" : ", ", peer);
+      const std::string why =
+          detail::text_of("reshard: device ", device(), " waited ", meeting_->waits().count(), sentence(whom));
+      meeting_->give_up(why);
+      throw peer_missing(why);
+    }
+  }
+
+  M* meeting_;
+  W* wire_;
+  exchange_as how_;
+  const binding* from_ = nullptr;
+  const exchange_moves* moved_ = nullptr;
+  index_t before_ = 0, confirmed_ = 0;  // stages of earlier runs; with this one's
+  bytes_t staging_ = 0;
+};
+
+}  // namespace reshard

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the pieces of a stage lie in a message. Every piece of a state starts at the first offset that is (its first
+// column x width) mod 16, so that both ends can copy 16 bytes at a time where arrays are aligned, and a message is a
+// multiple of 512 bytes long. Both ends derive the same from their own lists, and compare a digest of it.
+// Builds on: memory/binding.hpp, schedule/staged_plan.hpp, base/version.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <reshard/base/version.hpp>
+#include <reshard/memory/binding.hpp>
+#include <reshard/schedule/staged_plan.hpp>
+
+namespace reshard {
+
+/// Bytes that pieces and messages are laid out by.
+inline constexpr bytes_t piece_alignment = 16, message_granule = 512;
+
+/// Digest of a list of numbers, order included: 64 bits, the same on every machine.
+class digest {
+ public:
+  constexpr void add(std::int64_t number) {
+    value_ = (value_ ^ static_cast<std::uint64_t>(number)) * 0x9E3779B97F4A7C15u;
+    value_ ^= value_ >> 32;
+  }
+  constexpr std::uint64_t value() const { return value_; }
+
+  friend constexpr bool operator==(const digest&, const digest&) = default;
+
+ private:
+  std::uint64_t value_ = 0x243F6A8885A308D3u;
+};
+
+/// What one device sends another in all stages, or receives, as a digest: both ends have the same, or do not agree.
+class pair_digest {
+ public:
+  explicit constexpr pair_digest(index_t stages) {
+    for (const char c : std::string_view(RESHARD_VERSION)) of_.add(c);
+    of_.add(stages);
+  }
+  constexpr void add(const staged_piece& p) {
+    of_.add(p.stage);
+    of_.add(static_cast<std::int64_t>(p.states.bits));
+    for (const index_t number : {index_t{p.tensor.family}, p.tensor.member, p.tensor.expert}) of_.add(number);
+    for (const interval& i : p.where.dim) of_.add(i.begin), of_.add(i.end);
+  }
+  constexpr void add_message(index_t stage, bytes_t bytes) { of_.add(stage), of_.add(bytes); }
+  constexpr std::uint64_t value() const { return of_.value(); }
+
+ private:
+  digest of_;
+};
+
+/// The pieces of one stage that go to one peer, or come from it.
+struct peer_pieces {
+  rank_t peer = 0;
+  stage_range pieces = {};
+};
+
+/// One entry per peer, of the pieces of a stage as stage_plan orders them (`peer` is &staged_piece::dst or ::src), in
+/// the order in which pairs meet: by peer XOR device.
+inline void pieces_by_peer(const std::vector<staged_piece>& pieces, index_t stage, rank_t staged_piece::*peer,
+                           rank_t device, std::vector<peer_pieces>& result) {
+  result.clear();
+  const stage_range all = pieces_of_stage(pieces, stage);
+  for (const staged_piece *first = all.begin(), *past = first; first != all.end(); first = past) {
+    while (past != all.end() && past->*peer == first->*peer) ++past;
+    result.push_back({first->*peer, {first, past}});
+  }
+  std::sort(result.begin(), result.end(),
+            [device](const peer_pieces& a, const peer_pieces& b) { return (a.peer ^ device) < (b.peer ^ device); });
+}
+
+/// Calls sink(tensor_box, offset) for every state of every piece in a message; the bytes of the message.
+template <typename Sink>
+bytes_t lay_out(stage_range pieces, Sink&& sink) {
+  bytes_t at = 0;
+  for (const staged_piece& p : pieces)
+    for (int state = 0; state < state_count; ++state) {
+      if (!p.states.contains(state)) continue;
+      const tensor_box what{state, p.tensor, p.where};
+      const bytes_t lead = p.where.dim[2].begin * what.element_bytes() % piece_alignment;
+      at += (lead - at % piece_alignment + piece_alignment) % piece_alignment;
+      sink(what, at);
+      at += what.bytes();
+    }
+  return ceil_divide(at, message_granule) * message_granule;
+}
+/// The bytes of that message.
+inline bytes_t message_bytes(stage_range pieces) {
+  return lay_out(pieces, [](const tensor_box&, bytes_t) {});
+}
+
+}  // namespace reshard

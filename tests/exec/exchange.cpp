@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchange over a wire that the test holds in its hands: messages arrive when it says, in any order, and the memory
+// of a message is looked at while it is on its way. What is packed when, what is confirmed when, and that the wire is
+// polled between copies.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <reshard/exec/exchange.hpp>
+#include <reshard/exec/rendezvous.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/memory/known_values.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+
+#include "../support/dice.hpp"
+
+using namespace reshard;
+
+namespace {
+
+constexpr patience soon = std::chrono::seconds(20);
+
+/// What all wires of a test share: messages on their way, each with a copy of what it was when it was sent.
+struct air {
+  struct flying {
+    rank_t from;
+    message* sent;
+    std::vector<std::byte> as_sent;
+  };
+  std::mutex mutex;
+  std::map<rank_t, std::vector<flying>> to;
+  std::atomic<index_t> polls = 0, changed_in_flight = 0, late = 0;
+};
+
+/// A wire that holds every message back for some polls of its receiver.
+class slow_wire {
+ public:
+  slow_wire(air& all, rank_t device, index_t holds) : all_(&all), device_(device), holds_(holds), random_(device + 1) {}
+  ~slow_wire() { stop(); }
+  void send(message& m) {
+    m.done = false;
+    const std::lock_guard lock(all_->mutex);
+    all_->to[m.peer].push_back({device_, &m, {m.data, m.data + m.bytes}});
+    sent_.push_back(&m);
+  }
+  void receive(message& m) {
+    m.done = false;
+    wanted_.push_back(&m);
+  }
+  void poll(std::chrono::microseconds at_most) {
+    ++all_->polls;
+    if (at_most.count() > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    const std::lock_guard lock(all_->mutex);
+    for (message* m : std::vector<message*>(sent_)) {
+      bool flies = false;
+      for (const auto& [peer, letters] : all_->to)
+        for (const air::flying& f : letters) flies = flies || f.sent == m;
+      if (!flies) m->done = true, std::erase(sent_, m);
+    }
+    if (random_.below(holds_ + 1) != 0) return;
+    auto& letters = all_->to[device_];
+    for (std::size_t i = 0; i < wanted_.size(); ++i) {
+      message& want = *wanted_[i];
+      const auto at =
+          std::find_if(letters.begin(), letters.end(), [&](const air::flying& f) { return f.from == want.peer; });
+      if (at == letters.end()) continue;
+      CHECK(at->as_sent.size() == static_cast<std::size_t>(want.bytes));
+      if (std::memcmp(at->as_sent.data(), at->sent->data, at->as_sent.size()) != 0) ++all_->changed_in_flight;
+      std::memcpy(want.data, at->sent->data, at->as_sent.size());
+      want.done = true;
+      letters.erase(at);
+      wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i));
+      return;  // one at a time
+    }
+  }
+  void stop() {
+    const std::lock_guard lock(all_->mutex);
+    for (auto& [peer, letters] : all_->to)
+      std::erase_if(letters, [this](const air::flying& f) { return f.from == device_; });
+    all_->late += static_cast<index_t>(sent_.size());
+    sent_.clear(), wanted_.clear();
+  }
+
+ private:
+  air* all_;
+  rank_t device_;
+  index_t holds_;
+  testing::dice random_;
+  std::vector<message*> wanted_, sent_;
+};
+
+/// A meeting that looks at a device's targets when it confirms.
+struct watching_meeting : meeting_of_threads {
+  using meeting_of_threads::meeting_of_threads;
+  std::function<void(index_t)> on_confirm = [](index_t) {};
+  void confirm(index_t stages) {
+    on_confirm(stages);
+    meeting_of_threads::confirm(stages);
+  }
+};
+
+computed_switch change_of(const char* from, const char* to) {
+  const model m = make_transformer({.name = "tiny",
+                                    .layers = 4,
+                                    .hidden = 64,
+                                    .heads = 4,
+                                    .groups = 4,
+                                    .head_dim = 16,
+                                    .ffn = 128,
+                                    .vocabulary = 256});
+  return layout_switch(space(m, parse_degrees(from)), space(m, parse_degrees(to)));
+}
+
+template <typename Body>
+void on_threads(rank_t devices, Body&& body) {
+  std::vector<std::thread> running;
+  for (rank_t d = 0; d < devices; ++d) running.emplace_back(body, d);
+  for (std::thread& t : running) t.join();
+}
+
+}  // namespace
+
+TEST_CASE("whatever the wire holds back: all is in place when it is confirmed, and no arena is written in flight") {
+  for (const exchange_as how : {exchange_as::asynchronous, exchange_as::buffered, exchange_as::naive})
+    for (const index_t holds : {0, 3, 12}) {
+      CAPTURE(static_cast<int>(how));
+      CAPTURE(holds);
+      const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+      rendezvous all(4, soon);
+      air between;
+      std::atomic<index_t> wrong = 0, early = 0, confirmations = 0;
+      on_threads(4, [&](rank_t d) {
+        watching_meeting meeting(all, d);
+        slow_wire wire(between, d, holds);
+        exchange here(meeting, wire, how);
+        rank_storage before(change.from(), change.from_rank(d), "before"),
+            after(change.to(), change.to_rank(d), "after");
+        fill(before.tensors(), change.from());
+        staged_plan plan;
+        switch_options options{.budget = 2_MiB};
+        prepared_switch twice(change, before.tensors(), after.tensors(), here, options);
+        const index_t stages = twice.report().stages;
+        plan = stage_plan(make_plan(change, d), change, stages);
+        for (int run = 0; run < 2; ++run) {
+          meeting.on_confirm = [&](index_t count) {
+            ++confirmations;
+            const index_t k = count - run * stages - 1;  // stages of earlier runs count too
+            if (k < 0 || k >= stages) ++early;
+            binding part("part");
+            for (const staged_piece& p : pieces_of_stage(plan.receives, k))
+              for (int state = 0; state < state_count; ++state)
+                if (p.states.contains(state))
+                  after.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { part.add(b); });
+            part.seal();
+            early += compare(part, change.to(), known_values{static_cast<std::uint64_t>(run + 1)}).wrong;
+          };
+          fill(before.tensors(), change.from(), known_values{static_cast<std::uint64_t>(run + 1)});
+          twice.run();
+          wrong += compare(after.tensors(), change.to(), known_values{static_cast<std::uint64_t>(run + 1)}).wrong;
+          if (stages < 2) ++wrong;
+        }
+        here.all_reduce_max(0);
+      });
+      CHECK(wrong == 0);
+      CHECK(early == 0);
+      CHECK(confirmations > 8);
+      CHECK(between.changed_in_flight == 0);
+      CHECK(between.late == 0);  // nobody left with a message on its way
+    }
+}
+
+TEST_CASE("between two copies the wire is polled") {
+  const computed_switch change = change_of("dp=2", "dp=2");  // all is retained
+  rendezvous all(2, soon);
+  air between;
+  std::atomic<index_t> fewest = 1 << 20;
+  on_threads(2, [&](rank_t d) {
+    meeting_of_threads meeting(all, d);
+    slow_wire wire(between, d, 0);
+    exchange here(meeting, wire, exchange_as::buffered);
+    rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+    page_stages pages(after.tensors(), binding_side::target);
+    here.offer(before.tensors());
+    const staged_plan plan = stage_plan(make_plan(change, d), change, 1);
+    exchange_moves moves = here.prepare(plan, after.tensors(), pages);
+    here.all_reduce_max(0);
+    const index_t polls = between.polls;
+    here.move(moves, 0);
+    if (between.polls - polls < static_cast<index_t>(moves.retain.size())) fewest = 0;
+    here.all_reduce_max(0);
+  });
+  CHECK(fewest > 0);
+}
