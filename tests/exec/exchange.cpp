@@ -40,7 +40,8 @@ struct air {
 /// A wire that holds every message back for some polls of its receiver.
 class slow_wire {
  public:
-  slow_wire(air& all, rank_t device, index_t holds) : all_(&all), device_(device), holds_(holds), random_(device + 1) {}
+  slow_wire(air& all, rank_t device, index_t holds)
+      : all_(&all), device_(device), holds_(holds), random_(static_cast<std::uint64_t>(device) + 1) {}
   ~slow_wire() { stop(); }
   void send(message& m) {
     m.done = false;

@@ -194,8 +194,9 @@ TEST_CASE("random messages between many threads: all arrive, each once, each who
     running.emplace_back([&, me] {
       mailbox_wire wire(boxes, me);
       for (int round = 0; round < rounds; ++round) {
-        std::vector<bytes> sent(devices), room(devices);
-        std::vector<message> out(devices), in(devices);
+        constexpr auto all = static_cast<std::size_t>(devices);
+        std::vector<bytes> sent(all), room(all);
+        std::vector<message> out(all), in(all);
         for (rank_t peer = 0; peer < devices; ++peer) {
           if (peer == me) continue;
           const auto p = static_cast<std::size_t>(peer);
@@ -206,7 +207,7 @@ TEST_CASE("random messages between many threads: all arrive, each once, each who
           wire.send(out[p]);
         }
         const auto all_done = [&] {
-          for (std::size_t p = 0; p < devices; ++p)
+          for (std::size_t p = 0; p < all; ++p)
             if (!out[p].done || !in[p].done) return false;
           return true;
         };

@@ -122,9 +122,9 @@ TEST_CASE("more stages are taken where the arenas do not fit, and the small swit
                                     .head_dim = 32,
                                     .ffn = 768,
                                     .vocabulary = 4096});
-  for (const auto& [from, to] : {std::pair("tp=2,pp=2,dp=2,zero=1", "tp=4,dp=2,zero=1"), std::pair("pp=8", "dp=8")}) {
-    CAPTURE(from);
-    switch_in_memory s(m, from, to);
+  for (const auto& both : {std::pair("tp=2,pp=2,dp=2,zero=1", "tp=4,dp=2,zero=1"), std::pair("pp=8", "dp=8")}) {
+    CAPTURE(both.first);
+    switch_in_memory s(m, both.first, both.second);
     const bytes_t budget = largest_holding(s.change) / 8;
     mailbox_group world(8, soon);
     s.run(world, {.budget = budget});

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes move their state over TCP. Here one program forks four on this machine; on a cluster each process is
+// started with its number and everybody's address.
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <reshard/exec/sockets.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/memory/known_values.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/reshard.hpp>
+
+using namespace reshard;
+
+namespace {
+
+/// What process `device` does; its exit code.
+int process(rank_t device, const std::vector<std::string>& addresses, listening_socket listening) {
+  const model m = make_transformer({.name = "small",
+                                    .layers = 6,
+                                    .hidden = 512,
+                                    .heads = 8,
+                                    .groups = 4,
+                                    .head_dim = 64,
+                                    .ffn = 1536,
+                                    .vocabulary = 8192});
+  const layout_switch change(space(m, config{tp{2}, pp{2}, zero{1}}), space(m, config{dp{4}, zero{1}}));
+  try {
+    socket_endpoint here(device, addresses, std::move(listening), std::chrono::seconds(10));
+    rank_storage before(change.from(), device, "before"), after(change.to(), device, "after");
+    fill(before.tensors(), change.from());
+    const switch_report report = switch_state(change, before.tensors(), after.tensors(), here, {.budget = 24_MiB});
+    const comparison found = compare(after.tensors(), change.to());
+    std::printf("process %lld: %lld bytes received in %lld stages, %lld of %lld elements wrong\n",
+                static_cast<long long>(device), static_cast<long long>(report.received),
+                static_cast<long long>(report.stages), static_cast<long long>(found.wrong),
+                static_cast<long long>(found.elements));
+    std::fflush(stdout);
+    return found.wrong == 0 ? 0 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "process %lld: %s\n", static_cast<long long>(device), e.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
+int main() {
+  constexpr rank_t devices = 4;
+  std::vector<listening_socket> listening;
+  std::vector<std::string> addresses;
+  for (rank_t d = 0; d < devices; ++d) {
+    listening.emplace_back("127.0.0.1:0");
+    addresses.push_back("127.0.0.1:" + std::to_string(listening.back().port()));
+  }
+  for (rank_t d = 0; d < devices; ++d)
+    if (::fork() == 0) {
+      listening_socket mine = std::move(listening[static_cast<std::size_t>(d)]);
+      listening.clear();
+      ::_exit(process(d, addresses, std::move(mine)));
+    }
+  listening.clear();
+  bool good = true;
+  for (int status = 0; ::wait(&status) > 0;) good = good && status == 0;
+  return good ? 0 : 1;
+}

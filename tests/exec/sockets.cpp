@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Switches between real processes over TCP: the random switches of the threads tests, every element compared and the
+// kernel's pages counted in every slot; what differs named on all; who dies, stops or never comes named by those who
+// live, in time.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <reshard/exec/sockets.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/memory/known_values.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+
+#include "../oracle/random_layouts.hpp"
+#include "../support/dice.hpp"
+#include "../support/expand.hpp"
+#include "../support/processes.hpp"
+#include "../support/switches.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+using testing::left_behind, testing::processes;
+
+namespace {
+
+constexpr patience ample = std::chrono::seconds(60);
+
+model tiny() {
+  return make_transformer({.name = "tiny",
+                           .layers = 8,
+                           .hidden = 64,
+                           .heads = 4,
+                           .groups = 4,
+                           .head_dim = 16,
+                           .ffn = 128,
+                           .vocabulary = 256});
+}
+computed_switch change_of(const std::string& from, const std::string& to) {
+  return layout_switch(space(tiny(), parse_degrees(from)), space(tiny(), parse_degrees(to)));
+}
+
+/// One device's part of a switch, its memory watched.
+template <typename Endpoint>
+void switch_watched(const computed_switch& change, Endpoint& here, const switch_options& options, left_behind& left) {
+  const rank_t f = change.from_rank(here.device()), t = change.to_rank(here.device());
+  rank_storage before("no rank"), after("no rank");
+  if (f >= 0) before = rank_storage(change.from(), f, "rank " + std::to_string(f) + " of FROM");
+  if (t >= 0) after = rank_storage(change.to(), t, "rank " + std::to_string(t) + " of TO");
+  fill(before.tensors(), change.from());
+  const bytes_t held = before.resident_bytes();
+  testing::watched<Endpoint> looking{{here}, before, after};
+  const switch_report report = switch_state(change, before.tensors(), after.tensors(), looking, options);
+  const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
+  left.kernel_agrees = held == report.memory.before && after.resident_bytes() == report.memory.after &&
+                       before.resident_bytes() == 0 && looking.slots == report.stages + report.lag &&
+                       looking.staging_kept && most == report.memory.peak && report.memory.excess() <= options.budget;
+  const comparison found = compare(after.tensors(), change.to());
+  left.wrong = static_cast<long>(found.wrong), left.elements = static_cast<long>(found.elements);
+  left.stages = static_cast<long>(report.stages);
+}
+
+bytes_t elements_of(const computed_switch& change, rank_t device) {
+  const rank_t rank = change.to_rank(device);
+  bytes_t elements = 0;
+  if (rank >= 0)
+    for (const role r : roles)
+      each_held(change.to(), rank, r,
+                [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
+  return elements;
+}
+
+}  // namespace
+
+TEST_CASE("random switches between 2 to 8 processes, in one stage and in many, in every way") {
+  oracle::generator cases(testing::seed());
+  int tried = 0;
+  long stages = 0;
+  for (int i = 0; tried < testing::tries(40) && i < 1000; ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    const auto map = [](const std::vector<long>& d) { return device_map(std::vector<rank_t>(d.begin(), d.end())); };
+    const computed_switch change(space(testing::to_model(c.m), parse_degrees(c.from_text)),
+                                 space(testing::to_model(c.m), parse_degrees(c.to_text)),
+                                 {map(c.from_devices), map(c.to_devices)});
+    if (change.devices() < 2 || change.devices() > 8) continue;
+    INFO(c.describe());
+    const bytes_t budget = tried % 2 == 0 ? no_budget : greatest(1_MiB, largest_holding(change) / 2);
+    const auto how = static_cast<exchange_as>(tried % 3 == 2 ? tried % 2 : 2);
+    ++tried;
+    processes all(change.devices());
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      socket_endpoint here(d, all.addresses, std::move(listening), ample, how);
+      switch_watched(change, here, {.budget = budget}, left);
+    });
+    REQUIRE(all.ended_within(60));
+    for (long d = 0; d < change.devices(); ++d) {
+      CHECK(std::string(all.of(d).sentence).empty());
+      CHECK(all.of(d).wrong == 0);
+      CHECK(all.of(d).elements == elements_of(change, d));
+      CHECK(all.of(d).kernel_agrees == 1);
+    }
+    stages += all.of(0).stages;
+  }
+  CHECK(tried == testing::tries(40));
+  CHECK(stages > tried);
+}
+
+TEST_CASE("several switches and other agreements over one world") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  const layout_switch back(change.to(), change.from());
+  processes all(4);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    socket_endpoint here(d, all.addresses, std::move(listening), ample);
+    for (int round = 0; round < 5; ++round) {
+      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after"), again(change.from(), d, "again");
+      fill(before.tensors(), change.from());
+      switch_state(change, before.tensors(), after.tensors(), here, {.budget = 2_MiB});
+      switch_state(back, after.tensors(), again.tensors(), here);
+      left.wrong += static_cast<long>(compare(again.tensors(), change.from()).wrong);
+      if (here.all_reduce_max(d == round % 4 ? 100 + round : -d) != 100 + round) ++left.wrong;
+      ++left.reached;
+    }
+  });
+  REQUIRE(all.ended_within(60));
+  for (long d = 0; d < 4; ++d) {
+    CHECK(std::string(all.of(d).sentence).empty());
+    CHECK(all.of(d).wrong == 0);
+    CHECK(all.of(d).reached == 5);
+  }
+}
+
+TEST_CASE("one process with another layout, states or budget is named on all others, and no page is touched") {
+  const computed_switch change = change_of("tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1");
+  struct fault {
+    const char* from;
+    const char* to;
+    bytes_t budget;
+  };
+  for (const long odd : {0L, 5L})
+    for (const fault& f :
+         {fault{"tp=2,pp=2,dp=2,zero=1", "tp=2,dp=4,zero=1", 2_MiB}, fault{"pp=2,dp=4,zero=1", "dp=8,zero=1", 2_MiB},
+          fault{"tp=2,pp=2,vpp=2,dp=2,zero=1", "dp=8,zero=1", 2_MiB},
+          fault{"tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", 3_MiB}}) {
+      CAPTURE(odd);
+      CAPTURE(f.from);
+      CAPTURE(f.to);
+      processes all(8);
+      all.start_all([&](long d, listening_socket listening, left_behind& left) {
+        const computed_switch mine = d == odd ? change_of(f.from, f.to) : change;
+        socket_endpoint here(d, all.addresses, std::move(listening), ample);
+        rank_storage before(mine.from(), d, "before"), after(mine.to(), d, "after");
+        fill(before.tensors(), mine.from());
+        const auto begin = std::chrono::steady_clock::now();
+        try {
+          switch_state(mine, before.tensors(), after.tensors(), here, {.budget = d == odd ? f.budget : 2_MiB});
+          left.say("finished");
+        } catch (const std::exception& e) {
+          left.say(e.what());
+        }
+        left.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        left.untouched = after.resident_bytes() == 0 && compare(before.tensors(), mine.from()).wrong == 0;
+        here.all_reduce_max(0);
+      });
+      REQUIRE(all.ended_within(60));
+      for (long d = 0; d < 8; ++d) {
+        const std::string sentence = all.of(d).sentence;
+        CAPTURE(sentence);
+        CHECK(all.of(d).untouched == 1);
+        CHECK(sentence.starts_with("reshard: "));
+        CHECK(all.of(d).seconds < 2);
+        if (f.budget == 2_MiB) CHECK(sentence.find("device " + std::to_string(odd)) != sentence.npos);
+        else CHECK(sentence.find("budgets from 2097152 to 3145728 bytes") != sentence.npos);
+      }
+    }
+}
+
+TEST_CASE("a process that never starts is named by all others within the patience") {
+  for (const long absent : {0L, 2L}) {
+    processes all(4);
+    for (long d = 0; d < 4; ++d)
+      if (d != absent)
+        all.start(d, [&](listening_socket listening, left_behind&) {
+          socket_endpoint here(d, all.addresses, std::move(listening), std::chrono::seconds(2));
+        });
+    REQUIRE(all.ended_within(10));
+    for (long d = 0; d < 4; ++d) {
+      if (d == absent) continue;
+      const std::string sentence = all.of(d).sentence;
+      CAPTURE(sentence);
+      CHECK(sentence.find(absent == 0 ? "device 0" : "in vain for these devices to come: 2") != sentence.npos);
+    }
+  }
+}
+
+TEST_CASE("who dies or stops in the midst of a switch is named by all who live, in time, and their sources are whole") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  for (const int number : {SIGKILL, SIGSTOP})
+    for (const long victim : {0L, 1L, 3L})
+      for (const int third : {0, 1, 2}) {
+        if (number == SIGSTOP && third == 1 && victim == 1) continue;
+        CAPTURE(number);
+        CAPTURE(victim);
+        CAPTURE(third);
+        processes all(4);
+        all.start_all([&](long d, listening_socket listening, left_behind& left) {
+          socket_endpoint here(d, all.addresses, std::move(listening), std::chrono::seconds(2));
+          rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+          fill(before.tensors(), change.from());
+          struct faulty : testing::forwarding<socket_endpoint> {
+            int number, third;
+            bool me;
+            left_behind& left;
+            std::chrono::steady_clock::time_point since = {};
+            void move(moves& m, index_t slot) {
+              if (slot == third * (m.stages - 1) / 2 && left.reached == 0) {
+                left.stages = static_cast<long>(m.stages);
+                since = std::chrono::steady_clock::now();
+                left.reached = 1;
+                if (me) ::raise(number);
+              }
+              inner.move(m, slot);
+            }
+          } through{{here}, number, third, d == victim, left};
+          const bool keep = third != 1;
+          const bytes_t budget = keep ? largest_holding(change) * 13 / 10 : 1_MiB;
+          try {
+            switch_state(change, before.tensors(), after.tensors(), through,
+                         {.budget = budget, .after_use = keep ? sources::keep : sources::release});
+            left.say("finished");
+          } catch (const std::exception& e) {
+            left.say(e.what());
+          }
+          left.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - through.since).count();
+          left.wrong = keep ? static_cast<long>(compare(before.tensors(), change.from()).wrong) : 0;
+        });
+        REQUIRE(all.ended_within(20, number == SIGSTOP ? victim : -1));
+        for (long d = 0; d < 4; ++d) {
+          if (d == victim) continue;
+          const std::string sentence = all.of(d).sentence;
+          CAPTURE(d);
+          CAPTURE(sentence);
+          CHECK(all.of(d).reached == 1);
+          CHECK(all.of(d).stages >= 3);
+          CHECK(all.of(d).wrong == 0);
+          CHECK(all.of(d).seconds < (number == SIGKILL ? 2 : 4));
+          CHECK(sentence.find("device " + std::to_string(victim) +
+                              (number == SIGKILL ? " is gone" : " was given up")) != sentence.npos);
+        }
+        if (number == SIGSTOP) {  // it wakes, and finds out
+          all.send_signal(victim, SIGCONT);
+          REQUIRE(all.ended_within(20));
+          const std::string sentence = all.of(victim).sentence;
+          CAPTURE(sentence);
+          CHECK(sentence.find("device " + std::to_string(victim) + " was given up") != sentence.npos);
+        }
+      }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes of a test: forked, each the device of its number, with an address where it is called and a place in shared
+// memory where it leaves what it found. A process that hangs is ended, and the test fails.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <reshard/exec/socket.hpp>
+
+namespace testing {
+
+/// What every process leaves behind; plain data.
+struct left_behind {
+  char sentence[600] = {};
+  double seconds = 0;
+  long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0;
+
+  void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }
+};
+
+class processes {
+ public:
+  explicit processes(long devices) : pids_(static_cast<std::size_t>(devices), -1) {
+    const std::size_t bytes = sizeof(left_behind) * pids_.size();
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(at != MAP_FAILED);
+    for (std::size_t d = 0; d < pids_.size(); ++d) new (static_cast<left_behind*>(at) + d) left_behind;
+    left_ = static_cast<left_behind*>(at);
+    for (std::size_t d = 0; d < pids_.size(); ++d) {
+      listening_.emplace_back("127.0.0.1:0");
+      addresses.push_back("127.0.0.1:" + std::to_string(listening_.back()->port()));
+    }
+  }
+  processes(const processes&) = delete;
+  ~processes() {
+    for (const pid_t pid : pids_)
+      if (pid > 0) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
+    ::munmap(left_, sizeof(left_behind) * pids_.size());
+  }
+
+  /// Starts device d as body(its listening socket, what it leaves behind).
+  template <typename Body>
+  void start(long d, Body&& body) {
+    const auto at = static_cast<std::size_t>(d);
+    const pid_t pid = ::fork();
+    REQUIRE(pid >= 0);
+    if (pid > 0) {
+      pids_[at] = pid;
+      listening_[at].reset();
+      return;
+    }
+    reshard::listening_socket mine = std::move(*listening_[at]);
+    listening_.clear();  // nobody else answers for the others
+    int code = 0;
+    try {
+      body(std::move(mine), left_[at]);
+    } catch (const std::exception& e) {
+      left_[at].say(e.what());
+      code = 1;
+    } catch (...) {
+      left_[at].say("an exception of no standard kind");
+      code = 2;
+    }
+    ::_exit(code);
+  }
+  template <typename Body>
+  void start_all(Body&& body) {
+    for (std::size_t d = 0; d < pids_.size(); ++d)
+      start(static_cast<long>(d),
+            [&](reshard::listening_socket l, left_behind& left) { body(static_cast<long>(d), std::move(l), left); });
+  }
+
+  /// Waits until all but `stopped` have ended; whether they did in time.
+  bool ended_within(double seconds, long but = -1) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    for (std::size_t d = 0; d < pids_.size(); ++d)
+      while (pids_[d] > 0 && static_cast<long>(d) != but) {
+        if (::waitpid(pids_[d], nullptr, WNOHANG) == pids_[d]) pids_[d] = -1;
+        else if (std::chrono::steady_clock::now() > end) return false;
+        else std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    return true;
+  }
+  void send_signal(long d, int number) { ::kill(pids_[static_cast<std::size_t>(d)], number); }
+  left_behind& of(long d) { return left_[d]; }
+  std::size_t count() const { return pids_.size(); }
+
+  std::vector<std::string> addresses;
+
+ private:
+  std::vector<pid_t> pids_;
+  std::vector<std::optional<reshard::listening_socket>> listening_;
+  left_behind* left_;
+};
+
+}  // namespace testing
