@@ -25,6 +25,7 @@
 #include <reshard/io/print.hpp>
 
 #include "demo_measure.hpp"
+#include "demo_processes.hpp"
 
 namespace {
 
@@ -33,7 +34,8 @@ using reshard::io::bytes_text, reshard::io::count_text, reshard::refuse, reshard
     reshard::io::text_of;
 
 constexpr const char* usage =
-    "tools/demo [--json] [--rounds N] [MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST]]";
+    "tools/demo [--json] [--rounds N] [--transport threads|mailboxes|sockets] "
+    "[MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST]]";
 constexpr const char* self = "/proc/self/exe";
 
 struct request_list {
@@ -68,6 +70,12 @@ index_t parse_rounds(const std::string& text) {
   return rounds;
 }
 
+std::string parse_transport(const std::string& text) {
+  for (const char* name : transport_names)
+    if (text == name) return text;
+  refuse("--transport ", reshard::io::one_line(text), ": it is threads, mailboxes or sockets; others were not built");
+}
+
 request_list parse_arguments(const std::vector<std::string>& arguments) {
   request_list result;
   std::vector<std::string> words;
@@ -81,6 +89,7 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
     };
     if (word == "--json") result.as = request_list::format::json;
     else if (word == "--rounds") result.rounds = parse_rounds(value());
+    else if (word == "--transport") options.transport = parse_transport(value());
     else if (word == "--budget") options.budget = reshard::io::parse_bytes("--budget", value()), special = true;
     else if (word == "--from-devices") options.from_devices = value(), special = true;
     else if (word == "--to-devices") options.to_devices = value(), special = true;
@@ -90,6 +99,7 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
   if (words.empty() && !special) {
     const char* models = std::getenv("RESHARD_DEMO_MODELS");
     result.switches = usual_switches(models != nullptr ? models : "examples/models");
+    for (switch_request& r : result.switches) r.transport = options.transport;
   } else if (words.size() == 3) {
     options.name = short_name(words[0]);
     options.model = words[0], options.from = words[1], options.to = words[2];
@@ -147,7 +157,8 @@ numbers run_child(const switch_request& r, measurement kind, OnStage&& on_stage)
                                     r.to,
                                     std::to_string(r.budget),
                                     r.from_devices,
-                                    r.to_devices};
+                                    r.to_devices,
+                                    r.transport};
   std::vector<char*> arguments;
   for (std::string& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
@@ -250,7 +261,9 @@ outcome measure_all(const switch_request& r, index_t asked_rounds, const progres
     const std::string of = text_of(", round ", i + 1, " of ", rounds);
     const numbers staged = run(measurement::staged, "switching within the budget" + of);
     wrong += static_cast<bytes_t>(staged.at("wrong"));
-    all.push_back({staged, run(measurement::staged_copy, "memcpy with the same pages" + of).at("seconds")});
+    all.push_back({staged, between_processes(r)
+                               ? 0
+                               : run(measurement::staged_copy, "memcpy with the same pages" + of).at("seconds")});
   }
   const auto least = [&](auto&& seconds_of) {
     return *std::min_element(all.begin(), all.end(),
@@ -260,7 +273,9 @@ outcome measure_all(const switch_request& r, index_t asked_rounds, const progres
   result.copy_seconds = least([](const round& one) { return one.copy_seconds; }).copy_seconds;
   for (const round& one : all)  // the worst of what must hold always
     for (const char* key : {"peak_excess_bytes", "peak_bytes", "vmhwm_bytes"})
-      result.staged[key] = std::max(result.staged[key], one.staged.at(key));
+      if (one.staged.contains(key)) result.staged[key] = std::max(result.staged[key], one.staged.at(key));
+  result.staged["wrong"] = static_cast<double>(wrong);
+  if (between_processes(r)) return result;
   step = steps - 2;
   result.warm = run(measurement::warm, "switching without a budget, all memory there");
   result.warm_copy_seconds = run(measurement::warm_copy, "memcpy, all memory there").at("seconds");
@@ -283,9 +298,10 @@ std::string quoted(std::string_view text) {
 void print_json(const outcome& o) {
   std::string line =
       text_of("{\"switch\":", quoted(o.of.name), ",\"from\":", quoted(o.of.from), ",\"to\":", quoted(o.of.to),
-              ",\"ranks\":", static_cast<bytes_t>(o.plan.at("ranks")), ",\"transport\":\"threads\"");
+              ",\"ranks\":", static_cast<bytes_t>(o.plan.at("ranks")), ",\"transport\":", quoted(o.of.transport));
   for (const char* key : {"elements", "wrong", "moved_bytes"}) line += text_of(",\"", key, "\":", o.count(key));
   line += text_of(",\"least_bytes\":", static_cast<bytes_t>(o.plan.at("least_bytes")));
+  const bool messages = o.of.transport != "threads", processes = between_processes(o.of);
   for (const char* key : {"retained_bytes", "stages"}) line += text_of(",\"", key, "\":", o.count(key));
   line += text_of(",\"budget_bytes\":", o.of.budget, ",\"peak_excess_bytes\":", o.count("peak_excess_bytes"));
   const auto decimal = [&line](const char* key, double value) {
@@ -293,10 +309,15 @@ void print_json(const outcome& o) {
     line.append(text, static_cast<std::size_t>(std::snprintf(text, sizeof text, ",\"%s\":%.6f", key, value)));
   };
   decimal("seconds", o.seconds());
-  decimal("copy_seconds", o.copy_seconds);
-  decimal("ratio", o.ratio());
-  decimal("warm_ratio", o.warm_ratio());
-  for (const char* key : {"vmhwm_bytes", "vmhwm_bound_bytes"}) line += text_of(",\"", key, "\":", o.count(key));
+  if (!processes) {
+    decimal("copy_seconds", o.copy_seconds);
+    decimal("ratio", o.ratio());
+    decimal("warm_ratio", o.warm_ratio());
+    for (const char* key : {"vmhwm_bytes", "vmhwm_bound_bytes"}) line += text_of(",\"", key, "\":", o.count(key));
+  }
+  if (messages)
+    for (const char* key : {"messages", "wire_bytes", "staging_bytes", "lag"})
+      line += text_of(",\"", key, "\":", o.count(key));
   std::printf("%s}\n", line.c_str());
   std::fflush(stdout);
 }
@@ -322,29 +343,36 @@ void print_table(const std::vector<outcome>& all) {
   row("  its floor, max(before, after)", [](const outcome& o) { return bytes_text(o.count("floor_bytes")); });
   row("  beyond the floor", [](const outcome& o) { return bytes_text(o.count("peak_excess_bytes")); });
   row("  the budget for that", [](const outcome& o) { return bytes_text(o.of.budget); });
-  row("peak of the process (VmHWM)", [](const outcome& o) { return bytes_text(o.count("vmhwm_bytes")); });
-  row("  its bound", [](const outcome& o) { return bytes_text(o.count("vmhwm_bound_bytes")); });
+  const bool messages = all[0].of.transport != "threads", processes = between_processes(all[0].of);
+  if (messages) row("  its arenas", [](const outcome& o) { return bytes_text(o.count("staging_bytes")); });
+  if (messages) row("messages", [](const outcome& o) { return count_text(o.count("messages")); });
+  if (!processes) {
+    row("peak of the process (VmHWM)", [](const outcome& o) { return bytes_text(o.count("vmhwm_bytes")); });
+    row("  its bound", [](const outcome& o) { return bytes_text(o.count("vmhwm_bound_bytes")); });
+  }
   row("time within the budget", [](const outcome& o) { return seconds_text(o.seconds()); });
   row("  rate", [&](const outcome& o) { return decimal(o.gigabytes() / o.seconds(), " GB/s"); });
-  row("  rate of a memcpy, same pages",
-      [&](const outcome& o) { return decimal(o.gigabytes() / o.copy_seconds, " GB/s"); });
-  row("  of that", [&](const outcome& o) { return decimal(100 * o.ratio(), " %"); });
-  row("time without, memory all there", [](const outcome& o) { return seconds_text(o.warm.at("seconds")); });
-  row("  rate", [&](const outcome& o) { return decimal(o.gigabytes() / o.warm.at("seconds"), " GB/s"); });
-  row("  rate of a memcpy, memory all there",
-      [&](const outcome& o) { return decimal(o.gigabytes() / o.warm_copy_seconds, " GB/s"); });
-  row("  of that", [&](const outcome& o) { return decimal(100 * o.warm_ratio(), " %"); });
+  if (!processes) {
+    row("  rate of a memcpy, same pages",
+        [&](const outcome& o) { return decimal(o.gigabytes() / o.copy_seconds, " GB/s"); });
+    row("  of that", [&](const outcome& o) { return decimal(100 * o.ratio(), " %"); });
+    row("time without, memory all there", [](const outcome& o) { return seconds_text(o.warm.at("seconds")); });
+    row("  rate", [&](const outcome& o) { return decimal(o.gigabytes() / o.warm.at("seconds"), " GB/s"); });
+    row("  rate of a memcpy, memory all there",
+        [&](const outcome& o) { return decimal(o.gigabytes() / o.warm_copy_seconds, " GB/s"); });
+    row("  of that", [&](const outcome& o) { return decimal(100 * o.warm_ratio(), " %"); });
+  }
   row("elements compared", [](const outcome& o) { return count_text(o.count("elements")); });
   row("  wrong", [](const outcome& o) { return count_text(o.count("wrong")); });
   for (const outcome& o : all)
-    std::printf("%s: %s -> %s, %lld ranks in one process%s%s\n", o.of.name.c_str(), o.of.from.c_str(), o.of.to.c_str(),
-                static_cast<long long>(o.plan.at("ranks")), o.of.to_devices.empty() ? "" : ", to devices ",
-                o.of.to_devices.c_str());
+    std::printf("%s: %s -> %s, %lld ranks %s%s%s\n", o.of.name.c_str(), o.of.from.c_str(), o.of.to.c_str(),
+                static_cast<long long>(o.plan.at("ranks")), processes ? "in processes of their own" : "in one process",
+                o.of.to_devices.empty() ? "" : ", to devices ", o.of.to_devices.c_str());
   std::printf("\n%s", t.text().c_str());
 }
 
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.size() == 8 && arguments[0] == "--measure") {
+  if (arguments.size() == 9 && arguments[0] == "--measure") {
     const auto* const kind = std::find(std::begin(measurement_names), std::end(measurement_names), arguments[1]);
     if (kind == std::end(measurement_names)) refuse("no measurement is called ", arguments[1]);
     measure({{},
@@ -353,7 +381,8 @@ int run(const std::vector<std::string>& arguments) {
              arguments[4],
              arguments[6],
              arguments[7],
-             reshard::io::parse_bytes("--budget", arguments[5])},
+             reshard::io::parse_bytes("--budget", arguments[5]),
+             arguments[8]},
             static_cast<measurement>(kind - std::begin(measurement_names)));
     return 0;
   }
@@ -382,6 +411,8 @@ int main(int count, char** words) {
   try {
     return run({words + 1, words + count});
   } catch (const child_failed&) {
+    return 1;
+  } catch (const processes_failed&) {
     return 1;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -8,6 +8,10 @@
 #include <cstring>
 #include <mutex>
 
+#include <unistd.h>
+
+#include <reshard/exec/mailbox_group.hpp>
+#include <reshard/exec/sockets.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/io/arguments.hpp>
@@ -18,6 +22,7 @@
 #include <reshard/plan/volume.hpp>
 
 #include "../tests/support/forwarding.hpp"
+#include "demo_processes.hpp"
 
 namespace demo {
 
@@ -86,20 +91,40 @@ bytes_t bytes_after(const computed_switch& change, rank_t device) {
   return held_bytes(change.to(), change.to_rank(device));
 }
 
-/// An endpoint that tells, for device 0, which stages are done.
-struct telling : testing::forwarding<thread_group::endpoint> {
-  index_t stages = 0;
+/// What a device found. Plain data, so that processes may leave it in memory that they share.
+struct found_by_device {
+  switch_report report;
+  comparison compared;
+  index_t messages = 0;
+  bytes_t wire_bytes = 0, staging = 0;
+  instant begin, end;
+};
+
+/// An endpoint that tells, for device 0, which stages are done, and counts messages where there are any.
+template <typename Endpoint>
+struct telling : testing::forwarding<Endpoint> {
+  using typename testing::forwarding<Endpoint>::moves;
+  using testing::forwarding<Endpoint>::inner, testing::forwarding<Endpoint>::device;
+  found_by_device& found;
+  index_t slots = 0;
 
   moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    stages = plan.stages;
-    return inner.prepare(plan, into, pages);
+    slots = plan.stages + inner_lag();
+    moves made = inner.prepare(plan, into, pages);
+    if constexpr (std::is_same_v<moves, exchange_moves>) {
+      found.messages = static_cast<index_t>(made.out.size());
+      found.wire_bytes = made.sent_bytes();
+      found.staging = inner.staging_bytes(plan, 0);
+    }
+    return made;
   }
   void move(moves& prepared, index_t k) {
     inner.move(prepared, k);
     if (device() != 0) return;
-    std::printf("at %lld %lld\n", static_cast<long long>(k + 1), static_cast<long long>(stages));
+    std::printf("at %lld %lld\n", static_cast<long long>(k + 1), static_cast<long long>(slots));
     std::fflush(stdout);
   }
+  index_t inner_lag() const { return lag_of(inner); }
 };
 
 /// Storage of every device for its rank on one side, of the states that move; none where it has no rank.
@@ -114,7 +139,57 @@ std::vector<rank_storage> storage_of(const computed_holding& h, rank_t devices, 
   return all;
 }
 
+/// One device's switch, from when all are ready.
+template <typename Endpoint>
+void switch_once(const computed_switch& change, binding& before, binding& after, Endpoint& here,
+                 const switch_options& options, found_by_device& found) {
+  telling<Endpoint> endpoint{{here}, found};
+  here.all_reduce_max(0);
+  found.begin = std::chrono::steady_clock::now();
+  found.report = switch_state(change, before, after, endpoint, options);
+  found.end = std::chrono::steady_clock::now();
+}
+double elapsed(const std::vector<found_by_device>& all) {
+  instant begin = all[0].begin, end = all[0].end;
+  for (const found_by_device& f : all) begin = std::min(begin, f.begin), end = std::max(end, f.end);
+  return seconds(end - begin).count();
+}
+
+void tell_found(const std::vector<found_by_device>& all, const switch_request& request, double best) {
+  found_by_device sum;
+  bytes_t excess = 0, peak = 0, floor = 0, bound = bytes_t{64} << 20;
+  for (const found_by_device& f : all) {
+    const switch_report& r = f.report;
+    sum.report.received += r.received;
+    sum.report.retained += r.retained;
+    sum.compared.elements += f.compared.elements;
+    sum.compared.wrong += f.compared.wrong;
+    sum.messages += f.messages;
+    sum.wire_bytes += f.wire_bytes;
+    sum.staging = std::max(sum.staging, f.staging);
+    excess = std::max(excess, r.memory.excess());
+    peak = std::max(peak, r.memory.peak);
+    floor = std::max({floor, r.memory.before, r.memory.after});
+    bound += std::max(r.memory.before, r.memory.after) + request.budget;
+  }
+  tell_seconds(best);
+  tell("elements", sum.compared.elements);
+  tell("wrong", sum.compared.wrong);
+  tell("moved_bytes", sum.report.received);
+  tell("retained_bytes", sum.report.retained);
+  tell("stages", all[0].report.stages);
+  tell("lag", all[0].report.lag);
+  tell("messages", sum.messages);
+  tell("wire_bytes", sum.wire_bytes);
+  tell("staging_bytes", sum.staging);
+  tell("peak_excess_bytes", excess);
+  tell("peak_bytes", peak);
+  tell("floor_bytes", floor);
+  tell("vmhwm_bound_bytes", bound);
+}
+
 /// The switch, once under the budget or several times between memory that is all there; the best time, and what it did.
+template <typename World>
 void measure_switch(const switch_request& request, measurement kind) {
   const computed_switch change = switch_of(request);
   const bool warm = kind == measurement::warm;
@@ -128,51 +203,40 @@ void measure_switch(const switch_request& request, measurement kind) {
       [&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), change.from()); });
 
   const switch_options options{warm ? no_budget : request.budget, warm ? sources::keep : sources::release};
-  std::vector<switch_report> reports(before.size());
+  std::vector<found_by_device> found(before.size());
   double best = 0;
   for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
-    stopwatch watch;
-    thread_group(devices).run([&](auto& here) {
+    World(devices).run([&](auto& here) {
       const auto d = static_cast<std::size_t>(here.device());
-      telling endpoint{{here}};
-      here.all_reduce_max(0);
-      watch.begin();
-      reports[d] = switch_state(change, before[d].tensors(), after[d].tensors(), endpoint, options);
-      watch.end();
+      switch_once(change, before[d].tensors(), after[d].tensors(), here, options, found[d]);
     });
-    best = i == 0 ? watch.elapsed() : std::min(best, watch.elapsed());
+    best = i == 0 ? elapsed(found) : std::min(best, elapsed(found));
   }
   const bytes_t resident = most_resident();
-
-  comparison found;
-  std::mutex mutex;
   thread_group(devices).run([&](auto& here) {
-    const comparison mine = compare(after[static_cast<std::size_t>(here.device())].tensors(), change.to());
-    const std::lock_guard lock(mutex);
-    found.elements += mine.elements;
-    found.wrong += mine.wrong;
+    const auto d = static_cast<std::size_t>(here.device());
+    found[d].compared = compare(after[d].tensors(), change.to());
   });
-  switch_report sum;
-  bytes_t excess = 0, peak = 0, floor = 0, bound = bytes_t{64} << 20;
-  for (const switch_report& r : reports) {
-    sum.received += r.received;
-    sum.retained += r.retained;
-    excess = std::max(excess, r.memory.excess());
-    peak = std::max(peak, r.memory.peak);
-    floor = std::max({floor, r.memory.before, r.memory.after});
-    bound += std::max(r.memory.before, r.memory.after) + request.budget;
-  }
-  tell_seconds(best);
-  tell("elements", found.elements);
-  tell("wrong", found.wrong);
-  tell("moved_bytes", sum.received);
-  tell("retained_bytes", sum.retained);
-  tell("stages", reports[0].stages);
-  tell("peak_excess_bytes", excess);
-  tell("peak_bytes", peak);
-  tell("floor_bytes", floor);
+  tell_found(found, request, best);
   tell("vmhwm_bytes", resident);
-  tell("vmhwm_bound_bytes", bound);
+}
+
+/// The same, once, between processes.
+void measure_processes(const switch_request& request) {
+  const computed_switch change = switch_of(request);
+  const std::vector<found_by_device> found = on_processes<found_by_device>(
+      change.devices(),
+      [&](rank_t device, const std::vector<std::string>& addresses, listening_socket listening, found_by_device& mine) {
+        socket_endpoint here(device, addresses, std::move(listening), std::chrono::minutes(1));
+        const rank_t was = change.from_rank(device), is = change.to_rank(device);
+        rank_storage before, after;
+        if (was >= 0) before = rank_storage(change.from(), was, "rank " + std::to_string(was) + " of FROM");
+        if (is >= 0) after = rank_storage(change.to(), is, "rank " + std::to_string(is) + " of TO");
+        fill(before.tensors(), change.from());
+        switch_once(change, before.tensors(), after.tensors(), here, {.budget = request.budget}, mine);
+        mine.compared = compare(after.tensors(), change.to());
+      });
+  tell_found(found, request, elapsed(found));
 }
 
 /// memcpy of what the switch moves and keeps, a thread per device: in as many stages, pages committed before they are
@@ -254,7 +318,11 @@ void measure(const switch_request& what, measurement kind) {
   switch (kind) {
     case measurement::plan: return measure_plan(what);
     case measurement::staged:
-    case measurement::warm: return measure_switch(what, kind);
+      if (between_processes(what)) return measure_processes(what);
+      [[fallthrough]];
+    case measurement::warm:
+      if (what.transport == "mailboxes") return measure_switch<mailbox_group>(what, kind);
+      return measure_switch<thread_group>(what, kind);
     case measurement::staged_copy:
     case measurement::warm_copy: return measure_copy(what, kind);
   }

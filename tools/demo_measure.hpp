@@ -20,7 +20,13 @@ struct switch_request {
   std::string from_devices;  // empty: the lowest, in order
   std::string to_devices;
   bytes_t budget = bytes_t{64} << 20;
+  std::string transport = "threads";
 };
+
+/// What carries the switch: threads that copy, threads that exchange messages, or processes over TCP.
+inline constexpr const char* transport_names[] = {"threads", "mailboxes", "sockets"};
+/// Whether a transport's devices are processes: nothing is measured beside their switch.
+inline bool between_processes(const switch_request& r) { return r.transport == "sockets"; }
 
 /// The whole demo runs in processes of one of these kinds.
 enum class measurement {

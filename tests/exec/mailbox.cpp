@@ -167,7 +167,7 @@ TEST_CASE("a receiver that stops is sent nothing, and its sender's message waits
 }
 
 TEST_CASE("a message of another length is refused, not copied, and says whose it is") {
-  for (const std::size_t length : {99, 101}) {
+  for (const std::size_t length : {std::size_t{99}, std::size_t{101}}) {
     std::deque<mailbox> boxes(3);
     mailbox_wire a(boxes, 2), b(boxes, 1);
     bytes sent = pattern(length, 1), room(100, std::byte{7});

@@ -39,10 +39,26 @@ with tempfile.TemporaryDirectory() as folder:
         assert abs(told["ratio"] - told["copy_seconds"] / told["seconds"]) < 0.01 + 0.01 * told["ratio"], told
         # seconds is rounded to a microsecond
 
+    of_messages = ["messages", "wire_bytes", "staging_bytes", "lag"]
+    beside = ["copy_seconds", "ratio", "warm_ratio", "vmhwm_bytes", "vmhwm_bound_bytes"]
+    for transport, keys in [("mailboxes", KEYS + of_messages), ("sockets", [k for k in KEYS if k not in beside] + of_messages)]:
+        result = run("--transport", transport, str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1", "--budget", "2MiB")
+        assert result.returncode == 0 and result.stderr == "", result
+        (line,) = result.stdout.splitlines()
+        told = json.loads(line)
+        assert list(told) == keys, told
+        assert told["transport"] == transport and told["lag"] == 1 and told["stages"] > 1, told
+        assert told["wrong"] == 0 and told["elements"] > 0 and told["moved_bytes"] == told["least_bytes"], told
+        assert 0 < told["staging_bytes"] <= told["budget_bytes"] and told["peak_excess_bytes"] <= told["budget_bytes"], told
+        assert told["messages"] >= told["stages"], told
+        assert told["moved_bytes"] <= told["wire_bytes"] <= 1.2 * told["moved_bytes"] + 512 * told["messages"], told
+
     for arguments, words in [((str(model), "tp=3", "dp=2"), "legal are tp in"), (("/no/such/config.json", "", ""), "cannot be read"),
                              ((str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"), "the least budget that does is"),
                              (("--nothing",), "no option"), ((str(model), "dp=2"), "a MODEL and two layouts are wanted"),
-                             (("--rounds", "x"), "--rounds")]:
+                             (("--rounds", "x"), "--rounds"), (("--transport", "pigeons"), "it is threads, mailboxes or sockets"),
+                             (("--transport", "sockets", str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"),
+                              "the least budget that does is")]:
         result = run(*arguments)
         assert result.returncode == 1 and result.stdout == "", result
         assert result.stderr.startswith("reshard: ") and words in result.stderr and result.stderr.count("\n") == 1, result
