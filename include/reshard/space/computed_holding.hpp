@@ -23,6 +23,7 @@ class computed_holding {
         tabulated_(s.degrees().zero >= 1 && s.degrees().shard == shard_by::buffers && !(wanted & optimizer_states).empty()) {
     if (tabulated_) buffers_ = optimizer_buffers(s);
     for (const role r : roles) cuts_[static_cast<int>(r)] = find_cut(r);
+    find_alike();
   }
 
   constexpr const reshard::space& space() const { return space_; }
@@ -77,21 +78,25 @@ class computed_holding {
   /// Whether a lower rank holds as many bytes: what a rank holds depends on its stage and its indices into the sharding
   /// groups. Only of ranks that are ordered from tensor parallelism on is more said than of ranks that share nothing.
   constexpr bool as_much_as_a_lower_rank(rank_t rank) const {
-    const degrees& d = space_.degrees();
-    if (d.zero == 0) return rank != space_.first_rank(space_.stage_of(rank));
-    const mesh& dense = space_.mesh_for(mesh_kind::dense);
-    const mesh& expert = space_.mesh_for(mesh_kind::expert);
-    const auto first_places = [](const mesh& m, int axis) { return m.at[axis] == 0; };
-    if (!first_places(dense, mesh_axis::tensor) || !first_places(expert, mesh_axis::tensor) ||
-        expert.at[mesh_axis::middle] != 1 || dense.at[mesh_axis::pipeline] != mesh_ndim - 1)
-      return false;
-    const index_t inside = rank % space_.stage_ranks();
-    return inside % dense.extent[0] != 0 && inside % (expert.extent[0] * expert.extent[1]) != 0;
+    if (space_.degrees().zero == 0) return rank != space_.first_rank(space_.stage_of(rank));
+    return rank % space_.stage_ranks() % alike_[0] != 0 && rank % space_.stage_ranks() % alike_[1] != 0;
   }
 
  private:
   using box_sink = detail::sink<const family_box&>;
   using owner_sink = detail::sink<const family_box&, const rank_product&>;
+
+  /// Neighbouring ranks that have the same index in the dense and in the expert sharding groups: those that differ in
+  /// tensor and expert parallelism alone, where these come first in the order; else each by itself.
+  constexpr void find_alike() {
+    const mesh& dense = space_.mesh_for(mesh_kind::dense);
+    const mesh& expert = space_.mesh_for(mesh_kind::expert);
+    if (dense.at[mesh_axis::tensor] != 0 || expert.at[mesh_axis::tensor] != 0 || expert.at[mesh_axis::middle] != 1 ||
+        dense.at[mesh_axis::pipeline] != mesh_ndim - 1)
+      return;
+    alike_[0] = dense.extent[0];
+    alike_[1] = expert.extent[0] * expert.extent[1];
+  }
 
   /// How a role's states are cut among a sharding group.
   enum class cut { whole, buffers, rows, unknown };  // unknown: buffers that were not tabulated
@@ -312,6 +317,7 @@ class computed_holding {
   state_set states_;
   detail::holder_ranks holders_;
   bool tabulated_;
+  index_t alike_[2] = {1, 1};
   cut cuts_[std::size(roles)] = {};
   optimizer_buffers buffers_;
 };

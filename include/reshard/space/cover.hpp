@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include <reshard/space/holding_of.hpp>
@@ -110,13 +111,25 @@ constexpr bool agrees_of(const H& h, state_set wanted) {
   return true;
 }
 
+/// Bytes of an element in the wanted states of each role; 0 where the holding has none.
+struct role_widths {
+  bytes_t of[std::size(roles)] = {};
+
+  template <Holding H>
+  constexpr role_widths(const H& h, state_set wanted) {
+    for (const role r : roles)
+      if (const state_set states = states_of(r) & wanted & h.states(); !states.empty() && has_role(h, r))
+        of[static_cast<int>(r)] = states.bytes_per_element();
+  }
+};
+
 template <Holding H>
-constexpr bytes_t held_bytes_of(const H& h, rank_t rank, state_set wanted) {
+constexpr bytes_t held_bytes_of(const H& h, rank_t rank, const role_widths& width) {
   bytes_t bytes = 0;
   if (rank < 0) return bytes;
   for (const role r : roles) {
-    const bytes_t per_element = (states_of(r) & wanted & h.states()).bytes_per_element();
-    if (per_element == 0 || !has_role(h, r)) continue;
+    const bytes_t per_element = width.of[static_cast<int>(r)];
+    if (per_element == 0) continue;
     each_held(h, rank, r,
               [&](int, const family_box& b) { bytes = checked_add(bytes, checked_multiply(b.volume(), per_element)); });
   }
@@ -125,11 +138,12 @@ constexpr bytes_t held_bytes_of(const H& h, rank_t rank, state_set wanted) {
 
 template <Holding H>
 constexpr bytes_t max_bytes_per_rank_of(const H& h, state_set wanted) {
+  const role_widths width(h, wanted);
   bytes_t most = 0;
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
     if constexpr (std::same_as<H, computed_holding>)
       if (h.as_much_as_a_lower_rank(rank)) continue;
-    most = greatest(most, held_bytes_of(h, rank, wanted));
+    most = greatest(most, held_bytes_of(h, rank, width));
   }
   return most;
 }
@@ -164,8 +178,12 @@ template <typename L>
 template <typename L>
 [[nodiscard]] constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = all_states) {
   detail::require_layout<L>();
-  if constexpr (Layout<L>) return detail::held_bytes_of(holding_of(layout, wanted), rank, wanted);
-  else return 0;
+  if constexpr (Layout<L>) {
+    const auto& h = holding_of(layout, wanted);
+    return detail::held_bytes_of(h, rank, detail::role_widths(h, wanted));
+  } else {
+    return 0;
+  }
 }
 
 /// The most that any rank holds.
