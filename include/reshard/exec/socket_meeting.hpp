@@ -200,7 +200,20 @@ class socket_meeting {
   }
   bool said_bye(rank_t d) const { return std::find(byes_.begin(), byes_.end(), d) != byes_.end(); }
 
+  /// The bytes that a frame has at least.
+  static std::size_t least_bytes(std::uint32_t kind) {
+    switch (kind) {
+      case proposed: return 2 * sizeof(std::int64_t);
+      case agreed: return 3 * sizeof(std::int64_t);
+      case confirmed:
+      case placed: return sizeof(index_t);
+      default: return 0;
+    }
+  }
   void take(rank_t d, const socket_frame& frame) {
+    if (frame.body.size() < least_bytes(frame.kind))
+      return break_off(detail::text_of("reshard: device ", d, " speaks of another build: ", frame.body.size(),
+                                       " bytes where ", least_bytes(frame.kind), " are the least"));
     switch (frame.kind) {
       case proposed: return take_proposal(d, frame.body);
       case agreed: return take_agreement(frame.body);
@@ -246,11 +259,11 @@ class socket_meeting {
   }
   void take_texts(const std::string& body) {
     all_said_.clear();
-    for (std::size_t at = 0; at < body.size();) {
+    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= body.size();) {
       std::uint64_t bytes = 0;
       std::memcpy(&bytes, body.data() + at, sizeof bytes);
       all_said_.push_back(body.substr(at + sizeof bytes, bytes));
-      at += sizeof bytes + bytes;
+      at += sizeof bytes + std::min<std::uint64_t>(bytes, body.size());
     }
     gathered_ = true;
   }
