@@ -131,6 +131,35 @@ TEST_CASE("several switches and other agreements over one world") {
   }
 }
 
+TEST_CASE("a stage is in place once every process has said so, and texts are gathered in order") {
+  processes all(3);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    socket_meeting meeting(d, all.addresses, std::move(listening), ample);
+    if (d != 1) meeting.confirm(1);
+    meeting.agree({});  // what was said before it has been heard
+    left.wrong += meeting.in_place(1) ? 1 : 0;
+    if (d == 0) left.wrong += meeting.behind(1) == std::vector<rank_t>{1} ? 0 : 1;
+    const std::string text = std::string(static_cast<std::size_t>(d) * 100'000, static_cast<char>('a' + d));
+    const std::vector<std::string> texts = meeting.gather(text);
+    left.wrong += texts.size() == 3 && texts[0].empty() && texts[1] == std::string(100'000, 'b') &&
+                          texts[2] == std::string(200'000, 'c')
+                      ? 0
+                      : 1;
+    if (d == 1) meeting.confirm(1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!meeting.in_place(1) && std::chrono::steady_clock::now() < end) meeting.poll();
+    left.reached = meeting.in_place(1) ? 1 : 0;
+    left.wrong += meeting.in_place(2) ? 1 : 0;
+    meeting.agree({});
+  });
+  REQUIRE(all.ended_within(60));
+  for (long d = 0; d < 3; ++d) {
+    CHECK(std::string(all.of(d).sentence).empty());
+    CHECK(all.of(d).wrong == 0);
+    CHECK(all.of(d).reached == 1);
+  }
+}
+
 TEST_CASE("one process with another layout, states or budget is named on all others, and no page is touched") {
   const computed_switch change = change_of("tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1");
   struct fault {
