@@ -47,6 +47,7 @@ class mailbox_wire {
   /// Box d is device d's; they outlive this.
   mailbox_wire(std::deque<mailbox>& boxes, rank_t device) : boxes_(&boxes), device_(device) {
     const std::size_t usual = 2 * boxes.size();  // two messages to a peer at a time
+    const std::lock_guard lock(own().mutex_);    // others may have sent something already
     for (std::vector<message*>* list : {&wanted_, &sent_, &taken_, &own().taken_}) list->reserve(usual);
     own().letters_.reserve(usual);
   }
