@@ -83,7 +83,8 @@ inline index_t stage_layer_count(const pipeline_placement& pipeline, index_t sta
   return layers;
 }
 
-/// A box of one tensor, a piece of a family's, as in JSON: parts where there are several, rows but for a vector, columns.
+/// A box of one tensor, a piece of a family's, as in JSON: parts where there are several, rows but for a vector,
+/// columns.
 inline std::string tensor_box_text(const family& tensors, const box<3>& piece, const family_box& b) {
   const auto in_piece = [&](int a) { return to_text(translate(b.dim[a], -piece.dim[a - axis_of::part].begin)); };
   std::string text = in_piece(axis_of::column);
@@ -233,10 +234,14 @@ inline std::string check_text(const computed_holding& holding) {
       ++past;
     std::string holds = text_of(ends.before({stage, past}), detail::stage_layers_text(pipeline, {stage, past}));
     std::string after = ends.after({stage, past});
-    const bool apart = ends.prediction({stage, past});  // too long for the line
+    const bool runs = d.pp == 1 || s.first_rank(1) == s.stage_ranks();
+    const bool apart = !after.empty() && (ends.prediction({stage, past}) || !runs);  // too long for the line
     if (!apart) holds += after;
     stages.row({range_text({stage, past}), detail::ranks_text(s, {stage, past}), std::to_string(layers), holds});
-    if (apart) stages.row({"", "", "", "and " + after.erase(0, 2)});
+    if (!apart) continue;
+    const std::size_t copy = after.find(", copy");
+    stages.row({"", "", "", after.substr(2, copy - 2)});
+    if (copy != after.npos && copy > 0) stages.row({"", "", "", after.substr(copy + 2)});
   }
   return text + stages.text();
 }
