@@ -39,8 +39,14 @@ LLAMA = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 6, "hidden_
 MOE = {"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
        "head_dim": 4, "intermediate_size": 24, "moe_intermediate_size": 8, "num_experts": 4, "vocab_size": 48, "tie_word_embeddings": True,
        "mlp_only_layers": [1]}
+DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "num_hidden_layers": 4, "hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 24,
+            "q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 2, "v_head_dim": 4, "n_routed_experts": 4, "moe_intermediate_size": 8,
+            "first_k_dense_replace": 1, "n_shared_experts": 1, "topk_method": "noaux_tc", "vocab_size": 48, "num_nextn_predict_layers": 1}
+GPT = {"architectures": ["GPT2LMHeadModel"], "n_layer": 4, "n_embd": 16, "n_head": 4, "n_positions": 10, "vocab_size": 50}
+MIXTRAL = {"architectures": ["MixtralForCausalLM"], "num_hidden_layers": 4, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
+           "intermediate_size": 8, "num_local_experts": 4, "vocab_size": 48}
 SIZES = [key for key, value in MOE.items() if isinstance(value, int) and not isinstance(value, bool)]
-PRESETS = ["llama2-7b", "llama2-13b", "llama2-70b", "llama-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"]
+PRESETS = ["llama2-7b", "llama2-13b", "llama2-70b", "llama-32b", "qwen3-30b-a3b", "qwen3-235b-a22b", "gpt3-1.3b"]
 EDGES = [p + d for p in (2**31, 2**32, 2**63, 2**64) for d in (-1, 0, 1)]
 TOO_LARGE = [2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, 10**19, 10**30, 10**400]  # for 64 bits with a sign
 REFUSED, ANSWERED, EITHER = "refused", "answered", "either"
@@ -60,27 +66,91 @@ def file(content):
 
 
 llama, moe = file(LLAMA), file(MOE)
+deepseek, gpt, mixtral = file(DEEPSEEK), file(GPT), file(MIXTRAL)
+
+
+def chunks_of(text):
+    """(t, m) of each chunk that a layout string stands for; nothing where it is none."""
+    text = text.replace(",", "")
+    text = re.sub(r"\(([^()]+)\)\*(\d+)", lambda found: found[1] * int(found[2]), text)
+    text = re.sub(r"(.)\*(\d+)", lambda found: found[1] * int(found[2]), text)
+    letters = text.replace("|", "")
+    if not re.fullmatch(r"Et*m*L", letters) or sum("m" in chunk for chunk in text.split("|")) > 1:
+        return None
+    return [(chunk.count("t"), chunk.count("m")) for chunk in text.split("|")]
+
+
+def stages_of(order):
+    """The pipeline stage of every rank, ranks counted by an order of (axis, degree)."""
+    stages, pitch = None, 1
+    for axis, degree in order:
+        if axis == "pp":
+            stages = (pitch, degree)
+        pitch *= degree
+    return [rank // stages[0] % stages[1] for rank in range(pitch)] if stages else [0] * pitch
+
+
+def order_is_legal(order, d, etp, edp):
+    tp, cp, pp, dp, ep = (d.get(key, 1) for key in ("tp", "cp", "pp", "dp", "ep"))
+    axes = order.split("-")
+    if len(set(axes)) != len(axes) or not set(axes) <= {"tp", "cp", "ep", "dp", "pp"}:
+        return False
+    if any(axis not in axes and degree > 1 for axis, degree in (("tp", max(tp, etp)), ("cp", cp), ("ep", ep), ("dp", max(dp, edp)), ("pp", pp))):
+        return False
+    if pp == 1 or axes[-1] == "pp":
+        return True
+    dense = [(axis, {"tp": tp, "cp": cp, "dp": dp, "pp": pp}[axis]) for axis in axes if axis != "ep"]
+    expert = [(axis, {"tp": etp, "ep": ep, "dp": edp, "pp": pp}[axis]) for axis in axes if axis != "cp"]
+    return edp == dp and stages_of(dense) == stages_of(expert)
+
+
+def layers_are_legal(model, d):
+    pp, vpp, split, layers = d.get("pp", 1), d.get("vpp", 1), d.get("split", "even"), model["num_hidden_layers"]
+    first, last = d.get("first", 0), d.get("last", 0)
+    if (split != "even") + bool(first or last) + ("string" in d) > 1:
+        return False
+    if "string" in d:
+        chunks = chunks_of(d["string"])
+        if chunks is None:
+            return False
+        vpp = d.get("vpp", max(1, len(chunks) // pp))
+        return len(chunks) == pp * vpp and (vpp == 1 or pp > 1) and sum(t for t, _ in chunks) == layers and sum(m for _, m in chunks) == 0
+    if vpp > 1 and pp == 1:
+        return False
+    if first or last:
+        between, rest = pp - bool(first) - bool(last), layers - first - last
+        if between < 0 or rest < 0 or (rest != 0 if between == 0 else rest == 0 or rest % between):
+            return False
+        return vpp == 1 or not (between == 0 and first and last) and not (first % vpp or last % vpp or between and rest // between % vpp)
+    counted = {"even": 0, "spread": 0, "account": 2, "account_embedding": 1, "account_loss": 1}[split]
+    return vpp == 1 if split == "spread" else (layers + counted) % (pp * vpp) == 0
 
 
 def legal(model, d):
     """The contract's rule, for degrees that are numbers and a world that is no trouble to count."""
-    tp, cp, pp, vpp, dp, ep = (d.get(key, 1) for key in ("tp", "cp", "pp", "vpp", "dp", "ep"))
-    split, layers, groups, experts = d.get("split", "even"), model["num_hidden_layers"], model["num_key_value_heads"], model.get("num_experts", 0)
+    tp, cp, pp, dp, ep = (d.get(key, 1) for key in ("tp", "cp", "pp", "dp", "ep"))
+    groups, experts, rows = model["num_key_value_heads"], model.get("num_experts", 0), d.get("shard") == "rows"
     etp = d.get("etp", 1 if ep > 1 else tp)
-    if any(value < 1 for key, value in d.items() if key not in ("split", "zero")) or d.get("zero", 0) not in (0, 1):
+    if any(value < 1 for key, value in d.items() if isinstance(value, int) and key != "zero") or not 0 <= d.get("zero", 0) <= 2 + rows:
         return False
     qkv = (model["num_attention_heads"] + 2 * groups) * model["head_dim"]
-    if any(size % tp for size in (model["num_attention_heads"], model["vocab_size"], qkv, model["intermediate_size"])):
+    vocabulary = model["vocab_size"] if "pad" not in d else tp
+    if any(size % tp for size in (model["num_attention_heads"], vocabulary, qkv, model["intermediate_size"])):
         return False
-    if groups % tp and tp % groups:
+    if groups % tp and tp % groups or d.get("busbw", 1) != 1:
         return False
     if experts and (experts % ep or tp * cp * dp % (etp * ep) or model["moe_intermediate_size"] % etp):
         return False
     if not experts and (ep > 1 or "etp" in d):
         return False
-    if vpp > 1 and pp == 1:
+    edp = tp * cp * dp // (etp * ep)
+    if not layers_are_legal(model, d) or ("order" in d and not order_is_legal(d["order"], d, etp, edp)):
         return False
-    return vpp == 1 if split == "spread" else (layers + 2 * (split == "account")) % (pp * vpp) == 0
+    if cp * dp % d.get("instances", 1) or edp % d.get("instances", 1):
+        return False
+    if d.get("experts") == "grouped" and not (rows and experts):
+        return False
+    return d.get("names") != "hf" or rows and groups * model["head_dim"] % tp == 0
 
 
 def written(d):
@@ -92,11 +162,17 @@ def written(d):
 def random_degrees():
     d = {}
     for key, values in {"tp": [1, 2, 2, 4, 3, 8], "cp": [1, 2, 3], "pp": [1, 2, 2, 3, 4], "vpp": [1, 2, 3], "dp": [1, 2, 2, 4, 5],
-                        "ep": [1, 2, 4, 3], "etp": [1, 2, 4], "zero": [0, 1, 1, 1, 2], "bucket": [1, 64, 500, 10**9, 2**63 - 1]}.items():
+                        "ep": [1, 2, 4, 3], "etp": [1, 2, 4], "zero": [0, 1, 1, 2, 3, 4], "bucket": [1, 64, 500, 10**9, 2**63 - 1]}.items():
         if dice.random() < (0.2 if key in ("vpp", "ep", "etp") else 0.5):
             d[key] = dice.choice(values)
     if dice.random() < 0.4:
-        d["split"] = dice.choice(["even", "account", "spread"])
+        d["split"] = dice.choice(["even", "account", "spread", "account_embedding", "account_loss"])
+    if dice.random() < 0.5:
+        others = {"first": [1, 2, 3], "last": [1, 2, 3], "order": ["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "tp-pp-dp", "dp-pp", "cp-tp-dp-ep-pp", "pp-tp-dp", "tp", "ep-dp-cp-pp-tp"],
+                  "instances": [1, 2, 3], "busbw": [1, 1, 2], "pad": [1, 3, 64, 10**6], "shard": ["rows", "rows", "buffers"], "experts": ["grouped", "separate"],
+                  "names": ["hf", "megatron"], "string": ["Et*6L", "Et*3|t*3L", "E|t*4|tt|L", "Ettt|t|tt|L", "Etttt|L", "Et*4L", "E(tt|)*2L", "Etttm|tL", "tt", "E(t|)*4L"]}
+        for key in dice.sample(list(others), dice.choice([1, 1, 2, 3])):
+            d[key] = dice.choice(others[key])
     return d
 
 
@@ -144,7 +220,7 @@ def illegal_layout():
         case 0: return asked(moe, written(text)), REFUSED
         case 1: return asked(llama, written(d | {"dp": 2}) + f",{dice.choice(['dp', 'dp', 'zp', 'TP', 'tp ', ' tp', '', 'split', 'world'])}=2"), REFUSED
         case 2: return asked(llama, dice.choice([",", "tp", "tp=2,", ",tp=2", "tp=2,,pp=2", "=", "=2", "tp==2", "tp=2=2", "tp=2;pp=2", "split=", "split=odd",
-                                                 "zero=2", "zero=-1", "bucket=-1", "[tp=2]", "{\"tp\":2}", "%n%n%s", "\x1b[31m", "tp=2" * 9999])), REFUSED
+                                                 "zero=3", "zero=4,shard=rows", "zero=-1", "bucket=-1", "[tp=2]", "{\"tp\":2}", "%n%n%s", "\x1b[31m", "tp=2" * 9999])), REFUSED
         case 3: return asked(llama, written(dice.choice([{"tp": 3}, {"tp": 16}, {"pp": 5}, {"pp": 12}, {"pp": 2, "vpp": 2}, {"vpp": 2}, {"ep": 2},
                                                          {"etp": 1}, {"pp": 3, "split": "account"}, {"split": "spread", "pp": 2, "vpp": 3}]))), REFUSED
     return asked(moe, written(dice.choice([{"ep": 3, "dp": 3}, {"ep": 8, "dp": 8}, {"ep": 2}, {"etp": 2}, {"etp": 16, "dp": 16}, {"ep": 4, "dp": 6},
@@ -157,9 +233,57 @@ def random_layout():
     return asked(name, written(d), written(legal_degrees(model))), ANSWERED if legal(model, d) else REFUSED
 
 
+def illegal_key():
+    """Keys of trainers' layouts, each wrong in itself."""
+    wrong = [f"{key}={value}" for key in ("first", "last", "instances", "busbw", "pad") for value in ("0", "-1", "", "x", "1.0", "+1", "none", *TOO_LARGE[:4])]
+    wrong += [f"{key}={value}" for key in ("shard", "experts", "names", "split") for value in ("", "0", "ROWS", "rows ", "flat", "hf,hf", "x" * 9999, "\x1b[2J")]
+    wrong += [f"order={value}" for value in ("", "-", "tp-", "-tp", "tp--pp", "tp-tp", "TP-pp", "tp,pp", "tp-xp", "tp-cp-ep-dp-pp-tp", "tp-" * 9999, "tp_pp")]
+    wrong += [f"string={value}" for value in ("", "L", "E", "LE", "tE", "Lt", "EL", "EtL", "EEt*6L", "Et*6LL", "Et*6mL", "Em*1t*6L", "Ext*6L", "E(t*6L", "Et*6)L", "E((tt)*2|)*2L",
+                                              "Et*L", "Et*6*L", "E()*2t*6L", "Et*6L|", "Et*99999999999999999999L", "E(t|)*9999999L", "E|*99999L", "E" + "t|tt|" * 60 + "L", "(" * 50_000, "E" * 99_999,
+                                              "Et*0L", "\u0665", "Et*6L\n", "*6", "E*0L", "E" + "(t|)*9" * 9999 + "L")]
+    wrong += ["busbw=2", "experts=grouped", "names=hf", "names=hf,zero=1", "shard=rows,zero=4", "instances=2,dp=3", "first=1", "last=1,pp=4", "first=3,last=4,pp=2", "first=6,pp=2",
+              "first=1,last=1,pp=2", "first=2,split=spread,pp=2", "string=Et*6L,first=6", "string=Et*6L,vpp=2", "string=Et*3|t*3L", "order=tp,dp=2", "pad=4611686018427387904,tp=4",
+              f"pad={2**62},tp=8", "order=tp-cp-pp-dp,cp=2,pp=2", "experts=grouped,shard=rows", "string=Et*3|t*3L,pp=2,split=account", "tp=8,names=hf"]
+    return asked(llama, dice.choice(wrong)), REFUSED
+
+
+def damaged_key():
+    """Long texts of the new keys, damaged: either may be."""
+    good = dice.choice(["string=Et*3|(t|)*2tL,pp=4", "string=E(t|)*5tL,pp=3", "order=tp-cp-ep-pp-dp,tp=2,pp=2,dp=2", "first=2,last=2,pp=3,instances=2,dp=2,zero=1", "pad=128,tp=8,zero=2,busbw=1",
+                        "shard=rows,names=hf,zero=3,dp=3", "shard=rows,experts=grouped,zero=3,ep=2,dp=4"])
+    layout = os.fsdecode(damaged(good.encode()))
+    numbers = [int(n) for n in re.findall(r"[0-9]{3,}", layout)]
+    name = dice.choice([llama, moe, deepseek, gpt, mixtral])
+    return ["check", name, layout] if numbers else asked(name, layout), EITHER
+
+
+def other_models():
+    """The newer architectures under every key: answered, or refused in one sentence."""
+    name = dice.choice([deepseek, gpt, mixtral])
+    return asked(name, written(random_degrees()), written({"pad": 8, "tp": 2})), EITHER
+
+
+def wrong_other_models():
+    model = dict(dice.choice([DEEPSEEK, GPT, MIXTRAL]))
+    needed = [key for key in model if key not in ("num_key_value_heads", "n_shared_experts", "topk_method", "num_nextn_predict_layers")]
+    numbers = [key for key in model if isinstance(model[key], int) and key != "architectures"]
+    match dice.randrange(4):
+        case 0: del model[dice.choice(needed)]
+        case 1: model[dice.choice(numbers)] = dice.choice([-1, "8", [], {}, True, 2**63, 1.5, 10**30])
+        case 2: model |= dice.choice([{"attention_bias": True}, {"mlp_bias": True}, {"attention_bias": 1}, {"mlp_bias": "no"}])
+        case 3:
+            model = dice.choice([DEEPSEEK | {"topk_method": 3}, DEEPSEEK | {"num_nextn_predict_layers": 2}, DEEPSEEK | {"n_routed_experts": 10**9}, DEEPSEEK | {"moe_layer_freq": 0},
+                                 DEEPSEEK | {"n_shared_experts": 2**62}, DEEPSEEK | {"kv_lora_rank": 2**62}, DEEPSEEK | {"q_lora_rank": 0}, DEEPSEEK | {"v_head_dim": None}, GPT | {"n_embd": 18},
+                                 GPT | {"n_inner": 0}, GPT | {"n_layer": 10**7}, GPT | {"n_positions": None}, GPT | {"add_cross_attention": True}, GPT | {"n_embd": 2**62, "n_head": 1},
+                                 MIXTRAL | {"num_local_experts": 0}, MIXTRAL | {"num_local_experts": 10**6}, MIXTRAL | {"num_nextn_predict_layers": -1}])
+    return asked(file(model), ""), REFUSED
+
+
 def huge_degree():
     d = legal_degrees(LLAMA)
-    key = dice.choice(["tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "bucket"])
+    for key in ("order", "pad", "string"):
+        d.pop(key, None)
+    key = dice.choice(["tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "bucket", "first", "last", "instances", "busbw"])
     d[key] = dice.choice(TOO_LARGE if key == "bucket" else EDGES + TOO_LARGE)
     return asked(llama, written(d)), REFUSED
 
@@ -192,7 +316,7 @@ def wrong_values():
                          f"-{2**63 + 1}", "9" * 5000])
     match dice.randrange(6):
         case 0: del model[dice.choice(["num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "architectures", "intermediate_size"])]
-        case 1: model["architectures"] = dice.choice([[], None, "LlamaForCausalLM", [1], [["LlamaForCausalLM"]], {}, ["GPT2LMHeadModel"], [""], ["x" * 100_000],
+        case 1: model["architectures"] = dice.choice([[], None, "LlamaForCausalLM", [1], [["LlamaForCausalLM"]], {}, ["PhiForCausalLM"], [""], ["x" * 100_000],
                                                      ["Llama\nForCausalLM\x1b[2J"], ["llamaforcausallm"]])
         case 2: model["tie_word_embeddings"] = dice.choice([0, 1, "true", None, [], {}])
         case 3: model = MOE | {"mlp_only_layers": dice.choice([1, "1", {}, [-1], ["1"], [1.0], [[1]], [2**64], [None], [True], list(range(70_000))])}
@@ -298,7 +422,7 @@ def what_is_legal():
                         lambda: ["check", dice.choice(PRESETS), "dp=4096,zero=1"]])(), ANSWERED
 
 
-KINDS = [illegal_layout, random_layout, huge_degree, world_overflow, broken_json, wrong_values, huge_extents, large_models, many_buckets, bad_models,
+KINDS = [illegal_layout, illegal_key, damaged_key, other_models, wrong_other_models, random_layout, random_layout, huge_degree, world_overflow, broken_json, wrong_values, huge_extents, large_models, many_buckets, bad_models,
          bad_devices, bad_options, bad_usage, damaged_config, damaged_words, what_is_legal]
 
 
