@@ -389,3 +389,30 @@ TEST_CASE("a long name of a model is shortened to 60 characters, its head and it
   t.name = longer;
   CHECK(lines_of(drawn("", t))[0] == std::string(40, 'a') + "..." + std::string(20, 'f') + " under ''");
 }
+
+TEST_CASE("rows of FSDP2 are told by what is sharded and among whom, and prediction layers by their letter") {
+  const std::string rows = drawn("tp=2,dp=4,ep=4,zero=3,shard=rows,instances=2");
+  CHECK(rows.find("\nzero=3 cuts the rows that a rank has of each tensor,\n"
+                  "    of all states of all but experts, in 2 (cp x dp / instances)\n") != rows.npos);
+  CHECK(block_after(rows, "    of all states of all but experts, in 2 (cp x dp / instances)") ==
+        std::vector<std::string>{"  shard 0    " + exact_bar(0, 1, 2, 32) + " ranks 0,1,4,5",
+                                 "  shard 1    " + exact_bar(1, 2, 2, 32) + " ranks 2,3,6,7"});
+  const std::string grouped = drawn("dp=8,ep=4,zero=1,shard=rows,experts=grouped");
+  CHECK(grouped.find("\nzero=1 cuts what a rank has of a layer's experts, whole experts,\n"
+                     "    of optimizer states of experts, in 2 (edp)\n") != grouped.npos);
+  transformer predicting = small;
+  predicting.predictions = 1;
+  const std::string three = drawn("pp=3,string=Et*8|m|L", predicting);
+  CHECK(three.find("(E embedding, N norm, P prediction layer,\n    O output, e copy of E)\n") != three.npos);
+  const std::vector<std::string> lines = lines_of(three);
+  const auto ends_of = [&](const std::string& stage) {
+    for (const std::string& line : lines)
+      if (line.starts_with("      " + stage + " ")) return line;
+    return std::string();
+  };
+  CHECK(ends_of("0").find("E" + exact_bar(0, 8, 8, 30) + "N ") != std::string::npos);
+  CHECK(ends_of("1").find(" " + exact_bar(0, 0, 8, 30) + "Pe ") != std::string::npos);
+  CHECK(ends_of("2").find(" " + exact_bar(0, 0, 8, 30) + "O ") != std::string::npos);
+  CHECK(drawn("tp=2,pp=2,dp=2,order=tp-pp-dp").find("drawn for stage 0; a stage further adds 2 to each rank.\n") !=
+        std::string::npos);
+}

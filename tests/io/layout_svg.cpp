@@ -114,6 +114,7 @@ void check_part(const rectangle& found, const rectangle& cell, const family& of,
   int down = axis_of::row;
   if (of.extent[axis_of::expert] > 1) down = axis_of::expert;
   else if (of.shape_ndim == 1 || of.tensor_axis == axis_of::column) down = axis_of::column;
+  else if (of.tensor_axis == axis_of::part) down = axis_of::part;
   // in tenths of a pixel, by ten thousandths of the cell; nothing is thinner than half a pixel
   const auto ten_thousandths = [](index_t at, index_t extent) { return 10000 * at / extent; };
   const auto tenths = [](double pixels) { return std::llround(10 * pixels); };
@@ -178,7 +179,7 @@ TEST_CASE(
           for (index_t c = 0; c < columns; ++c) {
             CHECK(d.find("rank " + std::to_string(first + c)) != nullptr);
             const rectangle* upper = nullptr;
-            for (const role r : roles) {
+            for (const role r : {role::parameter, role::optimizer}) {
               if (r == role::optimizer && s.degrees().zero == 0) continue;
               REQUIRE(at != d.all.end());
               const rectangle& cell = *at++;
@@ -348,7 +349,8 @@ TEST_CASE("a tied model's second end, and optimizer states in a colour of their 
   transformer two{
       .name = "m", .layers = 2, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 16};
   const std::string untied = "E: embedding, O: final norm and output layer",
-                    copied = "E: embedding, e: final norm and the embedding's tied copy";
+                    copied = "E: embedding, e: final norm and the embedding's tied copy",
+                    norm = "E: embedding, N: final norm";
   for (const bool tied : {false, true})
     for (const char* layout : {"dp=2,zero=1", "dp=2,pp=2,zero=1"}) {
       CAPTURE(layout);
@@ -359,7 +361,7 @@ TEST_CASE("a tied model's second end, and optimizer states in a colour of their 
       const auto has = [&](const std::string& line) {
         return std::find(lines.begin(), lines.end(), line) != lines.end();
       };
-      CHECK(has(words(2100, 1370 + 200 * (pp - 1), "start", tied && pp > 1 ? copied : untied, "11")));
+      CHECK(has(words(2100, 1370 + 200 * (pp - 1), "start", !tied ? untied : pp > 1 ? copied : norm, "11")));
       // of two stages the second has families of its own, under a heading of 70 pixels; a row of stages has 20
       const index_t legend = 2300 + 900 * (pp - 1) + 340 * s.families() + 300, cells = 2300 + 200 * (pp - 1);
       CHECK(has(rect(2100, cells, 840, 130, outline)));  // parameters
@@ -491,7 +493,7 @@ TEST_CASE("where a box lies in its cell, in ten thousandths, and how much of the
   CHECK(p.across == interval{0, 10000});
   CHECK(p.down == interval{0, 10000});
   CHECK(p.covered == 1000);
-  p = part("linear_qkv.weight", {0, 3}, {{{1, 2}, {0, 1}, {0, 1}, {32, 64}, {0, 16}}});  // rows are cut by tp: 128 x 64
+  p = part("linear_qkv.weight", {0, 3}, {{{1, 2}, {0, 1}, {1, 2}, {0, 32}, {0, 16}}});  // groups are cut by tp: 4 x 32 x 64
   CHECK(p.across == interval{3333, 6666});
   CHECK(p.down == interval{2500, 5000});
   CHECK(p.covered == 250);
@@ -527,4 +529,28 @@ TEST_CASE("text of others is escaped, and numbers are tenths") {
         "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<rect x=\"1.5\" y=\"0.0\" width=\"0.1\" height=\"10.0\" "
         "fill=\"x\"/>\n"
         "<text x=\"0.7\" y=\"1.0\" text-anchor=\"end\" a=\"b\">&lt;</text>\n</svg>\n");
+}
+
+TEST_CASE("pieces have their names, states that lie alike one cell, and the prediction layer a letter in its stage") {
+  transformer predicting = small;
+  predicting.predictions = 1, predicting.expert_bias = true;
+  const model m = make_transformer(predicting);
+  const drawing hf =
+      draw(computed_holding(space(m, parse_degrees("pp=2,dp=2,zero=3,shard=rows,names=hf,order=tp-pp-dp"))), 1);
+  CHECK(hf.find("q_proj, k_proj, v_proj") != nullptr);
+  CHECK(hf.find("experts.gate_proj, up_proj") != nullptr);
+  CHECK(hf.find("all states held") != nullptr);
+  CHECK(hf.find("optimizer states held") == nullptr);
+  CHECK(hf.find("what these ranks of stage 1 hold of each tensor family") != nullptr);  // 1 and 3
+  REQUIRE(hf.find("P") != nullptr);
+  REQUIRE(hf.find("stage 1, ranks 1,3") != nullptr);
+  check_near(hf.find("P")->y, hf.find("stage 1, ranks 1,3")->y);
+  CHECK(hf.find("P")->x + 10 < hf.width);
+  const drawing buffers = draw(computed_holding(space(m, parse_degrees("pp=3,dp=2,zero=1,string=Et*8|m|L"))), 0);
+  CHECK(buffers.find("optimizer states held") != nullptr);
+  REQUIRE(buffers.find("N") != nullptr);  // the norm is with the last decoder layer
+  check_near(buffers.find("N")->y, buffers.find("stage 0, ranks 0-1")->y);
+  CHECK(
+      buffers.find("E: embedding, O: output layer, N: final norm, P: prediction layer, with a copy of the embedding") !=
+      nullptr);
 }

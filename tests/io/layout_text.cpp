@@ -76,6 +76,21 @@ TEST_CASE("short names leave out what tells a family from no other") {
   CHECK(io::detail::short_name("decoder.final_layernorm.weight") == "final_layernorm");
   CHECK(io::detail::short_name("embedding.word_embeddings.weight") == "word_embeddings");
   CHECK(io::detail::short_name("output_layer.weight") == "output_layer");
+  CHECK(io::detail::short_name("mtp.layers.0.mtp_model_layer.self_attention.linear_kv_up_proj.weight") == "mtp.kv_up");
+  CHECK(io::detail::short_name("mtp.layers.0.enorm.weight") == "mtp.enorm");
+  CHECK(io::detail::short_name("decoder.layers.{layer}.mlp.shared_experts.linear_fc1.weight") == "shared.fc1");
+  CHECK(io::detail::short_name("model.layers.{layer}.self_attn.q_proj.weight") == "q_proj");
+  CHECK(io::detail::short_name("model.layers.{layer}.self_attn.q_proj.weight", home::prediction) == "mtp.q_proj");
+  CHECK(io::detail::short_name("model.layers.{layer}.mlp.experts.{expert}.up_proj.weight") == "experts.up_proj");
+  CHECK(io::detail::short_name("model.layers.{layer}.block_sparse_moe.experts.{expert}.w1.weight") == "experts.w1");
+  CHECK(io::detail::short_name("model.embed_tokens.weight") == "embed_tokens");
+  for (const transformer& preset : models::presets) {
+    const model of = make_transformer(preset);
+    for (int f = 0; f < of.families; ++f)
+      for (int g = 0; g < f; ++g)
+        if (of.counts(f) && of.counts(g))
+          CHECK(io::detail::short_name(of[f].name) != io::detail::short_name(of[g].name));
+  }
   const model m = mixed();
   for (int f = 0; f < m.families; ++f)
     for (int g = 0; g < f; ++g) CHECK(io::detail::short_name(m[f].name) != io::detail::short_name(m[g].name));
@@ -205,7 +220,7 @@ TEST_CASE(
     CHECK(lines_of(text)[1] == "  at tp " + std::to_string(rank % 2) + ", cp 0, dp " + std::to_string(rank / 2 % 4) +
                                    ", pp " + std::to_string(rank / 8) + ", etp 0, ep " + std::to_string(rank % 2) +
                                    ", edp " + std::to_string(rank / 2 % 4));
-    for (const role r : roles) {
+    for (const role r : {role::parameter, role::optimizer}) {
       bytes_t sum = 0;
       index_t most = 0;
       for (int f = 0; f < s.families(); ++f) {
@@ -225,7 +240,7 @@ TEST_CASE(
   const space whole(mixed(), parse_degrees("tp=2"));  // roles that lie alike share a table
   const std::string text = rank_text(computed_holding(whole), 1, all_states);
   CHECK(text.find("\nparam + master + exp_avg + exp_avg_sq: ") != std::string::npos);
-  CHECK(line_of(text, "qkv") == row{"qkv", "[0,8)", "-", "[64,128)x[0,64)", narrow_bytes_text(8 * 64 * 64 * 14)});
+  CHECK(line_of(text, "qkv") == row{"qkv", "[0,8)", "-", "[2,4)x[0,32)x[0,64)", narrow_bytes_text(8 * 64 * 64 * 14)});
   CHECK(line_of(text, "experts.fc2") ==
         row{"experts.fc2", "[1,8) 4 of 7", "[0,4)", "[0,64)x[12,24)", narrow_bytes_text(4 * 4 * 64 * 12 * 14)});
 }
@@ -241,8 +256,8 @@ TEST_CASE("one rank: boxes beyond those shown are counted, and their bytes are n
         std::find_if(lines.begin(), lines.end(), [](const std::string& line) { return line.starts_with("  qkv "); });
     return std::vector<std::string>(at, lines.end());
   };
-  CHECK(cells_of(rows_of(4)[3]) == row{"[6,7)", "-", "[0,128)x[0,64)", narrow_bytes_text(box)});
-  CHECK(cells_of(rows_of(3)[2]) == row{"[4,5)", "-", "[0,128)x[0,64)", narrow_bytes_text(box)});
+  CHECK(cells_of(rows_of(4)[3]) == row{"[6,7)", "-", "[0,4)x[0,32)x[0,64)", narrow_bytes_text(box)});
+  CHECK(cells_of(rows_of(3)[2]) == row{"[4,5)", "-", "[0,4)x[0,32)x[0,64)", narrow_bytes_text(box)});
   CHECK(cells_of(rows_of(3)[3]) == row{"and 1 more", narrow_bytes_text(box)});
   CHECK(cells_of(rows_of(1)[1]) == row{"and 3 more", narrow_bytes_text(3 * box)});
   const std::string norms = rank_text(h, 0, only(0), 2);  // 64 elements of 2 bytes each: no byte is rounded off
@@ -398,4 +413,68 @@ TEST_CASE("a title is folded before a layout that does not fit behind it, and a 
   t.name = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbcccccccccccccccccccc";  // 40, 10, 20
   CHECK(io::detail::title_text(space(make_transformer(t), {})) ==
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...cccccccccccccccccccc under ''");
+}
+
+namespace {
+constexpr transformer deep{.name = "deep",
+                           .layers = 6,
+                           .hidden = 64,
+                           .heads = 8,
+                           .ffn = 96,
+                           .vocabulary = 128,
+                           .experts = 4,
+                           .expert_ffn = 24,
+                           .dense_first = 1,
+                           .shared_ffn = 24,
+                           .expert_bias = true,
+                           .predictions = 1,
+                           .latent = {.q_rank = 16, .kv_rank = 8, .nope = 8, .rope = 4, .value = 8}};
+std::string checked(const transformer& t, const std::string& layout) {
+  return check_text(computed_holding(space(make_transformer(t), parse_degrees(layout))));
+}
+}  // namespace
+
+TEST_CASE("check: prediction layers, the norm and copies of the embedding are told of the stages that have them") {
+  const std::string text = checked(deep, "pp=4,string=Ettt|ttt|m|L");
+  CHECK(text.find("  model        6 layers, hidden 64, 8 heads, ffn 96, 4 experts of 24,\n"
+                  "               shared experts of 24, 1 prediction layer, vocabulary 128\n") != text.npos);
+  CHECK(text.find("      0      0            3  embedding, layers [0,3)\n"
+                  "      1      1            3  layers [3,6), norm\n"
+                  "      2      2            0  no layers\n"
+                  "                             prediction layer\n"
+                  "                             copy of the embedding\n"
+                  "      3      3            0  no layers, output\n") != text.npos);
+  // one stage has all, and no copy
+  CHECK(checked(deep, "").find("layers [0,6)\n                             norm, prediction layer, output\n") !=
+        text.npos);
+  transformer gpt = small;
+  gpt.experts = 0, gpt.tied = true, gpt.learned_positions = 32, gpt.groups = 8;
+  CHECK(checked(gpt, "pp=2,pad=300").find("vocabulary 1,280, padded to 1,500 (tied)") != text.npos);
+  CHECK(checked(gpt, "pp=2").find("vocabulary 1,280 (tied)") != text.npos);
+  CHECK(checked(gpt, "pp=2").find("embedding, positions, layers [0,4)\n") != text.npos);
+}
+
+TEST_CASE("the ranks of a stage: a range, or in orders whose stages are no runs the first ones and how many") {
+  const model m = mixed();
+  const auto ranks = [&](const std::string& layout, interval stages) {
+    return io::detail::ranks_text(space(m, parse_degrees(layout)), stages);
+  };
+  CHECK(ranks("tp=2,pp=4,dp=2", {1, 3}) == "4-11");
+  CHECK(ranks("tp=2,pp=4,dp=2,order=tp-pp-dp", {0, 1}) == "0,1,8,9");
+  CHECK(ranks("tp=2,pp=4,dp=2,order=tp-pp-dp", {3, 4}) == "6,7,14,15");
+  CHECK(ranks("tp=2,pp=4,dp=4,order=tp-pp-dp", {3, 4}) == "6,7,14,.. (8)");
+  CHECK(ranks("tp=2,pp=4,dp=2,order=tp-pp-dp", {1, 3}) == "2,3,4,.. (8)");
+  CHECK(ranks("pp=4,dp=2,order=pp-dp", {2, 3}) == "2,6");
+  CHECK(ranks("tp=2,pp=4,dp=2,order=tp-pp-dp", {0, 4}) == "0-15");
+}
+
+TEST_CASE("one rank: with names=hf pieces are tensors of their own; rows that are all sharded share a table") {
+  const computed_holding h(space(make_transformer(small), parse_degrees("tp=2,dp=2,ep=2,zero=3,shard=rows,names=hf")));
+  const std::string text = rank_text(h, 3, all_states);
+  CHECK(text.find("param + master + exp_avg + exp_avg_sq: ") != text.npos);
+  CHECK(line_of(text, "q_proj") == row{"q_proj", "[0,8)", "-", "[3,4)x[0,16)x[0,64)", "112KiB"});
+  CHECK(line_of(text, "k_proj") == row{"k_proj", "[0,8)", "-", "[3,4)x[0,8)x[0,64)", "56.0KiB"});
+  // edp = 2: half of the rows of two experts, 14 bytes an element
+  CHECK(line_of(text, "experts.gate_proj") == row{"experts.gate_proj", "[0,8)", "[2,4)", "[12,24)x[0,64)", "168KiB"});
+  CHECK(line_of(text, "qkv").empty());
 }

@@ -111,9 +111,11 @@ TEST_CASE("a line is folded at 80 columns: after the last comma that fits, else 
   const std::string a79(79, 'a'), a80 = a79 + "a", a81 = a80 + "a";
   for (const std::string& whole : {std::string(), a79, a80, a79 + ",", a81, a80 + "," + a80})
     CHECK(folded(whole, 4) == whole);
-  CHECK(folded(a79 + ", b", 4) == a79 + ",\n    b");  // the comma is the last of 80
-  CHECK(folded(a80 + " b", 2) == a80 + "\n  b");      // the blank is the first beyond them
-  CHECK(folded(a81 + " b", 2) == a81 + " b");         // no blank before it
+  CHECK(folded(a79 + ", b", 4) == a79 + ",\n    b");         // the comma is the last of 80
+  CHECK(folded(a80 + " b", 2) == a80 + "\n  b");             // the blank is the first beyond them
+  CHECK(folded(a81 + " b", 2) == a81 + " b");                // no blank before it
+  CHECK(folded(a79 + "," + a79, 2) == a79 + ",\n  " + a79);  // a comma in a longer word
+  CHECK(folded(a80 + ",b", 2) == a80 + ",b");
   CHECK(folded("x " + a80, 2) == "x\n  " + a80);
   CHECK(folded("a, b c " + a79, 3) == "a,\n   b c\n   " + a79);  // a comma before a later blank
   CHECK(folded(a80 + " " + a79, 1) == a80 + "\n " + a79);        // what hangs has as many columns less

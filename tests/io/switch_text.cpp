@@ -170,6 +170,7 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   using row = std::vector<std::string>;
   CHECK(line_of(text, "moves") == row{"moves", "1000 B", "least possible: 900 B"});
   CHECK(line_of(text, "keeps") == row{"keeps", "1.95 KiB", "already where it is needed"});
+  CHECK(line_of(text, "creates").empty());
   CHECK(line_of(text, "messages") == row{"messages", "1,234", "in 1 stage"});
   CHECK(line_of(text, "peak") == row{"peak", "4.88 KiB", "of any device"});
   CHECK(line_of(text, "excess") == row{"excess", "600 B", "at most above what a device holds before or after"});
@@ -180,6 +181,9 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   CHECK(line_of(text, "7 -> 8") == row{"7 -> 8", "512 B"});
   CHECK(line_of(text, "1 -> 2") == row{"1 -> 2", "100 B"});
 
+  f.created = 77;
+  CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "creates") ==
+        row{"creates", "77 B", "zeros: rows of the vocabulary that only TO has"});
   f.least = f.moved;
   CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "moves") == row{"moves", "1000 B", "the least possible"});
   CHECK(line_of(switch_text(asked, f, seconds, 600, -1), "budget") == row{"budget", "600 B", "kept"});

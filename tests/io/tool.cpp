@@ -98,7 +98,8 @@ TEST_CASE("help says what every argument is, in 80 columns") {
       CHECK(line.size() <= 80);
       if (line.starts_with("  ") && line.substr(2) != "") CHECK(line.size() > 24);  // the words begin in column 25
     }
-    for (const char* key : {"tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "split", "bucket"})
+    for (const char* key : {"tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "split", "bucket", "first last",
+                            "string", "order", "instances", "busbw", "pad ", "shard ", "experts ", "names "})
       CHECK(got.out.find(key) != std::string::npos);
   }
   const std::vector<words> layouts{{"check", "LAYOUT"}, {"regions", "LAYOUT"}, {"plan", "FROM"}, {"plan", "TO"}};
