@@ -334,7 +334,7 @@ TEST_CASE("one rank: the whole text, of a dense model and of one with experts, w
         "  output_layer       -       -        [8,16)x[0,8)        128B\n"
         "  proj               [1,2)   -        [0,8)x[4,8)          64B\n"
         "  qkv.layer_norm     [1,2)   -        [0,8)                16B\n"
-        "  qkv                [1,2)   -        [8,16)x[0,8)        128B\n"
+        "  qkv                [1,2)   -        [1,2)x[0,8)x[0,8)   128B\n"
         "  pre_mlp_layernorm  [1,2)   -        [0,8)                16B\n"
         "  router             [1,2)   -        [0,4)x[0,8)          64B\n"
         "  experts.fc1        [1,2)   [2,4)    [0,2)x[0,4)x[0,8)   256B\n"
@@ -350,7 +350,7 @@ TEST_CASE("one rank: the whole text, of a dense model and of one with experts, w
         "  word_embeddings  -       [0,16)x[0,8)       1.75KiB\n"
         "  proj             [0,1)   [0,8)x[0,8)           896B\n"
         "  qkv.layer_norm   [0,1)   [0,8)                 112B\n"
-        "  qkv              [0,1)   [0,16)x[0,8)       1.75KiB\n"
+        "  qkv              [0,1)   [0,2)x[0,8)x[0,8)  1.75KiB\n"
         "  fc1.layer_norm   [0,1)   [0,8)                 112B\n"
         "  fc1              [0,1)   [0,2)x[0,8)x[0,8)  1.75KiB\n"
         "  fc2              [0,1)   [0,8)x[0,8)           896B\n");
