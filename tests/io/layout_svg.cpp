@@ -493,7 +493,8 @@ TEST_CASE("where a box lies in its cell, in ten thousandths, and how much of the
   CHECK(p.across == interval{0, 10000});
   CHECK(p.down == interval{0, 10000});
   CHECK(p.covered == 1000);
-  p = part("linear_qkv.weight", {0, 3}, {{{1, 2}, {0, 1}, {1, 2}, {0, 32}, {0, 16}}});  // groups are cut by tp: 4 x 32 x 64
+  p = part("linear_qkv.weight", {0, 3},
+           {{{1, 2}, {0, 1}, {1, 2}, {0, 32}, {0, 16}}});  // groups are cut by tp: 4 x 32 x 64
   CHECK(p.across == interval{3333, 6666});
   CHECK(p.down == interval{2500, 5000});
   CHECK(p.covered == 250);
