@@ -243,7 +243,7 @@ TEST_CASE("hostile layouts and options") {
                              "pp=3",
                              "ep=2",
                              "etp=1",
-                             "zero=2",
+                             "zero=3",
                              "split=odd",
                              "vpp=2",
                              "bucket=x",
