@@ -124,11 +124,15 @@ TEST_CASE("tables and pictures of every preset take at most 80 columns of a term
   };
   for (const reshard::transformer& t : reshard::models::presets) {
     const std::string model(t.name);
-    words layouts{"", "tp=4,pp=2,dp=2,zero=1", "tp=4,pp=2,dp=2,vpp=" + std::to_string(t.layers / 2) + ",zero=1",
+    const bool odd = t.layers % 2 != 0;
+    const std::string half = std::to_string(t.layers / 2), spread = odd ? ",split=spread" : "";
+    words layouts{"", "tp=4,pp=2,dp=2,zero=1" + spread,
+                  odd ? "tp=4,pp=2,dp=2,zero=1,first=" + half : "tp=4,pp=2,dp=2,vpp=" + half + ",zero=1",
                   "tp=4,cp=2,pp=16,dp=8,zero=1,split=spread,bucket=40000000", "pp=30,dp=128,split=spread"};
     if (t.experts > 0)
-      for (const char* layout : {"tp=4,pp=2,dp=4,ep=16,zero=1", "tp=4,pp=8,dp=4,ep=16,zero=1,split=spread",
-                                 "tp=4,cp=2,pp=8,dp=16,ep=128,etp=1,zero=1,split=spread,bucket=40000000"})
+      for (const std::string& layout :
+           {"tp=4,pp=2,dp=4,ep=16,zero=1" + spread, std::string("tp=4,pp=8,dp=4,ep=16,zero=1,split=spread"),
+            std::string("tp=4,cp=2,pp=8,dp=16,ep=128,etp=1,zero=1,split=spread,bucket=40000000")})
         layouts.push_back(layout);
     for (const std::string& layout : layouts) {
       if (tried++ * 7 % 60 >= testing::tries(60)) continue;
