@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds the same shard, and the same slice of it: the ranks that a scan of the world finds, for random orders of
+// ranks, instances, copies of embeddings and experts in dense buffers.
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/space/holder_ranks.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+using testing::dice;
+
+namespace {
+constexpr transformer sizes{.name = "m", .layers = 12, .hidden = 24, .heads = 12, .groups = 12, .head_dim = 2,
+                            .ffn = 24, .vocabulary = 24, .experts = 12, .expert_ffn = 12};
+
+model any_model(dice& random) {
+  transformer t = sizes;
+  t.tied = random.coin();
+  if (random.below(3) == 0) t.experts = t.expert_ffn = 0;
+  if (random.coin()) t.predictions = 1;
+  return make_transformer(t);
+}
+
+degrees any_degrees(dice& random) {
+  degrees d;
+  for (index_t* degree : {&d.tp, &d.cp, &d.pp, &d.dp, &d.ep, &d.etp})
+    if (random.below(3) > 0) *degree = random.within(1, 4);
+  if (random.coin()) d.etp = 0;
+  if (random.below(3) == 0) d.ep = 1, d.etp = d.tp;
+  if (d.pp > 1 && random.coin()) d.vpp = random.within(1, 3);
+  if (random.coin()) d.instances = random.within(1, 4);
+  for (int i = random.below(4) == 0 ? 5 : 4; i > 1; --i)  // pp last, three times of four
+    std::swap(d.order.axis[i - 1], d.order.axis[random.below(i)]);
+  if (random.below(4) == 0) {  // what no product of coordinates says: 6 slices of 4 x 6 ranks that do not lie side by side
+    d = {.tp = 2, .cp = 4, .pp = random.within(1, 2), .dp = 6};
+    d.instances = 4;
+    d.order.axis[0] = order_axis::cp, d.order.axis[1] = order_axis::tp;
+  }
+  d.shard = random.coin() ? shard_by::rows : shard_by::buffers;
+  return d;
+}
+
+/// Whether a rank's stage has a chunk with what chunk k has of a family.
+bool stage_has(const space& s, int f, index_t k, rank_t rank) {
+  for (index_t other = s.stage_of(rank); other < s.pipeline().chunks(); other += s.degrees().pp)
+    if (s.family_at(f).place == home::layers ? other == k : s.pinned_to(f, other)) return true;
+  return false;
+}
+
+std::vector<rank_t> ranks_in(const rank_product& all) {
+  std::vector<rank_t> ranks;
+  for (index_t i = 0; i < all.count(); ++i) ranks.push_back(all[i]);
+  return ranks;
+}
+
+/// What each set of ranks says of itself: i-th, index, and how many are lower.
+bool consistent(const rank_product& all, rank_t world) {
+  index_t below = 0;
+  for (rank_t r = 0; r < world; ++r) {
+    if (all.count_below(r) != below || all.contains(r) != (below < all.count() && all[below] == r)) return false;
+    if (all.index_of(r) != (all.contains(r) ? below : -1)) return false;
+    below += all.contains(r) ? 1 : 0;
+  }
+  return below == all.count();
+}
+}  // namespace
+
+TEST_CASE("replicas and sharers are the ranks that a scan of the world finds, ascending") {
+  dice random;
+  int spaces = 0, lists = 0, copies = 0, of_several = 0;
+  for (int tried = 0; spaces < testing::tries(400) && tried < 100000; ++tried) {
+    const model m = any_model(random);
+    const degrees d = any_degrees(random);
+    if (!is_legal(m, d) || d.world() > 128) continue;
+    ++spaces;
+    CAPTURE(to_text(d));
+    const space s(m, d);
+    const detail::holder_ranks holders(s);
+    const int f = random.below(3) == 0 ? 0 : static_cast<int>(random.below(s.families()));
+    for (index_t k = 0; k < s.pipeline().chunks(); ++k) {
+      if (s.chunk_members(f, k).empty()) continue;
+      const index_t e = random.below(s.expert_parts(f)), t = random.below(s.tensor_parts(f)),
+                    i = random.below(s.shards(s.shard_kind(f)));
+      std::vector<rank_t> replicas, sharers, list;
+      for (rank_t r = 0; r < s.ranks(); ++r) {
+        if (!stage_has(s, f, k, r) || s.expert_index(f, r) != e) continue;
+        if (s.tensor_parts(f) > 1 && s.tensor_index(f, r) != t) continue;
+        replicas.push_back(r);
+        if (s.shard_index(s.shard_kind(f), r) == i) sharers.push_back(r);
+      }
+      const rank_product whole = holders.replicas(s, f, k, e, t, list);
+      CHECK(ranks_in(whole) == replicas);
+      CHECK(consistent(whole, s.ranks()));
+      const rank_product of_slice = holders.sharers(s, f, k, e, t, i, list);
+      CHECK(ranks_in(of_slice) == sharers);
+      CHECK(consistent(of_slice, s.ranks()));
+      if (holders.lists_slices(s, f)) CHECK(of_slice.listed != nullptr);
+      lists += of_slice.listed != nullptr ? 1 : 0;
+      copies += s.shared_between_stages(f) ? 1 : 0;
+      of_several += sharers.size() > 1 ? 1 : 0;
+    }
+  }
+  MESSAGE(spaces, " spaces; ", lists, " lists, ", copies, " of copied embeddings, ", of_several, " slices of several ranks");
+  CHECK(spaces >= testing::tries(400));
+  for (const int met : {lists, copies, of_several}) CHECK(met > 0);
+}
+
+namespace {
+constexpr bool the_last_stage_shares_a_tied_embedding() {
+  const model m = make_transformer({.name = "tied", .layers = 2, .hidden = 8, .heads = 2, .groups = 2, .head_dim = 4,
+                                    .ffn = 8, .vocabulary = 8, .tied = true});
+  degrees d;
+  d.tp = 2, d.pp = 2, d.dp = 2, d.zero = 1;
+  const space s(m, d);
+  std::vector<rank_t> list;
+  const rank_product all = detail::holder_ranks(s).replicas(s, 0, 0, 0, 1, list);
+  const rank_product half = detail::holder_ranks(s).sharers(s, 0, 0, 0, 1, 1, list);
+  return all.count() == 4 && all[0] == 1 && all[1] == 3 && all[2] == 5 && all[3] == 7 && half.count() == 2 &&
+         half[0] == 3 && half[1] == 7;
+}
+static_assert(the_last_stage_shares_a_tied_embedding());
+}  // namespace
+
+TEST_CASE("by hand, at both times") { CHECK(the_last_stage_shares_a_tied_embedding()); }
