@@ -48,8 +48,7 @@ using elements = std::map<std::tuple<rank_t, rank_t, index_t, std::string, std::
 std::string name_on(const space& to, int f, index_t member, index_t expert, rank_t rank) {
   const family& which = tiny()[f];
   const degrees& d = to.degrees();
-  if (!which.tied_name.empty() && d.pp > 1 && rank / (d.tp * d.cp * d.dp) == d.pp - 1)
-    return "output_layer.weight";
+  if (!which.tied_name.empty() && d.pp > 1 && rank / (d.tp * d.cp * d.dp) == d.pp - 1) return "output_layer.weight";
   std::string name(which.name);
   if (const std::size_t at = name.find("{layer}"); at != name.npos)
     name.replace(at, 7, std::to_string(tiny().layers_of(f).layer_of(member)));

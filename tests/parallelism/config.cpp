@@ -134,7 +134,7 @@ TEST_CASE("text: parse_degrees(to_text(d)) == d, and defaults are not written") 
   CHECK(to_text(wanted) == "tp=4,cp=2,pp=8,vpp=3,dp=5,ep=16,etp=2,zero=1,split=account,bucket=40");
 }
 
-#define KEYS                                                                                                      \
+#define KEYS                                                                                                        \
   "keys are tp, cp, pp, vpp, dp, ep, etp, zero, split, bucket, first, last, string, order, instances, busbw, pad, " \
   "shard, experts and names"
 TEST_CASE("text: what is no layout is refused with the part that is at fault") {

@@ -50,7 +50,13 @@ json data(const std::string& file) {
 }
 
 model with_layers(index_t layers, index_t predictions, index_t size = 48) {
-  transformer t{.name = "m", .layers = layers, .hidden = size, .heads = size, .groups = size, .head_dim = 1, .ffn = size,
+  transformer t{.name = "m",
+                .layers = layers,
+                .hidden = size,
+                .heads = size,
+                .groups = size,
+                .head_dim = 1,
+                .ffn = size,
                 .vocabulary = size};
   t.predictions = predictions;
   return make_transformer(t);

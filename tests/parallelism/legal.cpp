@@ -107,8 +107,8 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
        "pp=2,dp=4,ep=2,order=tp-ep-dp-pp"},
       {dense, "dp=4,instances=3", "instances=3 does not divide the sharding groups of cp x dp = 4 and edp = 4 ranks",
        "dp=4,instances=2"},
-      {moe, "dp=6,ep=3,instances=3",
-       "instances=3 does not divide the sharding groups of cp x dp = 6 and edp = 2 ranks", "dp=6,ep=3,instances=2"},
+      {moe, "dp=6,ep=3,instances=3", "instances=3 does not divide the sharding groups of cp x dp = 6 and edp = 2 ranks",
+       "dp=6,ep=3,instances=2"},
       {moe, "dp=2,experts=grouped",
        "experts=grouped with shard=buffers and 6 experts: it says how shard=rows cuts the experts of a model that has "
        "some",
@@ -158,15 +158,18 @@ TEST_CASE("every degree is at least its least, also where degrees are made as pl
   const struct {
     degrees d;
     const char* sentence;
-  } cases[] = {
-      {{.tp = 0}, "tp=0: this degree is at least 1"},        {{.cp = -1}, "cp=-1: this degree is at least 1"},
-      {{.pp = 0}, "pp=0: this degree is at least 1"},        {{.vpp = 0}, "vpp=0: this degree is at least 1"},
-      {{.dp = 0}, "dp=0: this degree is at least 1"},        {{.ep = 0}, "ep=0: this degree is at least 1"},
-      {{.etp = -2}, "etp=-2: this degree is at least 1"},    {{.bucket = -1}, "bucket=-1: this degree is at least 0"},
-      {{.zero = -1}, "zero=-1 is not built with shard=buffers; zero is 0 to 2, and 3 with shard=rows"},
-      {{.first = -1}, "first=-1: this degree is at least 1"},
-      {{.instances = 0}, "instances=0: this degree is at least 1"},
-      {{.pad = -8}, "pad=-8: this degree is at least 1"}};
+  } cases[] = {{{.tp = 0}, "tp=0: this degree is at least 1"},
+               {{.cp = -1}, "cp=-1: this degree is at least 1"},
+               {{.pp = 0}, "pp=0: this degree is at least 1"},
+               {{.vpp = 0}, "vpp=0: this degree is at least 1"},
+               {{.dp = 0}, "dp=0: this degree is at least 1"},
+               {{.ep = 0}, "ep=0: this degree is at least 1"},
+               {{.etp = -2}, "etp=-2: this degree is at least 1"},
+               {{.bucket = -1}, "bucket=-1: this degree is at least 0"},
+               {{.zero = -1}, "zero=-1 is not built with shard=buffers; zero is 0 to 2, and 3 with shard=rows"},
+               {{.first = -1}, "first=-1: this degree is at least 1"},
+               {{.instances = 0}, "instances=0: this degree is at least 1"},
+               {{.pad = -8}, "pad=-8: this degree is at least 1"}};
   for (const auto& c : cases) {
     CHECK(refused([&] { require_legal(moe, c.d); }) == std::string("reshard: ") + c.sentence);
     CHECK_FALSE(is_legal(moe, c.d));

@@ -20,8 +20,8 @@ using nlohmann::json;
 using testing::refused;
 
 namespace {
-constexpr transformer ten{.name = "ten", .layers = 10, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2, .ffn = 8,
-                          .vocabulary = 8};
+constexpr transformer ten{
+    .name = "ten", .layers = 10, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2, .ffn = 8, .vocabulary = 8};
 
 model with(index_t layers, index_t predictions = 0, bool tied = false) {
   transformer t = ten;
@@ -131,7 +131,8 @@ TEST_CASE("Megatron's uneven pipelines: its stages, or its refusal") {
     CAPTURE(c.dump());
     const bool embedding = c["account_for_embedding"], loss = c["account_for_loss"];
     std::string text = "pp=" + c["pp"].dump() + ",vpp=" + c["vpp"].dump();
-    if (embedding || loss) text += embedding && loss ? ",split=account" : embedding ? ",split=account_embedding" : ",split=account_loss";
+    if (embedding || loss)
+      text += embedding && loss ? ",split=account" : embedding ? ",split=account_embedding" : ",split=account_loss";
     if (!c["first_stage_layers"].is_null()) text += ",first=" + c["first_stage_layers"].dump();
     if (!c["last_stage_layers"].is_null()) text += ",last=" + c["last_stage_layers"].dump();
     const index_t layers = c["layers"];

@@ -96,10 +96,13 @@ TEST_CASE("texts that are no list of key=value") {
   CHECK(said(",tp=2") == "reshard: layout: '' is not of the form key=value");
   CHECK(said("tp=2,") == "reshard: layout: nothing follows the last comma, after 'tp=2'");
   CHECK(said("tp") == "reshard: layout: 'tp' is not of the form key=value");
-  CHECK(said("=2") == "reshard: layout: '' is no key; keys are tp, cp, pp, vpp, dp, ep, etp, zero, split, bucket, "
+  CHECK(said("=2") ==
+        "reshard: layout: '' is no key; keys are tp, cp, pp, vpp, dp, ep, etp, zero, split, bucket, "
         "first, last, string, order, instances, busbw, pad, shard, experts and names");
-  CHECK(said("split=") == "reshard: layout: split= is unknown; it is even, account, spread, "
-                        "account_embedding or account_loss");
-  CHECK(said("split=Even") == "reshard: layout: split=Even is unknown; it is even, account, spread, "
-                        "account_embedding or account_loss");
+  CHECK(said("split=") ==
+        "reshard: layout: split= is unknown; it is even, account, spread, "
+        "account_embedding or account_loss");
+  CHECK(said("split=Even") ==
+        "reshard: layout: split=Even is unknown; it is even, account, spread, "
+        "account_embedding or account_loss");
 }

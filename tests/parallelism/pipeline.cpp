@@ -118,8 +118,10 @@ TEST_CASE("layout strings: the chunks that they write, empty ones among them, an
   const struct {
     const char* text;
     index_t pp;
-  } cases[] = {{"EttL", 1},         {"Ett|L", 2},         {"E|tt|tt|L", 4},          {"Et*3|(tt|)*5L", 7},
-               {"E|t|||t|mL", 2},   {"Ettt|(tt|)*29m|L", 4}, {"Et|t|tm|L", 2},       {"E|t|t|tttt|t|mmL", 3},
+  } cases[] = {{"EttL", 1},         {"Ett|L", 2},
+               {"E|tt|tt|L", 4},    {"Et*3|(tt|)*5L", 7},
+               {"E|t|||t|mL", 2},   {"Ettt|(tt|)*29m|L", 4},
+               {"Et|t|tm|L", 2},    {"E|t|t|tttt|t|mmL", 3},
                {"E|||t|||t|||L", 2}};
   for (const auto& c : cases) {
     CAPTURE(std::string(c.text));

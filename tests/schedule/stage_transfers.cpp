@@ -181,8 +181,8 @@ TEST_CASE("sends come by destination; a tied copy comes where its destination ke
   CHECK(sent.back().dst == 2);
   for (std::size_t i = 1; i < sent.size(); ++i) CHECK(sent[i - 1].dst <= sent[i].dst);
   CHECK(std::vector<staged_piece>(sent.end() - static_cast<std::ptrdiff_t>(received.size()), sent.end()) == received);
-  const auto parameters_end = std::find_if(received.begin(), received.end(),
-                                           [](const staged_piece& p) { return p.states != only(0); });
+  const auto parameters_end =
+      std::find_if(received.begin(), received.end(), [](const staged_piece& p) { return p.states != only(0); });
   REQUIRE(parameters_end != received.begin());
   CHECK(tied[(parameters_end - 1)->tensor.family].place == home::embedding);  // device 0 keeps it first
   CHECK(tied[received.front().tensor.family].place == home::layers);

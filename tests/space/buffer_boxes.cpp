@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes of optimizer buffers: the slices of a chunk's buffer cover a shard, each element once; the slices that meet a box
-// are those whose boxes do.
+// Boxes of optimizer buffers: the slices of a buffer cover a shard, each element once; the slices that meet a box are
+// those whose boxes do.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,8 +20,16 @@ using testing::dice;
 
 namespace {
 constexpr model small(index_t experts) {
-  return make_transformer({.name = "m", .layers = 4, .hidden = 6, .heads = 2, .groups = 2, .head_dim = 3, .ffn = 10,
-                           .vocabulary = 20, .experts = experts, .expert_ffn = experts > 0 ? 4 : 0});
+  return make_transformer({.name = "m",
+                           .layers = 4,
+                           .hidden = 6,
+                           .heads = 2,
+                           .groups = 2,
+                           .head_dim = 3,
+                           .ffn = 10,
+                           .vocabulary = 20,
+                           .experts = experts,
+                           .expert_ffn = experts > 0 ? 4 : 0});
 }
 
 /// The slices of all buckets of a buffer, as (stretch, part).
@@ -44,7 +52,9 @@ constexpr bool one_vector_in_two() {  // the final norm of 6 elements comes firs
   const family_box shard = s.shard_box(f, 0, 0, 0);
   bool right = false;
   detail::boxes_in(*entries.begin(), shard, {entries.begin()->outer.begin + 2, entries.begin()->outer.begin + 5},
-           [&](const family_box& b) { right = b.dim[4] == interval{2, 5}; });
+                   [&](const family_box& b) {
+                     right = b.dim[4] == interval{2, 5};
+                   });
   return right;
 }
 static_assert(one_vector_in_two());
@@ -95,12 +105,11 @@ TEST_CASE("slices cover a shard once, and meeting() names those that have an ele
     for (const family_box& b : boxes) CHECK(shard.contains(b));
     cut += boxes.size() > 1 ? 1 : 0;
     std::multiset<index_t> met;
-    detail::meeting(buffers, k, kind, shards, f, shard, within,
-                    [&](const buffer_entry&, interval stretch, index_t i) {
-                      met.insert(stretch.begin);
-                      CHECK(i >= 0);
-                      CHECK(i < shards);
-                    });
+    detail::meeting(buffers, k, kind, shards, f, shard, within, [&](const buffer_entry&, interval stretch, index_t i) {
+      met.insert(stretch.begin);
+      CHECK(i >= 0);
+      CHECK(i < shards);
+    });
     // the hull of a box in a member may meet a slice that has none of its elements, never the other way round
     for (const index_t begin : wanted) CHECK(met.count(begin) >= 1);
     begins.insert(met.begin(), met.end());

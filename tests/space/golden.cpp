@@ -131,7 +131,8 @@ TEST_CASE("optimizer buffers are Megatron's: index map, buckets, and what each p
     std::vector<buffer_entry> entries;
     std::vector<interval> buckets;
     const index_t bandwidth = c["pad_for_high_bus_bandwidth"] ? bus_alignment : 1;
-    buffer_writer out(lcm(group, bandwidth), c["bucket_size"].is_null() ? 0 : c["bucket_size"].get<index_t>(), entries, buckets);
+    buffer_writer out(lcm(group, bandwidth), c["bucket_size"].is_null() ? 0 : c["bucket_size"].get<index_t>(), entries,
+                      buckets);
     for (int i = static_cast<int>(parameters.size()) - 1; i >= 0; --i) {
       const json& p = parameters[static_cast<std::size_t>(i)];
       if (p["shared_embedding"]) out.shared(i, p["numel"]);

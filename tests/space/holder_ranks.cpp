@@ -17,8 +17,16 @@ using namespace reshard;
 using testing::dice;
 
 namespace {
-constexpr transformer sizes{.name = "m", .layers = 12, .hidden = 24, .heads = 12, .groups = 12, .head_dim = 2,
-                            .ffn = 24, .vocabulary = 24, .experts = 12, .expert_ffn = 12};
+constexpr transformer sizes{.name = "m",
+                            .layers = 12,
+                            .hidden = 24,
+                            .heads = 12,
+                            .groups = 12,
+                            .head_dim = 2,
+                            .ffn = 24,
+                            .vocabulary = 24,
+                            .experts = 12,
+                            .expert_ffn = 12};
 
 model any_model(dice& random) {
   transformer t = sizes;
@@ -38,7 +46,8 @@ degrees any_degrees(dice& random) {
   if (random.coin()) d.instances = random.within(1, 4);
   for (int i = random.below(4) == 0 ? 5 : 4; i > 1; --i)  // pp last, three times of four
     std::swap(d.order.axis[i - 1], d.order.axis[random.below(i)]);
-  if (random.below(4) == 0) {  // what no product of coordinates says: 6 slices of 4 x 6 ranks that do not lie side by side
+  if (random.below(4) ==
+      0) {  // what no product of coordinates says: 6 slices of 4 x 6 ranks that do not lie side by side
     d = {.tp = 2, .cp = 4, .pp = random.within(1, 2), .dp = 6};
     d.instances = 4;
     d.order.axis[0] = order_axis::cp, d.order.axis[1] = order_axis::tp;
@@ -107,15 +116,23 @@ TEST_CASE("replicas and sharers are the ranks that a scan of the world finds, as
       of_several += sharers.size() > 1 ? 1 : 0;
     }
   }
-  MESSAGE(spaces, " spaces; ", lists, " lists, ", copies, " of copied embeddings, ", of_several, " slices of several ranks");
+  MESSAGE(spaces, " spaces; ", lists, " lists, ", copies, " of copied embeddings, ", of_several,
+          " slices of several ranks");
   CHECK(spaces >= testing::tries(400));
   for (const int met : {lists, copies, of_several}) CHECK(met > 0);
 }
 
 namespace {
 constexpr bool the_last_stage_shares_a_tied_embedding() {
-  const model m = make_transformer({.name = "tied", .layers = 2, .hidden = 8, .heads = 2, .groups = 2, .head_dim = 4,
-                                    .ffn = 8, .vocabulary = 8, .tied = true});
+  const model m = make_transformer({.name = "tied",
+                                    .layers = 2,
+                                    .hidden = 8,
+                                    .heads = 2,
+                                    .groups = 2,
+                                    .head_dim = 4,
+                                    .ffn = 8,
+                                    .vocabulary = 8,
+                                    .tied = true});
   degrees d;
   d.tp = 2, d.pp = 2, d.dp = 2, d.zero = 1;
   const space s(m, d);

@@ -91,7 +91,8 @@ TEST_CASE("boxes of a chunk hold its rows and no others; meeting() names the chu
       bool meets = false;
       testing::each_point(shard, [&](const index_t(&x)[family_ndim]) {
         const bool mine = chunk_of(f, shard, x, chunks, together) == i;
-        const auto times = std::count_if(boxes.begin(), boxes.end(), [&](const family_box& b) { return b.contains(x); });
+        const auto times =
+            std::count_if(boxes.begin(), boxes.end(), [&](const family_box& b) { return b.contains(x); });
         CHECK(times == (mine ? 1 : 0));
         meets = meets || (mine && within.contains(x));
       });

@@ -103,7 +103,7 @@ TEST_CASE(
 TEST_CASE("parts are folded into rows in a matrix that has several, and nowhere else") {
   for (int f = 0; f < tiny().families; ++f)
     CHECK(folds_parts(tiny()[f]) == (tiny()[f].name.find("linear_fc1.weight") != std::string_view::npos ||
-                                    tiny()[f].name.find("linear_qkv.weight") != std::string_view::npos));
+                                     tiny()[f].name.find("linear_qkv.weight") != std::string_view::npos));
   family stacked{.name = "stacked", .extent = {1, 1, 3, 4, 5}, .shape_ndim = 3};
   CHECK_FALSE(folds_parts(stacked));  // its parts are a dimension of their own
 }

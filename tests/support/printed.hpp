@@ -27,7 +27,8 @@ struct printed_box {
 inline printed_box box_of(const nlohmann::json& printed) {
   printed_box b;
   for (const nlohmann::json& d : printed.at("dims")) b.dims.push_back(d.get<long>());
-  for (const nlohmann::json& side : printed.at("box")) b.box.push_back({side.at(0).get<long>(), side.at(1).get<long>()});
+  for (const nlohmann::json& side : printed.at("box"))
+    b.box.push_back({side.at(0).get<long>(), side.at(1).get<long>()});
   return b;
 }
 
