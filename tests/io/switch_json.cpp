@@ -155,6 +155,7 @@ TEST_CASE("every figure stands under its own name") {
                    .moved = 1,
                    .relayed = 2,
                    .retained = 3,
+                   .created = 29,
                    .least = 4,
                    .inter_node = 5,
                    .messages = 6,
@@ -165,7 +166,7 @@ TEST_CASE("every figure stands under its own name") {
                    .peak_excess = 11,
                    .devices = {},
                    .busiest = {}};
-  f.devices = {{12, 13, 14, 15, 16, 18, 19}, {20, 21, 22, 23, 24, 25, 26}};
+  f.devices = {{12, 13, 14, 15, 27, 16, 18, 19}, {20, 21, 22, 23, 28, 24, 25, 26}};
   text_output out;
   out << "{";
   write_figures(out, f, 0.5);
@@ -175,7 +176,8 @@ TEST_CASE("every figure stands under its own name") {
     "after_bytes": 18, "peak_bytes": 19},
     {"device": 20, "send_bytes": 21, "receive_bytes": 22, "retained_bytes": 23, "before_bytes": 24,
     "after_bytes": 25, "peak_bytes": 26}],
-    "summary": {"moved_bytes": 1, "relayed_bytes": 2, "retained_bytes": 3, "least_bytes": 4, "inter_node_bytes": 5,
+    "summary": {"moved_bytes": 1, "relayed_bytes": 2, "retained_bytes": 3, "created_bytes": 29, "least_bytes": 4,
+    "inter_node_bytes": 5,
     "messages": 6, "stages": 17,
     "max_send_bytes": 7, "max_receive_bytes": 8, "peak_bytes": 9, "peak_floor_bytes": 10, "peak_excess_bytes": 11,
     "planning_seconds": 0.5}})"));
