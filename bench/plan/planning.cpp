@@ -172,9 +172,8 @@ void of_a_rank(benchmark::State& state, const char* layout, role r) {
     });
   }
   state.counters["boxes"] = static_cast<double>(boxes);
-  state.counters["ns_per_box"] = benchmark::Counter(static_cast<double>(boxes) * 1e-9,
-                                                    benchmark::Counter::kIsIterationInvariantRate |
-                                                        benchmark::Counter::kInvert);
+  state.counters["ns_per_box"] = benchmark::Counter(
+      static_cast<double>(boxes) * 1e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
   state.counters["set_up_us"] = set_up.count();
 }
 #define RESHARD_OF_A_RANK(name, ...) \

@@ -21,8 +21,8 @@
 
 using namespace reshard;
 namespace trainer = oracle::trainer;
-using testing::difference, testing::expected, testing::printed;
 using nlohmann::json;
+using testing::difference, testing::expected, testing::printed;
 
 namespace {
 
@@ -46,7 +46,10 @@ TEST_CASE("golden: what every rank of real Megatron models holds") {
     const std::string why = refusal_of(config, layout);
     CAPTURE(why);
     CHECK(why.empty() == !c.contains("refused"));
-    if (c.contains("refused")) { ++refused; continue; }
+    if (c.contains("refused")) {
+      ++refused;
+      continue;
+    }
     if (!why.empty()) continue;
     const computed_holding h(space(io::parse_config(config, "model"), parse_degrees(layout)));
     CHECK(covers(h));
@@ -78,7 +81,8 @@ TEST_CASE("random layouts over every key and architecture: every rank, state and
       const auto theirs = expected(c.m, c.parsed, rank, trainer::parse_states("adam"));
       CHECK(difference(printed(h, rank), theirs) == "");
       bytes_t bytes = 0;
-      for (const trainer::state& s : trainer::parse_states("adam")) bytes += trainer::bytes_held(c.m, c.parsed, rank, s);
+      for (const trainer::state& s : trainer::parse_states("adam"))
+        bytes += trainer::bytes_held(c.m, c.parsed, rank, s);
       CHECK(held_bytes(h, rank) == bytes);
       most = greatest(most, bytes);
       for (const auto& [state, tensors] : theirs)

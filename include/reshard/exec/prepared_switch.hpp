@@ -15,8 +15,8 @@
 #include <reshard/exec/switch_options.hpp>
 #include <reshard/exec/transport.hpp>
 #include <reshard/memory/replay_pages.hpp>
-#include <reshard/memory/zero_box.hpp>
 #include <reshard/memory/tensor_names.hpp>
+#include <reshard/memory/zero_box.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
@@ -225,7 +225,8 @@ class switch_steps {
   void create() const {
     for (const staged_piece& p : staged_->creates)
       for (int state = 0; state < state_count; ++state)
-        if (p.states.contains(state)) new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { fill_with_zeros(b); });
+        if (p.states.contains(state))
+          new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { fill_with_zeros(b); });
   }
 
   /// Takes what a slot writes first and can't be touched into being; once, however often the switch is run.

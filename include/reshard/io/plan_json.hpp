@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as JSON, of any two sides, and back:
-//   {"format": "reshard plan", "version": 2, "device": 3, "sends": [..], "receives": [..], "retains": [..], "creates": [..]}
+//   {"format": "reshard plan", "version": 2, "device": 3, "sends": [..], "receives": [..], "retains": [..],
+//   "creates": [..]}
 //   with {"src": 3, "dst": 7, "states": ["param"], "family": "wte", "box": [[0, 1], ..]} for every box of a family.
 // Builds on: io/plan_check.hpp, io/print.hpp, nlohmann-json.
 #pragma once

@@ -37,7 +37,8 @@ template <int N>
 [[nodiscard]] inline std::string to_text(state_set states) {
   std::string text;
   for (int s = 0; s < state_count; ++s)
-    if (states.contains(s) && !(adam_states[s].placed_as == role::statistic && states.contains(0))) text += io::text_of(text.empty() ? "" : " + ", adam_states[s].name);
+    if (states.contains(s) && !(adam_states[s].placed_as == role::statistic && states.contains(0)))
+      text += io::text_of(text.empty() ? "" : " + ", adam_states[s].name);
   return text.empty() ? "no state" : text;
 }
 

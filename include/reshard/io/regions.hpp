@@ -49,8 +49,8 @@ inline std::string names_on(const space& s, int f, int piece, rank_t rank) {
   return s.holds_tied_copy(f, rank) ? hf_tied_name(s.model(), f) : hf_name(s.model(), f, piece);
 }
 
-/// `"dims":[..],"box":[[..],..]` of one tensor, a piece of a family: its parts axis where there are several, its rows but for a
-/// vector, and its columns.
+/// `"dims":[..],"box":[[..],..]` of one tensor, a piece of a family: its parts axis where there are several, its rows
+/// but for a vector, and its columns.
 inline void write_dims_and_box(text_output& out, const family& tensors, const box<3>& piece, const family_box& b) {
   const auto axes = [&](auto&& sink) {
     if (piece.dim[0].size() > 1) sink(axis_of::part);
@@ -122,9 +122,8 @@ inline void write_rank_json(text_output& out, const computed_holding& holding, r
     std::string before = "\"state\":\"";
     before += adam_states[state].name;
     before += '"';
-    each_held(holding, rank, adam_states[state].placed_as, [&](int f, const family_box& b) {
-      write_tensors(regions, s, f, rank, b, before);
-    });
+    each_held(holding, rank, adam_states[state].placed_as,
+              [&](int f, const family_box& b) { write_tensors(regions, s, f, rank, b, before); });
   }
   out << "]}";
 }

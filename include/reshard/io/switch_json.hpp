@@ -60,8 +60,7 @@ inline void write_figures(text_output& out, const switch_figures& f, double plan
                    << ",\"retained_bytes\":" << d.retained << ",\"before_bytes\":" << d.before
                    << ",\"after_bytes\":" << d.after << ",\"peak_bytes\":" << d.peak << "}";
   out << "],\"summary\":{\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed
-      << ",\"retained_bytes\":" << f.retained << ",\"created_bytes\":" << f.created
-      << ",\"least_bytes\":" << f.least
+      << ",\"retained_bytes\":" << f.retained << ",\"created_bytes\":" << f.created << ",\"least_bytes\":" << f.least
       << ",\"inter_node_bytes\":" << f.inter_node << ",\"messages\":" << f.messages << ",\"stages\":" << f.stages
       << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive
       << ",\"peak_bytes\":" << f.peak << ",\"peak_floor_bytes\":" << f.peak_floor

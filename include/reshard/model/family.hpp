@@ -71,7 +71,7 @@ struct family {
   constexpr index_t tensor_elements() const { return extent[2] * extent[3] * extent[4]; }
   constexpr index_t tensors() const { return extent[0] * extent[1]; }
   constexpr bool vector() const { return shape_ndim == 1; }
-  /// The axis that counts inside a part what the first dimension of a stored tensor counts: part x rows, part x columns.
+  /// The axis that counts inside a part what the first dimension of a stored tensor counts: rows, or columns.
   constexpr int inner_axis() const { return vector() ? axis_of::column : axis_of::row; }
 };
 

@@ -6,6 +6,7 @@
 
 #include <iterator>
 #include <string_view>
+#include <type_traits>
 
 #include <reshard/parallelism/degrees.hpp>
 
@@ -13,7 +14,25 @@ namespace reshard {
 
 /// In the order in which they are written.
 enum class layout_key {
-  tp, cp, pp, vpp, dp, ep, etp, zero, split, bucket, first, last, string, order, instances, busbw, pad, shard, experts,
+  tp,
+  cp,
+  pp,
+  vpp,
+  dp,
+  ep,
+  etp,
+  zero,
+  split,
+  bucket,
+  first,
+  last,
+  string,
+  order,
+  instances,
+  busbw,
+  pad,
+  shard,
+  experts,
   names
 };
 
@@ -25,26 +44,25 @@ struct word_entry {
   void (*set)(degrees&, int);
 };
 
-/// The words of each key that has them.
-namespace key_words {
-inline constexpr const char* splits[] = {"even", "account", "spread", "account_embedding", "account_loss"};
-inline constexpr const char* shards[] = {"buffers", "rows"};
-inline constexpr const char* experts[] = {"separate", "grouped"};
-inline constexpr const char* names[] = {"megatron", "hf"};
+namespace detail {
+inline constexpr const char* split_words[] = {"even", "account", "spread", "account_embedding", "account_loss"};
+inline constexpr const char* shard_words[] = {"buffers", "rows"};
+inline constexpr const char* experts_words[] = {"separate", "grouped"};
+inline constexpr const char* names_words[] = {"megatron", "hf"};
 
 template <auto Member, std::size_t Count>
-constexpr word_entry entry(const char* const (&words)[Count]) {
+constexpr word_entry words_of(const char* const (&words)[Count]) {
   return {words, static_cast<int>(Count), [](const degrees& d) { return static_cast<int>(d.*Member); },
           [](degrees& d, int word) {
             auto& value = d.*Member;
             value = static_cast<std::remove_reference_t<decltype(value)>>(word);
           }};
 }
-inline constexpr word_entry of_split = entry<&degrees::split>(splits);
-inline constexpr word_entry of_shard = entry<&degrees::shard>(shards);
-inline constexpr word_entry of_experts = entry<&degrees::experts>(experts);
-inline constexpr word_entry of_names = entry<&degrees::names>(names);
-}  // namespace key_words
+inline constexpr word_entry of_split = words_of<&degrees::split>(split_words);
+inline constexpr word_entry of_shard = words_of<&degrees::shard>(shard_words);
+inline constexpr word_entry of_experts = words_of<&degrees::experts>(experts_words);
+inline constexpr word_entry of_names = words_of<&degrees::names>(names_words);
+}  // namespace detail
 
 /// One key of a layout: its name, the number of the degrees that it sets with the least that this may be, or its words;
 /// string and order have neither, their text is read by functions of their own.
@@ -65,7 +83,7 @@ inline constexpr key_entry layout_keys[] = {
     {layout_key::ep, "ep", &degrees::ep, 1},
     {layout_key::etp, "etp", &degrees::etp, 1},
     {layout_key::zero, "zero", &degrees::zero, 0},
-    {layout_key::split, "split", nullptr, 0, &key_words::of_split},
+    {layout_key::split, "split", nullptr, 0, &detail::of_split},
     {layout_key::bucket, "bucket", &degrees::bucket, 0},
     {layout_key::first, "first", &degrees::first, 1},
     {layout_key::last, "last", &degrees::last, 1},
@@ -74,17 +92,17 @@ inline constexpr key_entry layout_keys[] = {
     {layout_key::instances, "instances", &degrees::instances, 1},
     {layout_key::busbw, "busbw", &degrees::busbw, 1},
     {layout_key::pad, "pad", &degrees::pad, 1},
-    {layout_key::shard, "shard", nullptr, 0, &key_words::of_shard},
-    {layout_key::experts, "experts", nullptr, 0, &key_words::of_experts},
-    {layout_key::names, "names", nullptr, 0, &key_words::of_names},
+    {layout_key::shard, "shard", nullptr, 0, &detail::of_shard},
+    {layout_key::experts, "experts", nullptr, 0, &detail::of_experts},
+    {layout_key::names, "names", nullptr, 0, &detail::of_names},
 };
 /// The entry e of layout_keys with e.key == key.
 constexpr const key_entry& entry_of(layout_key key) { return layout_keys[static_cast<int>(key)]; }
 /// The key, or a value of it, as it is written: "tp", "even", "rows".
 constexpr const char* name(layout_key key) { return entry_of(key).name; }
-constexpr const char* name(pipeline_split split) { return key_words::splits[static_cast<int>(split)]; }
-constexpr const char* name(shard_by shard) { return key_words::shards[static_cast<int>(shard)]; }
-constexpr const char* name(names_as names) { return key_words::names[static_cast<int>(names)]; }
+constexpr const char* name(pipeline_split split) { return detail::split_words[static_cast<int>(split)]; }
+constexpr const char* name(shard_by shard) { return detail::shard_words[static_cast<int>(shard)]; }
+constexpr const char* name(names_as names) { return detail::names_words[static_cast<int>(names)]; }
 constexpr const char* name(order_axis axis) {
   constexpr layout_key keys[] = {layout_key::tp, layout_key::cp, layout_key::ep, layout_key::dp, layout_key::pp};
   return name(keys[static_cast<int>(axis)]);

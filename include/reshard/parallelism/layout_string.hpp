@@ -22,8 +22,8 @@ struct chunk_run {
 
 /// The chunks of a layout string; none where no string is given.
 struct layout_string {
-  static constexpr int capacity = 48;                                // runs
-  static constexpr std::size_t longest = std::size_t{1} << 20;       // characters, repetitions written out
+  static constexpr int capacity = 48;                           // runs
+  static constexpr std::size_t longest = std::size_t{1} << 20;  // characters, repetitions written out
   chunk_run run[capacity] = {};
   int runs = 0;
   index_t chunks = 0;
@@ -49,8 +49,10 @@ class layout_string_reader {
     letters = repeated_groups(letters);
     letters = repeated_letters(letters);
     for (const char c : letters) take(c);
-    if (first_ != 'E' || embeddings_ != 1) refuse("layout: string=", text_, " needs exactly one E, before all other letters");
-    if (latest_ != 'L' || outputs_ != 1) refuse("layout: string=", text_, " needs exactly one L, after all other letters");
+    if (first_ != 'E' || embeddings_ != 1)
+      refuse("layout: string=", text_, " needs exactly one E, before all other letters");
+    if (latest_ != 'L' || outputs_ != 1)
+      refuse("layout: string=", text_, " needs exactly one L, after all other letters");
     close();
     return result_;
   }
@@ -157,7 +159,9 @@ constexpr layout_string parse_layout_string(std::string_view text) { return deta
 [[nodiscard]] inline std::string to_text(const layout_string& s) {
   std::string text = "E";
   index_t chunk = 0;
-  const auto letters = [](index_t n) { return n < 3 ? std::string(static_cast<std::size_t>(n), 't') : "t*" + std::to_string(n); };
+  const auto letters = [](index_t n) {
+    return n < 3 ? std::string(static_cast<std::size_t>(n), 't') : "t*" + std::to_string(n);
+  };
   const auto chunks = [&](index_t count, index_t layers) {
     if (count > 1 && layers > 0) text += "(" + letters(layers) + "|)*" + std::to_string(count);
     else if (count > 1) text += "|*" + std::to_string(count);
@@ -174,7 +178,8 @@ constexpr layout_string parse_layout_string(std::string_view text) { return deta
     chunks(past - chunk, s.run[r].layers);
   }
   text += letters(s.run[s.runs - 1].layers);
-  if (s.predictions > 0 && s.prediction_chunk == s.chunks - 1) text.append(static_cast<std::size_t>(s.predictions), 'm');
+  if (s.predictions > 0 && s.prediction_chunk == s.chunks - 1)
+    text.append(static_cast<std::size_t>(s.predictions), 'm');
   return text + "L";
 }
 

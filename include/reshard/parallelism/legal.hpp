@@ -23,12 +23,14 @@ constexpr bool groups_match(index_t groups, index_t tp) { return groups % tp == 
 constexpr bool has_experts(index_t experts, index_t ep, index_t etp) { return experts > 0 || (ep == 1 && etp == 0); }
 /// Flat buffers shard optimizer states (1) and gradients (2), rows parameters too (3).
 constexpr index_t highest_zero(shard_by shard) { return shard == shard_by::rows ? 3 : 2; }
+/// 0 <= zero <= highest_zero(shard)
 constexpr bool zero_is_built(index_t zero, shard_by shard) { return zero >= 0 && zero <= highest_zero(shard); }
 /// An axis that an order does not name has a degree of 1 in both readings of the ranks.
 constexpr bool order_names_all(const degrees& d) {
   return (d.order.has(order_axis::tp) || (d.tp == 1 && d.expert_tp() == 1)) &&
          (d.order.has(order_axis::cp) || d.cp == 1) && (d.order.has(order_axis::ep) || d.ep == 1) &&
-         (d.order.has(order_axis::dp) || (d.dp == 1 && d.expert_dp() == 1)) && (d.order.has(order_axis::pp) || d.pp == 1);
+         (d.order.has(order_axis::dp) || (d.dp == 1 && d.expert_dp() == 1)) &&
+         (d.order.has(order_axis::pp) || d.pp == 1);
 }
 /// Both readings give every rank the same pipeline stage; where stages are no runs of ranks, dp is edp.
 constexpr bool order_keeps_stages(const degrees& d) {
@@ -49,7 +51,8 @@ constexpr bool fits_64_bits(const degrees& d) {
 constexpr bool padding_fits(const degrees& d, index_t vocabulary, index_t hidden) {
   index_t rows = 0;
   return !__builtin_mul_overflow(d.pad, d.tp, &rows) && !__builtin_add_overflow(rows, vocabulary, &rows) &&
-         !__builtin_mul_overflow(rows, hidden, &rows) && !__builtin_mul_overflow(rows, index_t{16 * max_families}, &rows);
+         !__builtin_mul_overflow(rows, hidden, &rows) &&
+         !__builtin_mul_overflow(rows, index_t{16 * max_families}, &rows);
 }
 /// Pieces that tensor parallelism makes of a family divide it: the parts of one that is cut across them, as far as
 /// these go, and then what lies in a part.
@@ -98,8 +101,8 @@ constexpr void refuse_stages_of_order(const degrees& d) {
          ", dp=", d.dp, ", edp=", d.expert_dp(), "; it wants dp = edp and as many ranks before pp in both");
 }
 constexpr void refuse_instances(const degrees& d) {
-  refuse("instances=", d.instances, " does not divide the sharding groups of cp x dp = ", d.cp * d.dp, " and edp = ",
-         d.expert_dp(), " ranks");
+  refuse("instances=", d.instances, " does not divide the sharding groups of cp x dp = ", d.cp * d.dp,
+         " and edp = ", d.expert_dp(), " ranks");
 }
 constexpr void refuse_grouped(const degrees& d, index_t experts) {
   refuse("experts=grouped with shard=", name(d.shard), " and ", experts,
@@ -140,9 +143,9 @@ constexpr bool each_order_rule(const model& m, const degrees& d, Visit&& visit) 
          (d.names == names_as::megatron ||
           (visit(d.shard == shard_by::rows, [&] { refuse_names_of_buffers(); }) &&
            visit(has_hf_names(m), [&] { require_hf_names(m); }) &&
-           (m.shape.groups == 0 ||
-            visit(rules::divides(d.tp, m.shape.groups * m.shape.head_dim),
-                  [&] { refuse_indivisible("rows of k and v", m.shape.groups * m.shape.head_dim, "tp", d.tp); }))));
+           (m.shape.groups == 0 || visit(rules::divides(d.tp, m.shape.groups * m.shape.head_dim), [&] {
+              refuse_indivisible("rows of k and v", m.shape.groups * m.shape.head_dim, "tp", d.tp);
+            }))));
 }
 
 /// The list: calls visit(holds, refuse) for each rule, in order, while it returns true; refuse() says the sentence. A
@@ -152,8 +155,9 @@ constexpr bool each_rule(const model& m, const degrees& d, Visit&& visit) {
   const dimensions& s = m.shape;
   for (const key_entry& k : layout_keys) {
     if (k.number == nullptr || k.key == layout_key::zero) continue;
-    const bool absent = d.*k.number == 0 && (k.key == layout_key::etp || k.key == layout_key::pad ||
-                                             k.key == layout_key::first || k.key == layout_key::last || k.key == layout_key::busbw);
+    const bool absent =
+        d.*k.number == 0 && (k.key == layout_key::etp || k.key == layout_key::pad || k.key == layout_key::first ||
+                             k.key == layout_key::last || k.key == layout_key::busbw);
     if (!absent && !visit(d.*k.number >= k.least, [&] { require_degree(k.key, d.*k.number); })) return false;
   }
   return visit(rules::zero_is_built(d.zero, d.shard), [&] { refuse_zero_level(d.zero, d.shard); }) &&

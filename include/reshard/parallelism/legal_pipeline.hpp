@@ -17,9 +17,9 @@ namespace rules {
 constexpr bool vpp_has_stages(index_t vpp, index_t pp) { return vpp == 1 || pp > 1; }
 /// How many more layers than there are a split counts: the embedding, the loss.
 constexpr index_t counted_as_layers(pipeline_split split) {
-  return split == pipeline_split::account ? 2
+  return split == pipeline_split::account                                                      ? 2
          : split == pipeline_split::account_embedding || split == pipeline_split::account_loss ? 1
-                                                                                                : 0;
+                                                                                               : 0;
 }
 /// Layers, with embedding and loss where they count, over the chunks; spread has one chunk a stage.
 constexpr bool layers_split(pipeline_split split, index_t layers, index_t pp, index_t vpp) {
@@ -136,12 +136,11 @@ constexpr bool each_pipeline_rule(const model& m, const degrees& d, Visit&& visi
                 [&] { refuse_layers(d.split, s.layers, d.pp, d.vpp); })) &&
          (!ends || (visit(rules::ends_leave_layers(d, s.layers), [&] { refuse_ends(d, s.layers); }) &&
                     visit(rules::ends_divide_by_chunks(d, s.layers), [&] { refuse_ends_in_chunks(d); }))) &&
-         (!d.string.given() ||
-          (visit(d.string.chunks == d.pp * d.vpp, [&] { refuse_string_chunks(d); }) &&
-           visit(d.string.layers == s.layers && d.string.predictions == s.predictions,
-                 [&] { refuse_string_layers(d, s); }) &&
-           visit(s.predictions == 0 || d.string.prediction_chunk >= d.pp * (d.vpp - 1),
-                 [&] { refuse_prediction_chunk(d); }))) &&
+         (!d.string.given() || (visit(d.string.chunks == d.pp * d.vpp, [&] { refuse_string_chunks(d); }) &&
+                                visit(d.string.layers == s.layers && d.string.predictions == s.predictions,
+                                      [&] { refuse_string_layers(d, s); }) &&
+                                visit(s.predictions == 0 || d.string.prediction_chunk >= d.pp * (d.vpp - 1),
+                                      [&] { refuse_prediction_chunk(d); }))) &&
          visit(s.predictions == 0 || !s.tied || d.pp == 1 ||
                    (d.string.given() && d.string.prediction_chunk != d.string.chunks - 1),
                [&] { refuse_tied_prediction(d.pp); });

@@ -82,8 +82,12 @@ constexpr mesh mesh_of(const degrees& d, mesh_kind kind) {
   for (int i = 0; i < d.order.axes; ++i) {
     switch (d.order.axis[i]) {
       case order_axis::tp: put(mesh_axis::tensor); break;
-      case order_axis::cp: if (dense) put(mesh_axis::middle); break;
-      case order_axis::ep: if (!dense) put(mesh_axis::middle); break;
+      case order_axis::cp:
+        if (dense) put(mesh_axis::middle);
+        break;
+      case order_axis::ep:
+        if (!dense) put(mesh_axis::middle);
+        break;
       case order_axis::dp: put(mesh_axis::data); break;
       case order_axis::pp: put(mesh_axis::pipeline); break;
     }

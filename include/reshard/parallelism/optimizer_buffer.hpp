@@ -14,10 +14,10 @@
 
 namespace reshard {
 
-inline constexpr index_t parameter_alignment = 64;         // elements
-inline constexpr index_t bucket_alignment = 128;           // elements, times what the group's size adds
+inline constexpr index_t parameter_alignment = 64;          // elements
+inline constexpr index_t bucket_alignment = 128;            // elements, times what the group's size adds
 inline constexpr index_t bus_alignment = index_t{1} << 16;  // elements, where buckets are padded for bus bandwidth
-inline constexpr index_t most_buckets = index_t{1} << 20;  // of one buffer: a list of them is kept
+inline constexpr index_t most_buckets = index_t{1} << 20;   // of one buffer: a list of them is kept
 
 /// Equal parameters of one family: member `member_last - i`, expert `expert_last - j` begins at
 /// outer.item(i).begin + j inner_pitch, i < outer.count, j < experts; descending, as the buffer is in reverse order.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing: what one device sends, receives, retains and creates in a switch. Each device derives its own plan from the two
-// holdings alone; the cost is that of its own pieces and peers, not of the world.
+// Routing: what one device sends, receives, retains and creates in a switch. Each device derives its own plan from the
+// two holdings alone; the cost is that of its own pieces and peers, not of the world.
 // Builds on: plan/layout_switch.hpp, plan/source.hpp, plan/node_holders.hpp, plan/transfer.hpp.
 #pragma once
 
@@ -117,7 +117,8 @@ class router {
 }  // namespace detail
 
 /// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
-/// FROM rank held it, or is created iff it is padding that FROM does not have. Lists are in the order of `precedes`, the same at both ends.
+/// FROM rank held it, or is created iff it is padding that FROM does not have. Lists are in the order of `precedes`,
+/// the same at both ends.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
   plan result;

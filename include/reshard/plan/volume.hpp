@@ -19,8 +19,8 @@ struct switch_volume {
   friend constexpr bool operator==(const switch_volume&, const switch_volume&) = default;
 };
 
-/// moved + retained + created = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO boxes| x
-/// width.
+/// moved + retained + created = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO
+/// boxes| x width.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
   switch_volume total;

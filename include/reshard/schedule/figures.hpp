@@ -14,7 +14,7 @@
 
 namespace reshard {
 
-/// A device's part of a switch in bytes: sent, received, retained, created, and held before it, after it and at the peak.
+/// A device's part of a switch in bytes: sent, received, retained, created; held before it, after it and at the peak.
 struct device_figures {
   rank_t device = 0;
   bytes_t send = 0, receive = 0, retained = 0, created = 0;
@@ -133,7 +133,8 @@ class figure_collector {
     f_.messages += detail::count_messages(cut.receives, stage);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(cut.sends, stage);
     device_figures d = held(p);
-    d.peak = replay_memory(d.before, d.after, cut.receives, cut.sends, p.retains, f_.stages, total_bytes(p.creates)).peak;
+    d.peak =
+        replay_memory(d.before, d.after, cut.receives, cut.sends, p.retains, f_.stages, total_bytes(p.creates)).peak;
     add(p, d);
   }
   const switch_figures& figures() const { return f_; }

@@ -52,8 +52,9 @@ template <Holding From, Holding To>
     for (const staged_piece& p : pieces) by_stage[at[static_cast<std::size_t>(p.stage)]++] = p;
     return by_stage;
   };
-  return {whole.device, stages, staged(whole.sends), staged(whole.receives), staged(whole.retains),
-          stage_transfers(whole.creates, change, 1)};
+  return {whole.device,          stages,
+          staged(whole.sends),   staged(whole.receives),
+          staged(whole.retains), stage_transfers(whole.creates, change, 1)};
 }
 
 }  // namespace reshard

@@ -13,8 +13,7 @@ namespace reshard::detail {
 /// Calls sink(box) with the family's boxes that a stretch of a buffer holds of one entry, in buffer order, in the
 /// coordinates of `shard`, the box whose local arrays the buffer packs.
 template <typename Sink>
-constexpr void boxes_in(const buffer_entry& entry, const family_box& shard, interval stretch,
-                        Sink&& sink) {
+constexpr void boxes_in(const buffer_entry& entry, const family_box& shard, interval stretch, Sink&& sink) {
   const index_t local[3] = {shard.dim[2].size(), shard.dim[3].size(), shard.dim[4].size()};
   const auto emit = [&](interval members, interval experts, const box<3>& part) {
     const index_t last = entry.expert_last + shard.dim[1].begin;
@@ -44,7 +43,8 @@ constexpr void boxes_in(const buffer_entry& entry, const family_box& shard, inte
 }
 
 /// Calls sink(entry, stretch, i) with the slices, by index i and stretch of the buffer, that meet `within`, a box of
-/// the shard, and the entry that they meet there. It jumps from slice to slice, so the cost is that of the slices met, not of the layers and experts between them.
+/// the shard, and the entry that they meet there. It jumps from slice to slice, so the cost is that of the slices met,
+/// not of the layers and experts between them.
 template <typename Sink>
 constexpr void meeting(const optimizer_buffers& buffers, index_t k, mesh_kind kind, index_t shards, int f,
                        const family_box& shard, const family_box& within, Sink&& sink) {
@@ -64,8 +64,7 @@ constexpr void meeting(const optimizer_buffers& buffers, index_t k, mesh_kind ki
   for (const buffer_entry* at_entry = first; at_entry != all.end(); ++at_entry) {
     const buffer_entry& entry = *at_entry;
     if (entry.member_last < in_members.begin) break;
-    if (entry.outer.count == 1 && entry.member_last == in_members.begin && entry.expert_last < in_experts.begin)
-      break;
+    if (entry.outer.count == 1 && entry.member_last == in_members.begin && entry.expert_last < in_experts.begin) break;
     // items of the entry that lie in `within`, counted from the entry's first (descending members and experts)
     const interval members =
         intersect(interval{entry.member_last - within.dim[0].end + 1, entry.member_last - within.dim[0].begin + 1},
@@ -76,8 +75,7 @@ constexpr void meeting(const optimizer_buffers& buffers, index_t k, mesh_kind ki
     if (members.empty() || experts.empty()) continue;
     const item_row inner{entry.outer.item(members.begin).begin + experts.begin * entry.inner_pitch + hull.begin,
                          experts.size(), entry.inner_pitch, hull.size()};
-    const item_row outer{inner.begin, members.size(), entry.outer.pitch,
-                         inner.item(inner.count - 1).end - inner.begin};
+    const item_row outer{inner.begin, members.size(), entry.outer.pitch, inner.item(inner.count - 1).end - inner.begin};
     const interval bucket = buffers.bucket(k, kind, entry.bucket);
     const index_t length = bucket.size() / shards;
     for (index_t at = outer.begin;;) {

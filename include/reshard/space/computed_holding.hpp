@@ -20,7 +20,8 @@ class computed_holding {
  public:
   constexpr explicit computed_holding(const reshard::space& s, state_set wanted = all_states)
       : space_(s), states_(wanted), holders_(s),
-        tabulated_(s.degrees().zero >= 1 && s.degrees().shard == shard_by::buffers && !(wanted & optimizer_states).empty()) {
+        tabulated_(s.degrees().zero >= 1 && s.degrees().shard == shard_by::buffers &&
+                   !(wanted & optimizer_states).empty()) {
     if (tabulated_) buffers_ = optimizer_buffers(s);
     for (const role r : roles) cuts_[static_cast<int>(r)] = find_cut(r);
     find_alike();
@@ -40,9 +41,8 @@ class computed_holding {
   template <typename Sink>
   constexpr void shared(int f, rank_t rank, role r, Sink&& sink) const {
     if (has(f, r))
-      shared_boxes_of(
-          f, rank, cut_of(r),
-          owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); }));
+      shared_boxes_of(f, rank, cut_of(r),
+                      owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); }));
   }
 
   template <typename Sink>
@@ -266,7 +266,8 @@ class computed_holding {
     rank_product holders = holders_.replicas(space_, f);
     index_t &stage = holders.axis(mesh_axis::pipeline).first, &e = holders.axis(mesh_axis::middle).first,
             &t = holders.axis(mesh_axis::tensor).first;
-    const bool by_expert = family_at(f).mesh == mesh_kind::expert, by_tensor = family_at(f).tensor_axis != axis_of::none;
+    const bool by_expert = family_at(f).mesh == mesh_kind::expert,
+               by_tensor = family_at(f).tensor_axis != axis_of::none;
     each_shard(f, within, [&](const shard_at& at, const family_box& shard) {
       stage = space_.pipeline().stage_of_chunk(at.k);
       if (by_expert) e = at.e;

@@ -17,7 +17,8 @@ class holder_ranks {
     const mesh& dense = s.mesh_for(mesh_kind::dense);
     const mesh& expert = s.mesh_for(mesh_kind::expert);
     // experts whose states are cut among dense ranks: their tensor parts are those of the dense reading, or a list
-    readings_differ_ = dense.along(mesh_axis::tensor) > 1 && dense.pitch(mesh_axis::tensor) != expert.pitch(mesh_axis::tensor);
+    readings_differ_ =
+        dense.along(mesh_axis::tensor) > 1 && dense.pitch(mesh_axis::tensor) != expert.pitch(mesh_axis::tensor);
     middle_first_ = dense.at[mesh_axis::middle] < dense.at[mesh_axis::data];
     fast_ = middle_first_ ? mesh_axis::middle : mesh_axis::data;
     slow_ = middle_first_ ? mesh_axis::data : mesh_axis::middle;

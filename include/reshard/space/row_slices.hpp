@@ -18,7 +18,8 @@ class row_slices {
  public:
   constexpr row_slices(const family& tensors, const family_box& shard, index_t chunks, bool experts_together)
       : shard_(shard), inner_(tensors.inner_axis()), together_(experts_together && tensors.mesh == mesh_kind::expert),
-        rows_(together_ ? shard.dim[axis_of::expert].size() : shard.dim[axis_of::part].size() * shard.dim[inner_].size()),
+        rows_(together_ ? shard.dim[axis_of::expert].size()
+                        : shard.dim[axis_of::part].size() * shard.dim[inner_].size()),
         per_chunk_(ceil_divide(rows_, chunks)) {}
 
   /// Calls sink(box) with the boxes of chunk i, in order; none where it is empty.

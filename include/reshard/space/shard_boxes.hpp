@@ -51,7 +51,8 @@ constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1
              "; the tensor's is ", extent);
   }
   while (!has_states_of(tensors.kind, adam_states[state].placed_as)) {  // a statistic's has the name of a parameter's
-    while (++state < state_count && adam_states[state].name != s.state) {}
+    while (++state < state_count && adam_states[state].name != s.state) {
+    }
     if (state == state_count) refuse(who, "shard of '", s.tensor, "': this tensor has no state '", s.state, "'");
   }
   return {state, *found};

@@ -87,9 +87,7 @@ class space {
 
   /// The pieces of a family that are tensors of their own on this side: q, k and v, or gate and up, where names are a
   /// checkpoint's; else the family is one.
-  constexpr int pieces(int f) const {
-    return degrees_.names == names_as::megatron ? 1 : reshard::pieces(family_at(f));
-  }
+  constexpr int pieces(int f) const { return degrees_.names == names_as::megatron ? 1 : reshard::pieces(family_at(f)); }
   /// What piece p is of the family: parts, rows and columns.
   constexpr box<3> piece_box(int f, int p) const {
     if (degrees_.names == names_as::megatron)
@@ -277,7 +275,7 @@ class space {
   mesh expert_;
   pipeline_placement pipeline_;
   index_t stage_ranks_;
-  index_t stage_pitch_;  // ranks from a rank to the one in the next stage
+  index_t stage_pitch_;         // ranks from a rank to the one in the next stage
   index_t shards_[2] = {1, 1};  // by mesh kind
   tensor_cut cuts_[max_families] = {};
   bool embedding_copies_;
