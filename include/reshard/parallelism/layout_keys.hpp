@@ -58,10 +58,10 @@ constexpr word_entry words_of(const char* const (&words)[Count]) {
             value = static_cast<std::remove_reference_t<decltype(value)>>(word);
           }};
 }
-inline constexpr word_entry of_split = words_of<&degrees::split>(split_words);
-inline constexpr word_entry of_shard = words_of<&degrees::shard>(shard_words);
-inline constexpr word_entry of_experts = words_of<&degrees::experts>(experts_words);
-inline constexpr word_entry of_names = words_of<&degrees::names>(names_words);
+inline constexpr word_entry words_of_split = words_of<&degrees::split>(split_words);
+inline constexpr word_entry words_of_shard = words_of<&degrees::shard>(shard_words);
+inline constexpr word_entry words_of_experts = words_of<&degrees::experts>(experts_words);
+inline constexpr word_entry words_of_names = words_of<&degrees::names>(names_words);
 }  // namespace detail
 
 /// One key of a layout: its name, the number of the degrees that it sets with the least that this may be, or its words;
@@ -83,7 +83,7 @@ inline constexpr key_entry layout_keys[] = {
     {layout_key::ep, "ep", &degrees::ep, 1},
     {layout_key::etp, "etp", &degrees::etp, 1},
     {layout_key::zero, "zero", &degrees::zero, 0},
-    {layout_key::split, "split", nullptr, 0, &detail::of_split},
+    {layout_key::split, "split", nullptr, 0, &detail::words_of_split},
     {layout_key::bucket, "bucket", &degrees::bucket, 0},
     {layout_key::first, "first", &degrees::first, 1},
     {layout_key::last, "last", &degrees::last, 1},
@@ -92,9 +92,9 @@ inline constexpr key_entry layout_keys[] = {
     {layout_key::instances, "instances", &degrees::instances, 1},
     {layout_key::busbw, "busbw", &degrees::busbw, 1},
     {layout_key::pad, "pad", &degrees::pad, 1},
-    {layout_key::shard, "shard", nullptr, 0, &detail::of_shard},
-    {layout_key::experts, "experts", nullptr, 0, &detail::of_experts},
-    {layout_key::names, "names", nullptr, 0, &detail::of_names},
+    {layout_key::shard, "shard", nullptr, 0, &detail::words_of_shard},
+    {layout_key::experts, "experts", nullptr, 0, &detail::words_of_experts},
+    {layout_key::names, "names", nullptr, 0, &detail::words_of_names},
 };
 /// The entry e of layout_keys with e.key == key.
 constexpr const key_entry& entry_of(layout_key key) { return layout_keys[static_cast<int>(key)]; }
