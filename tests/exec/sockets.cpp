@@ -65,13 +65,20 @@ void switch_watched(const computed_switch& change, Endpoint& here, const switch_
 /// Seconds on the clock that all processes share.
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+/// How many states lie as a role says.
+index_t states_of_role(role r) {
+  index_t states = 0;
+  for (const state& s : adam_states) states += s.placed_as == r ? 1 : 0;
+  return states;
+}
+
 bytes_t elements_of(const computed_switch& change, rank_t device) {
   const rank_t rank = change.to_rank(device);
   bytes_t elements = 0;
   if (rank >= 0)
     for (const role r : roles)
       each_held(change.to(), rank, r,
-                [&](int, const family_box& b) { elements += b.volume() * (r == role::optimizer ? 3 : 1); });
+                [&](int, const family_box& b) { elements += b.volume() * states_of_role(r); });
   return elements;
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("by hand, at run time") { CHECK(one_vector_in_two()); }
 TEST_CASE("slices cover a shard once, and meeting() names those that have an element of a box") {
   dice random;
   int several = 0, cut = 0, of_experts = 0;
-  for (int n = 0; n < testing::tries(120); ++n) {
+  for (int n = 0; n < testing::tries(480); ++n) {
     const bool experts = random.coin();
     const model m = small(experts ? 4 : 0);
     degrees d;
@@ -118,5 +118,5 @@ TEST_CASE("slices cover a shard once, and meeting() names those that have an ele
       CHECK(std::any_of(slices.begin(), slices.end(), [&](interval slice) { return slice.begin == begin; }));
     if (within == shard) CHECK(begins == wanted);
   }
-  for (const int seen : {several, cut, of_experts}) CHECK(seen > testing::tries(120) / 20);
+  for (const int seen : {several, cut, of_experts}) CHECK(seen > testing::tries(480) / 60);
 }

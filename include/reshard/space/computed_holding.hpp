@@ -47,7 +47,7 @@ class computed_holding {
 
   template <typename Sink>
   constexpr void owners(int f, role r, const family_box& within, Sink&& sink) const {
-    if (within.empty() || !has(f, r)) return;
+    if (within.empty() || within.dim[axis_of::row].begin >= family_at(f).extent[axis_of::row] || !has(f, r)) return;
     owners_of(f, within, cut_of(r), owner_sink::of(sink));
   }
 
