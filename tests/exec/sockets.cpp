@@ -77,8 +77,7 @@ bytes_t elements_of(const computed_switch& change, rank_t device) {
   bytes_t elements = 0;
   if (rank >= 0)
     for (const role r : roles)
-      each_held(change.to(), rank, r,
-                [&](int, const family_box& b) { elements += b.volume() * states_of_role(r); });
+      each_held(change.to(), rank, r, [&](int, const family_box& b) { elements += b.volume() * states_of_role(r); });
   return elements;
 }
 

@@ -236,7 +236,8 @@ inline std::string check_text(const computed_holding& holding) {
     std::string after = ends.after({stage, past});
     const bool runs = d.pp == 1 || s.first_rank(1) == s.stage_ranks();
     constexpr std::size_t room = 46;  // of 80 columns, beside numbers of ranks
-    const bool apart = !after.empty() && (ends.prediction({stage, past}) || !runs || holds.size() + after.size() > room);
+    const bool apart =
+        !after.empty() && (ends.prediction({stage, past}) || !runs || holds.size() + after.size() > room);
     if (!apart) holds += after;
     stages.row({range_text({stage, past}), detail::ranks_text(s, {stage, past}), std::to_string(layers), holds});
     if (!apart) continue;

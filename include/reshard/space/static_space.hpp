@@ -36,18 +36,21 @@ template <const model& Model, degrees (*Degrees)()>
 struct static_space {
   static constexpr degrees d = Degrees();
   static constexpr const dimensions& shape = Model.shape;
-  // 0: divides whatever the degree
+  // What the rules below ask for; 0, which divides whatever the degree, where one has nothing to ask.
+  static constexpr bool split_by_count = !d.string.given() && d.first == 0 && d.last == 0;
+  static constexpr index_t layers = split_by_count ? shape.layers : 0;
+  static constexpr index_t vocabulary = d.pad == 0 ? shape.vocabulary : 0;
+  static constexpr index_t groups = shape.groups == 0 ? d.tp : shape.groups;
+  static constexpr index_t qkv_rows = shape.groups == 0 ? 0 : shape.qkv_rows();
   static constexpr index_t with_experts(index_t size) { return shape.experts > 0 ? size : 0; }
 
   static_assert(rules::zero_level_is_built<d.zero, d.shard>,
                 "reshard: this ZeRO level is not built; zero is 0 to 2, and 3 with shard=rows");
   static_assert(rules::divides_evenly<d.tp, shape.heads>, "reshard: the attention heads do not divide by tp");
-  static_assert(d.pad > 0 || rules::divides_evenly<d.tp, shape.vocabulary>,
-                "reshard: the rows of the vocabulary do not divide by tp");
-  static_assert(shape.groups == 0 || rules::one_divides_the_other<shape.groups, d.tp>,
+  static_assert(rules::divides_evenly<d.tp, vocabulary>, "reshard: the rows of the vocabulary do not divide by tp");
+  static_assert(rules::one_divides_the_other<groups, d.tp>,
                 "reshard: of the query groups and tp, one must divide the other");
-  static_assert(shape.groups == 0 || rules::divides_evenly<d.tp, shape.qkv_rows()>,
-                "reshard: the qkv rows do not divide by tp");
+  static_assert(rules::divides_evenly<d.tp, qkv_rows>, "reshard: the qkv rows do not divide by tp");
   static_assert(rules::divides_evenly<d.tp, shape.ffn>, "reshard: the rows of fc1 do not divide by tp");
   static_assert(rules::experts_for_ep_and_etp<shape.experts, d.ep, d.etp>,
                 "reshard: ep > 1 and etp need a model with experts");
@@ -58,7 +61,7 @@ struct static_space {
                 "reshard: the rows of an expert's fc1 do not divide by etp");
   static_assert(rules::chunks_have_stages<d.vpp, d.pp>, "reshard: vpp > 1 needs pp > 1");
   static_assert(
-      d.string.given() || d.first > 0 || d.last > 0 || rules::layers_fit_the_split<shape.layers, d.pp, d.vpp, d.split>,
+      rules::layers_fit_the_split<layers, d.pp, d.vpp, d.split>,
       "reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more");
 
   static_assert(is_legal(Model, d), "reshard: the model does not admit this configuration; require_legal says why");
