@@ -40,7 +40,7 @@ TEST_CASE("random switches in many stages") {
     const oracle::switch_case c = cases.next_switch();
     INFO(c.describe());
     switch_in_memory s(c);
-    stages += s.run_in_stages<thread_group>(48_KiB);
+    stages += s.run_in_stages<thread_group>(192_KiB);
   }
   CHECK(stages > testing::tries(60) * 10);
 }
