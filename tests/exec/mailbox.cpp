@@ -118,9 +118,9 @@ TEST_CASE("what was posted and is not taken is not read after stop; what is bein
   bytes room(1000);
   message in = of(0, 0, room);
   {
-    mailbox_wire a(boxes, 0);
     bytes sent = pattern(1000, 1);
-    message out = of(1, 0, sent);
+    message out = of(1, 0, sent);  // outlives what sends it
+    mailbox_wire a(boxes, 0);
     a.send(out);
     a.stop();
     b.receive(in);
@@ -164,6 +164,7 @@ TEST_CASE("a receiver that stops is sent nothing, and its sender's message waits
   CHECK_FALSE(in.done);
   CHECK_FALSE(out.done);
   CHECK(room == bytes(10, std::byte{7}));
+  a.stop();
 }
 
 TEST_CASE("a message of another length is refused, not copied, and says whose it is") {
@@ -177,6 +178,7 @@ TEST_CASE("a message of another length is refused, not copied, and says whose it
     CHECK_REFUSED(b.poll(0us),
                   "device 1 expects 100 bytes from device 2 in stage 4, which sends " + std::to_string(length));
     CHECK(room == bytes(100, std::byte{7}));
+    a.stop(), b.stop();
   }
 }
 
