@@ -2,6 +2,7 @@
 // Blocks of granules: whose calls take them and give them back, and which bytes those are.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -62,7 +63,7 @@ TEST_CASE("memory of an owner's is taken and given back by its calls, by the byt
 
 TEST_CASE("granules of a device are of its own size") {
   constexpr bytes_t granule = bytes_t{2} << 20;
-  std::byte* const at = nullptr;
+  std::byte* const at = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);  // never touched
   calls given, taken;
   const memory_block block{
       .begin = at, .granules = 7, .granule = granule, .take = noted(taken), .give_back = noted(given)};
