@@ -32,7 +32,7 @@ namespace detail {
 /// references; the throw is called through a pointer, as g++ does not enter a function that it sees to be no constant
 /// expression.
 template <typename... Parts>
-[[noreturn]] constexpr void refuse(Parts... parts) {
+[[noreturn, gnu::cold, gnu::noinline]] constexpr void refuse(Parts... parts) {
   void (*const stop)(std::initializer_list<detail::text_part>) = detail::throw_refusal;
   stop({detail::text_part(parts)...});
   __builtin_unreachable();

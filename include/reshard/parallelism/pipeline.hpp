@@ -56,7 +56,11 @@ class pipeline_placement {
     if (dealt_ != dealt::evenly) return uneven_point(k);
     return k <= 0 ? 0 : k >= chunks_ ? layers_ : k * per_chunk_ + (k < longer_ ? k : longer_) - short_first_;
   }
-  constexpr interval chunk(index_t k) const { return {point(k), point(k + 1)}; }
+  constexpr interval chunk(index_t k) const {
+    if (dealt_ != dealt::evenly) return {uneven_point(k), uneven_point(k + 1)};
+    const index_t end = (k + 1) * per_chunk_ + least(k + 1, longer_) - short_first_;
+    return {k == 0 ? 0 : end - per_chunk_ - (k < longer_ ? 1 : 0), k + 1 == chunks_ ? layers_ : end};
+  }
 
   /// The chunk k that holds a layer: point(k) <= layer < point(k + 1).
   constexpr index_t chunk_of(index_t layer) const {

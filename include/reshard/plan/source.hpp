@@ -28,7 +28,7 @@ struct piece_cut {
 constexpr piece_cut cut_piece(const family_box& piece, const family& tensors, index_t holders, index_t destinations) {
   piece_cut cut;
   if (holders == 1) return cut;
-  const index_t b = cut.parts = holders / gcd(holders, destinations);
+  const index_t b = cut.parts = destinations == 1 ? holders : holders / gcd(holders, destinations);
   while (cut.parts < least(holders, 4)) cut.parts += b;  // to b ceil(min(n, 4) / b): division costs more
   if (piece.dim[axis_of::layer].size() < checked_multiply(4, cut.parts)) {
     cut.along = tensors.vector() ? axis_of::column : axis_of::layer;
@@ -54,6 +54,7 @@ constexpr void destinations_of_holder(index_t holder, index_t holders, index_t d
   if (parts < 1) return;
   index_t k = holder < parts ? 0 : holder / parts, q = holder - k * parts;
   if (k >= destinations) return;
+  if (destinations * parts <= holders) return sink(k, q);  // no other
   const index_t further = holders / parts, rest = holders - further * parts;
   while (k < destinations) {
     sink(k, q);

@@ -36,13 +36,40 @@ class computed_holding {
 
   template <typename Sink>
   constexpr void held(int f, rank_t rank, role r, Sink&& sink) const {
-    if (has(f, r)) boxes_of(f, rank, cut_of(r), box_sink::of([&](const family_box& b) { sink(f, b); }));
+    if (has(f, r))
+      boxes_of(f, seat(*this, rank, f, r), cut_of(r), box_sink::of([&](const family_box& b) { sink(f, b); }));
   }
   template <typename Sink>
   constexpr void shared(int f, rank_t rank, role r, Sink&& sink) const {
     if (has(f, r))
-      shared_boxes_of(f, rank, cut_of(r),
+      shared_boxes_of(f, seat(*this, rank, f, r), cut_of(r),
                       owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); }));
+  }
+  /// Of all families, where a rank sits is found out once.
+  template <typename Sink>
+  friend constexpr void each_held(const computed_holding& h, rank_t rank, role r, Sink&& sink) {
+    const seat at(h, rank);
+    int f = 0;
+    const auto give = box_sink::of([&](const family_box& b) { sink(f, b); });
+    for (; f < h.families(); ++f)
+      if (h.has(f, r)) h.boxes_of(f, at, h.cut_of(r), give);
+  }
+  template <typename Sink>
+  friend constexpr void each_shared(const computed_holding& h, rank_t rank, role r, Sink&& sink) {
+    const seat at(h, rank);
+    const bool whole = h.cut_of(r) == cut::whole;
+    rank_product replicas[2][2];
+    if (whole) h.replicas_at(at, replicas);
+    int f = 0;
+    const auto give = owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); });
+    for (; f < h.families(); ++f) {
+      if (!h.has(f, r)) continue;
+      if (!whole || h.space_.shared_between_stages(f)) h.shared_boxes_of(f, at, h.cut_of(r), give);
+      else
+        h.shards_on(f, at, [&, &holders = replicas[h.kind_of(f)][h.by_tensor(f)]](index_t, const family_box& shard) {
+          give(shard, holders);
+        });
+    }
   }
 
   template <typename Sink>
@@ -86,6 +113,31 @@ class computed_holding {
   using box_sink = detail::sink<const family_box&>;
   using owner_sink = detail::sink<const family_box&, const rank_product&>;
 
+  /// Where a rank sits: its stage; by mesh kind its part of tensor and of expert parallelism, and its slice. Of one
+  /// family and role, what these need alone.
+  struct seat {
+    constexpr seat(const computed_holding& h, rank_t rank) : stage(h.space_.stage_of(rank)) {
+      const mesh &dense = h.space_.mesh_for(mesh_kind::dense), &experts = h.space_.mesh_for(mesh_kind::expert);
+      tensor[0] = dense.coordinate(mesh_axis::tensor, rank), tensor[1] = experts.coordinate(mesh_axis::tensor, rank);
+      expert[1] = experts.coordinate(mesh_axis::middle, rank);
+      if (h.space_.degrees().zero > 0)
+        for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert})
+          slice[static_cast<int>(kind)] = h.shard_index(kind, rank);
+    }
+    constexpr seat(const computed_holding& h, rank_t rank, int f, role r) : stage(h.space_.stage_of(rank)) {
+      const int on = h.kind_of(f);
+      tensor[on] = h.space_.tensor_index(f, rank);
+      if (on != 0) expert[on] = h.space_.expert_index(f, rank);
+      if (h.cut_of(r) == cut::whole) return;
+      const mesh_kind kind = h.space_.shard_kind(f);
+      slice[static_cast<int>(kind)] = h.shard_index(kind, rank);
+    }
+    index_t stage;
+    index_t tensor[2] = {};
+    index_t expert[2] = {};
+    index_t slice[2] = {};
+  };
+
   /// Neighbouring ranks that have the same index in the dense and in the expert sharding groups: those that differ in
   /// tensor and expert parallelism alone, where these come first in the order; else each by itself.
   constexpr void find_alike() {
@@ -122,13 +174,13 @@ class computed_holding {
     return {family_at(f), shard, space_.shards(space_.shard_kind(f)), space_.degrees().experts == experts_as::grouped};
   }
 
-  /// Calls each(k, shard) with the shards that a rank has of a family, chunk by chunk.
+  /// Calls each(k, shard) with the shards of a family that lie where a rank sits, chunk by chunk.
   template <typename Each>
-  constexpr void shards_on(int f, rank_t rank, Each&& each) const {
+  constexpr void shards_on(int f, const seat& at, Each&& each) const {
     const pipeline_placement& pipeline = space_.pipeline();
-    const index_t t = space_.tensor_index(f, rank), e = space_.expert_index(f, rank);
-    const int pieces = space_.pieces(f);
-    for (index_t k = space_.stage_of(rank); k < pipeline.chunks(); k += pipeline.parts()) {
+    const int pieces = space_.pieces(f), kind = kind_of(f);
+    const index_t e = at.expert[kind], t = at.tensor[kind];
+    for (index_t k = at.stage; k < pipeline.chunks(); k += pipeline.parts()) {
       const interval members = space_.chunk_members(f, k);
       if (members.empty()) continue;
       for (int p = 0; p < pieces; ++p) each(k, space_.shard_box(f, p, members, e, t));
@@ -145,25 +197,32 @@ class computed_holding {
   }
 
   /// The boxes that a rank has of a family: shards, or the boxes of its slices.
-  constexpr void boxes_of(int f, rank_t rank, cut by, const box_sink& sink) const {
-    if (by == cut::whole) return shards_on(f, rank, [&](index_t, const family_box& shard) { sink(shard); });
-    const index_t i = shard_index(space_.shard_kind(f), rank);
-    shards_on(f, rank, [&](index_t k, const family_box& shard) { slice_of(f, k, shard, by, i, sink); });
+  constexpr void boxes_of(int f, const seat& at, cut by, const box_sink& sink) const {
+    if (by == cut::whole) return shards_on(f, at, [&](index_t, const family_box& shard) { sink(shard); });
+    const index_t i = at.slice[static_cast<int>(space_.shard_kind(f))];
+    shards_on(f, at, [&](index_t k, const family_box& shard) { slice_of(f, k, shard, by, i, sink); });
+  }
+
+  constexpr int kind_of(int f) const { return static_cast<int>(family_at(f).mesh); }
+  constexpr bool by_tensor(int f) const { return family_at(f).tensor_axis != axis_of::none; }
+
+  /// The holders of whole shards at a seat that are not shared between stages, by kind_of and by_tensor.
+  constexpr void replicas_at(const seat& at, rank_product (&all)[2][2]) const {
+    for (const int kind : {0, 1})
+      for (const bool by_tensor : {false, true}) {
+        rank_product& holders = all[kind][by_tensor] = holders_.replicas(kind, by_tensor);
+        holders.axis(mesh_axis::pipeline).first = at.stage;
+        holders.axis(mesh_axis::middle).first = at.expert[kind];
+        if (by_tensor) holders.axis(mesh_axis::tensor).first = at.tensor[kind];
+      }
   }
 
   /// The same with their holders, which costs more.
-  constexpr void shared_boxes_of(int f, rank_t rank, cut by, const owner_sink& sink) const {
-    const index_t t = space_.tensor_index(f, rank), e = space_.expert_index(f, rank);
-    if (by == cut::whole && !space_.shared_between_stages(f)) {
-      rank_product holders = holders_.replicas(space_, f);
-      holders.axis(mesh_axis::pipeline).first = space_.stage_of(rank);
-      if (family_at(f).mesh == mesh_kind::expert) holders.axis(mesh_axis::middle).first = e;
-      if (family_at(f).tensor_axis != axis_of::none) holders.axis(mesh_axis::tensor).first = t;
-      return shards_on(f, rank, [&](index_t, const family_box& shard) { sink(shard, holders); });
-    }
-    const index_t i = by == cut::whole ? 0 : shard_index(space_.shard_kind(f), rank);
+  constexpr void shared_boxes_of(int f, const seat& at, cut by, const owner_sink& sink) const {
+    const index_t e = at.expert[kind_of(f)], t = at.tensor[kind_of(f)];
+    const index_t i = at.slice[static_cast<int>(space_.shard_kind(f))];
     std::vector<rank_t> list;
-    shards_on(f, rank, [&](index_t k, const family_box& shard) {
+    shards_on(f, at, [&](index_t k, const family_box& shard) {
       if (by == cut::whole) return sink(shard, holders_.replicas(space_, f, k, e, t, list));
       const rank_product holders = holders_.sharers(space_, f, k, e, t, i, list);
       slice_of(f, k, shard, by, i, box_sink::of([&](const family_box& b) { sink(b, holders); }));
@@ -196,20 +255,34 @@ class computed_holding {
     const tensor_cut& cuts = space_.cut_of(f);
     const bool by_parts = cuts.outer > 1;  // else along the axis alone
     const int axis = by_parts ? axis_of::part : cuts.axis;
+    if (cuts.outer * cuts.inner * space_.expert_parts(f) == 1) {  // stages alone cut it
+      for (index_t k = chunks.begin; k < chunks.end; ++k) {
+        shard.dim[axis_of::layer] = space_.chunk_members(f, k);
+        if (intersects(shard.dim[axis_of::layer], within.dim[axis_of::layer])) sink(shard_at{k, p, 0, 0}, shard);
+      }
+      return;
+    }
     const index_t begin = shard.dim[axis].begin, inner = by_parts ? cuts.inner : 1;
     const block experts(shard.dim[axis_of::expert].size(), space_.expert_parts(f));
     const block pieces(shard.dim[axis].size(), by_parts ? cuts.outer : cuts.inner);
     const interval asked = translate(within.dim[axis], -begin);
+    const auto of_expert_part = [&](index_t k, index_t e) {
+      pieces.owners(asked, [&](index_t i, interval part) {
+        shard.dim[axis] = {part.begin + begin, part.end + begin};
+        if (inner == 1) sink(shard_at{k, p, e, i}, shard);
+        else pieces_of_part(shard_at{k, p, e, i * inner}, cuts, shard, within, sink);
+      });
+    };
     for (index_t k = chunks.begin; k < chunks.end; ++k) {
       shard.dim[axis_of::layer] = space_.chunk_members(f, k);
       if (!intersects(shard.dim[axis_of::layer], within.dim[axis_of::layer])) continue;
-      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval expert_part) {
-        shard.dim[axis_of::expert] = expert_part;
-        pieces.owners(asked, [&](index_t i, interval part) {
-          shard.dim[axis] = {part.begin + begin, part.end + begin};
-          if (inner == 1) sink(shard_at{k, p, e, i}, shard);
-          else pieces_of_part(shard_at{k, p, e, i * inner}, cuts, shard, within, sink);
-        });
+      if (experts.parts() == 1) {
+        of_expert_part(k, 0);
+        continue;
+      }
+      experts.owners(within.dim[axis_of::expert], [&](index_t e, interval part) {
+        shard.dim[axis_of::expert] = part;
+        of_expert_part(k, e);
       });
     }
   }

@@ -26,6 +26,15 @@ class holder_ranks {
     if (shards % fast == 0) dense_ = group::fast_alone;
     else if (fast % shards == 0) dense_ = group::slow_whole;
     else dense_ = dense.at[slow_] == dense.at[fast_] + 1 ? group::merged : group::listed;
+    for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert})
+      for (const bool by_tensor : {false, true}) {
+        const mesh& m = s.mesh_for(kind);
+        rank_product& all = replicas_[static_cast<int>(kind)][by_tensor];
+        all.on = m;
+        all.axis(mesh_axis::tensor).count = by_tensor ? 1 : m.along(mesh_axis::tensor);
+        all.axis(mesh_axis::middle).count = kind == mesh_kind::expert ? 1 : m.along(mesh_axis::middle);
+        all.axis(mesh_axis::data).count = m.along(mesh_axis::data);
+      }
   }
 
   /// Whether holders of a family's slices are a list.
@@ -35,16 +44,10 @@ class holder_ranks {
   }
 
   /// All ranks with a shard of a family, but for what tells shards apart: stage 0, expert part 0, tensor part 0.
-  constexpr rank_product replicas(const space& s, int f) const {
-    const family& tensors = s.family_at(f);
-    const bool by_tensor = tensors.tensor_axis != axis_of::none, by_expert = tensors.mesh == mesh_kind::expert;
-    rank_product all{s.mesh_for(f), {}};
-    const mesh& m = all.on;
-    all.axis(mesh_axis::tensor) = {0, by_tensor ? 1 : m.along(mesh_axis::tensor)};
-    all.axis(mesh_axis::middle) = {0, by_expert ? 1 : m.along(mesh_axis::middle)};
-    all.axis(mesh_axis::data) = {0, m.along(mesh_axis::data)};
-    return all;
+  constexpr const rank_product& replicas(const space& s, int f) const {
+    return replicas(static_cast<int>(s.family_at(f).mesh), s.family_at(f).tensor_axis != axis_of::none);
   }
+  constexpr const rank_product& replicas(int kind, bool by_tensor) const { return replicas_[kind][by_tensor]; }
 
   /// All ranks with the same whole shard: every coordinate that does not cut the family.
   constexpr rank_product replicas(const space& s, int f, index_t k, index_t e, index_t t,
@@ -128,6 +131,7 @@ class holder_ranks {
   int fast_ = mesh_axis::middle;
   int slow_ = mesh_axis::data;
   group dense_ = group::fast_alone;
+  rank_product replicas_[2][2];  // by mesh, and whether tensor parallelism cuts the family
 };
 
 }  // namespace reshard::detail
