@@ -14,10 +14,9 @@
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
-#include <reshard/model/transformer.hpp>
-#include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/dice.hpp"
+#include "../support/tiny.hpp"
 
 using namespace reshard;
 
@@ -105,17 +104,7 @@ struct watching_meeting : meeting_of_threads {
   }
 };
 
-computed_switch change_of(const char* from, const char* to) {
-  const model m = make_transformer({.name = "tiny",
-                                    .layers = 4,
-                                    .hidden = 64,
-                                    .heads = 4,
-                                    .groups = 4,
-                                    .head_dim = 16,
-                                    .ffn = 128,
-                                    .vocabulary = 256});
-  return layout_switch(space(m, parse_degrees(from)), space(m, parse_degrees(to)));
-}
+computed_switch change_of(const char* from, const char* to) { return testing::tiny_switch(4, from, to); }
 
 template <typename Body>
 void on_threads(rank_t devices, Body&& body) {

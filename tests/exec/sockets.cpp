@@ -9,17 +9,11 @@
 #include <vector>
 
 #include <reshard/exec/sockets.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/memory/known_values.hpp>
-#include <reshard/memory/rank_storage.hpp>
-#include <reshard/parallelism/parse_degrees.hpp>
 
-#include "../oracle/random_layouts.hpp"
 #include "../support/dice.hpp"
-#include "../support/expand.hpp"
+#include "../support/left_behind.hpp"
 #include "../support/processes.hpp"
-#include "../support/switches.hpp"
-#include "../support/tries.hpp"
+#include "../support/tiny.hpp"
 
 using namespace reshard;
 using testing::left_behind, testing::processes;
@@ -28,92 +22,25 @@ namespace {
 
 constexpr patience ample = std::chrono::seconds(60);
 
-model tiny() {
-  return make_transformer({.name = "tiny",
-                           .layers = 8,
-                           .hidden = 64,
-                           .heads = 4,
-                           .groups = 4,
-                           .head_dim = 16,
-                           .ffn = 128,
-                           .vocabulary = 256});
-}
-computed_switch change_of(const std::string& from, const std::string& to) {
-  return layout_switch(space(tiny(), parse_degrees(from)), space(tiny(), parse_degrees(to)));
-}
-
-/// One device's part of a switch, its memory watched.
-template <typename Endpoint>
-void switch_watched(const computed_switch& change, Endpoint& here, const switch_options& options, left_behind& left) {
-  const rank_t f = change.from_rank(here.device()), t = change.to_rank(here.device());
-  rank_storage before("no rank"), after("no rank");
-  if (f >= 0) before = rank_storage(change.from(), f, "rank " + std::to_string(f) + " of FROM");
-  if (t >= 0) after = rank_storage(change.to(), t, "rank " + std::to_string(t) + " of TO");
-  fill(before.tensors(), change.from());
-  const bytes_t held = before.resident_bytes();
-  testing::watched<Endpoint> looking{{here}, before, after};
-  const switch_report report = switch_state(change, before.tensors(), after.tensors(), looking, options);
-  const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
-  left.kernel_agrees = held == report.memory.before && after.resident_bytes() == report.memory.after &&
-                       before.resident_bytes() == 0 && looking.slots == report.stages + report.lag &&
-                       looking.staging_kept && most == report.memory.peak && report.memory.excess() <= options.budget;
-  const comparison found = compare(after.tensors(), change.to());
-  left.wrong = static_cast<long>(found.wrong), left.elements = static_cast<long>(found.elements);
-  left.stages = static_cast<long>(report.stages);
-}
+computed_switch change_of(const std::string& from, const std::string& to) { return testing::tiny_switch(8, from, to); }
 
 /// Seconds on the clock that all processes share.
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// How many states lie as a role says.
-index_t states_of_role(role r) {
-  index_t states = 0;
-  for (const state& s : adam_states) states += s.placed_as == r ? 1 : 0;
-  return states;
-}
-
-bytes_t elements_of(const computed_switch& change, rank_t device) {
-  const rank_t rank = change.to_rank(device);
-  bytes_t elements = 0;
-  if (rank >= 0)
-    for (const role r : roles)
-      each_held(change.to(), rank, r, [&](int, const family_box& b) { elements += b.volume() * states_of_role(r); });
-  return elements;
-}
-
 }  // namespace
 
 TEST_CASE("random switches between 2 to 8 processes, in one stage and in many, in every way") {
-  oracle::generator cases(testing::seed());
-  int tried = 0;
-  long stages = 0;
-  for (int i = 0; tried < testing::tries(40) && i < 1000; ++i) {
-    const oracle::switch_case c = cases.next_switch();
-    const auto map = [](const std::vector<long>& d) { return device_map(std::vector<rank_t>(d.begin(), d.end())); };
-    const computed_switch change(space(testing::to_model(c.m), parse_degrees(c.from_text)),
-                                 space(testing::to_model(c.m), parse_degrees(c.to_text)),
-                                 {map(c.from_devices), map(c.to_devices)});
-    if (change.devices() < 2 || change.devices() > 8) continue;
-    INFO(c.describe());
-    const bytes_t budget = tried % 2 == 0 ? no_budget : greatest(1_MiB, largest_holding(change) / 2);
-    const auto how = static_cast<exchange_as>(tried % 3 == 2 ? tried % 2 : 2);
-    ++tried;
+  testing::random_switches(40, [](const computed_switch& change, const switch_options& options, exchange_as how) {
     processes all(change.devices());
     all.start_all([&](long d, listening_socket listening, left_behind& left) {
       socket_endpoint here(d, all.addresses, std::move(listening), ample, how);
-      switch_watched(change, here, {.budget = budget}, left);
+      testing::switch_watched(change, here, options, left);
     });
     REQUIRE(all.ended_within(60));
-    for (long d = 0; d < change.devices(); ++d) {
-      CHECK(std::string(all.of(d).sentence).empty());
-      CHECK(all.of(d).wrong == 0);
-      CHECK(all.of(d).elements == elements_of(change, d));
-      CHECK(all.of(d).kernel_agrees == 1);
-    }
-    stages += all.of(0).stages;
-  }
-  CHECK(tried == testing::tries(40));
-  CHECK(stages > tried);
+    std::vector<left_behind> left;
+    for (long d = 0; d < change.devices(); ++d) left.push_back(all.of(d));
+    return left;
+  });
 }
 
 TEST_CASE("several switches and other agreements over one world") {

@@ -19,6 +19,7 @@
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/switches.hpp"
+#include "../support/tiny.hpp"
 #include "../support/tries.hpp"
 
 using namespace reshard;
@@ -28,16 +29,7 @@ namespace {
 
 constexpr patience soon = std::chrono::seconds(20);
 
-model tiny() {
-  return make_transformer({.name = "tiny",
-                           .layers = 4,
-                           .hidden = 64,
-                           .heads = 4,
-                           .groups = 4,
-                           .head_dim = 16,
-                           .ffn = 128,
-                           .vocabulary = 256});
-}
+model tiny() { return testing::tiny(4); }
 
 /// An endpoint whose device cannot prepare.
 enum class fault { none, exception, other };

@@ -6,8 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <string>
@@ -22,16 +20,9 @@
 
 #include <reshard/exec/socket.hpp>
 
+#include "left_behind.hpp"
+
 namespace testing {
-
-/// What every process leaves behind; plain data.
-struct left_behind {
-  char sentence[600] = {};
-  double seconds = 0;
-  long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0;
-
-  void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }
-};
 
 class processes {
  public:

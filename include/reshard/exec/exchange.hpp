@@ -33,7 +33,10 @@ class exchange {
   agreement agree(const proposal& mine) { return meeting_->agree(mine); }
   index_t lag() const { return lag_of_exchange(how_); }
   void fail(const std::string& sentence) {
+    meeting_->give_up(sentence);
     wire_->stop();
+    if constexpr (requires { wire_->keep(std::move(moved_->arenas)); })
+      if (wire_->unfinished()) wire_->keep(std::move(std::exchange(moved_, nullptr)->arenas));
     meeting_->fail(sentence);
   }
 
@@ -179,7 +182,7 @@ class exchange {
   W* wire_;
   exchange_as how_;
   const binding* from_ = nullptr;
-  const exchange_moves* moved_ = nullptr;
+  exchange_moves* moved_ = nullptr;
   index_t before_ = 0, confirmed_ = 0;  // stages of earlier runs; with this one's
   bytes_t staging_ = 0;
 };

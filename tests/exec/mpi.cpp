@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Switches between processes over MPI, as the threads tests have them: random ones, every element compared and the
+// kernel's pages counted in every slot; messages of many chunks; what differs named on all; a process that fails, leaves
+// or is late named by the others, in time, after which MPI goes on. The program starts itself under mpirun.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../support/dice.hpp"
+#include "../support/mpi_processes.hpp"
+#include "../support/tiny.hpp"
+
+using namespace reshard;
+using testing::left_behind, testing::on_ranks;
+
+namespace {
+
+const testing::mpi_program under_mpirun(8);
+
+#ifdef OPEN_MPI
+constexpr int random_tries = 40;
+#else
+constexpr int random_tries = 10;
+#endif
+constexpr patience ample = std::chrono::seconds(60);
+
+computed_switch change_of(const std::string& from, const std::string& to) { return testing::tiny_switch(8, from, to); }
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// What somebody throws, as a sentence; "nothing" otherwise.
+template <typename Something>
+std::string thrown(Something&& something) {
+  try {
+    something();
+    return "nothing";
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random switches between 2 to 8 processes, in one stage and in many, in every way") {
+  testing::random_switches(random_tries,
+                           [](const computed_switch& change, const switch_options& options, exchange_as how) {
+                             return on_ranks(change.devices(), [&](MPI_Comm world, long, left_behind& left) {
+                               mpi_endpoint here(world, {.wait = ample, .how = how});
+                               testing::switch_watched(change, here, options, left);
+                             });
+                           });
+}
+
+TEST_CASE("messages longer than a chunk, of chunks that divide nothing") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  for (const bytes_t chunk : {bytes_t{1000}, bytes_t{4096}, bytes_t{65536}, bytes_t{2147483647}})
+    for (const exchange_as how : {exchange_as::asynchronous, exchange_as::buffered}) {
+      CAPTURE(chunk);
+      for (const left_behind& left : on_ranks(4, [&](MPI_Comm world, long, left_behind&mine) {
+             mpi_endpoint here(world, {.wait = ample, .how = how, .chunk_bytes = chunk});
+             testing::switch_watched(change, here, {.budget = 2_MiB}, mine);
+           })) {
+        CHECK(std::string(left.sentence).empty());
+        CHECK(left.wrong == 0);
+        CHECK(left.elements > 0);
+        CHECK(left.kernel_agrees == 1);
+        CHECK(left.stages > 1);
+      }
+    }
+}
+
+TEST_CASE("a world has one size of chunks") {
+  for (const left_behind& left : on_ranks(4, [](MPI_Comm world, long d, left_behind&) {
+         mpi_endpoint here(world, {.wait = ample, .chunk_bytes = d == 1 ? 1000 : 3000});
+       }))
+    CHECK(std::string(left.sentence) ==
+          "reshard: the devices were given chunks from 1000 to 3000 bytes; a world has one size");
+  for (const bytes_t chunk : {bytes_t{0}, bytes_t{1} << 31})
+    for (const left_behind& left : on_ranks(2, [&](MPI_Comm world, long d, left_behind&) {
+           mpi_endpoint here(world, {.wait = ample, .chunk_bytes = d == 1 ? chunk : 1000});
+         }))
+      CHECK(std::string(left.sentence) ==
+            "reshard: device 1: chunks of " + std::to_string(chunk) + " bytes; MPI sends 1 to 2147483647 at a time");
+}
+
+TEST_CASE("several switches and other agreements over one world") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  const layout_switch back(change.to(), change.from());
+  for (const left_behind& left : on_ranks(4, [&](MPI_Comm world, long d, left_behind&mine) {
+         mpi_endpoint here(world, {.wait = ample});
+         for (int round = 0; round < 5; ++round) {
+           rank_storage before(change.from(), d, "before"), after(change.to(), d, "after"),
+               again(change.from(), d, "again");
+           fill(before.tensors(), change.from());
+           switch_state(change, before.tensors(), after.tensors(), here, {.budget = 2_MiB});
+           switch_state(back, after.tensors(), again.tensors(), here);
+           mine.wrong += static_cast<long>(compare(again.tensors(), change.from()).wrong);
+           if (here.all_reduce_max(d == round % 4 ? 100 + round : -d) != 100 + round) ++mine.wrong;
+           ++mine.reached;
+         }
+       })) {
+    CHECK(std::string(left.sentence).empty());
+    CHECK(left.wrong == 0);
+    CHECK(left.reached == 5);
+  }
+}
+
+TEST_CASE("a stage is in place once every process has said so, and texts are gathered in order") {
+  for (const left_behind& left : on_ranks(3, [&](MPI_Comm world, long d, left_behind&mine) {
+         mpi_meeting meeting(world, ample);
+         if (d != 1) meeting.confirm(1);
+         const agreement all = meeting.agree({d, std::uint64_t{1} << d, d > 0 ? "no, says " + std::to_string(d) : ""});
+         mine.wrong += all.largest == 2 && all.sum == 7 && all.refuser == 1 && all.sentence == "no, says 1" ? 0 : 1;
+         mine.wrong += meeting.in_place(1) ? 1 : 0;
+         if (d == 0) mine.wrong += meeting.behind(1) == std::vector<rank_t>{1} ? 0 : 1;
+         const std::string text = std::string(static_cast<std::size_t>(d) * 100'000, static_cast<char>('a' + d));
+         const std::vector<std::string> texts = meeting.gather(text);
+         mine.wrong += texts.size() == 3 && texts[0].empty() && texts[1] == std::string(100'000, 'b') &&
+                               texts[2] == std::string(200'000, 'c')
+                           ? 0
+                           : 1;
+         if (d == 1) meeting.confirm(1);
+         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+         while (!meeting.in_place(1) && std::chrono::steady_clock::now() < end) meeting.poll();
+         mine.reached = meeting.in_place(1) ? 1 : 0;
+         mine.wrong += meeting.in_place(2) ? 1 : 0;
+         meeting.agree({});
+       })) {
+    CHECK(std::string(left.sentence).empty());
+    CHECK(left.wrong == 0);
+    CHECK(left.reached == 1);
+  }
+}
+
+TEST_CASE("one process with another layout, states or budget is named on all others, and no page is touched") {
+  const computed_switch change = change_of("tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1");
+  struct fault {
+    const char* from;
+    const char* to;
+    bytes_t budget;
+  };
+  for (const long odd : {0L, 5L})
+    for (const fault& f :
+         {fault{"tp=2,pp=2,dp=2,zero=1", "tp=2,dp=4,zero=1", 2_MiB}, fault{"pp=2,dp=4,zero=1", "dp=8,zero=1", 2_MiB},
+          fault{"tp=2,pp=2,vpp=2,dp=2,zero=1", "dp=8,zero=1", 2_MiB},
+          fault{"tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", 3_MiB}}) {
+      CAPTURE(odd);
+      CAPTURE(f.from);
+      CAPTURE(f.to);
+      for (const left_behind& left : on_ranks(8, [&](MPI_Comm world, long d, left_behind&mine) {
+             const computed_switch own = d == odd ? change_of(f.from, f.to) : change;
+             mpi_endpoint here(world, {.wait = ample});
+             rank_storage before(own.from(), d, "before"), after(own.to(), d, "after");
+             fill(before.tensors(), own.from());
+             here.all_reduce_max(0);
+             const double begin = now();
+             mine.say(thrown([&] {
+               switch_state(own, before.tensors(), after.tensors(), here, {.budget = d == odd ? f.budget : 2_MiB});
+             }));
+             mine.seconds = now() - begin;
+             mine.untouched = after.resident_bytes() == 0 && compare(before.tensors(), own.from()).wrong == 0;
+             here.all_reduce_max(0);
+             mine.reached = 1;
+           })) {
+        const std::string sentence = left.sentence;
+        CAPTURE(sentence);
+        CHECK(left.untouched == 1);
+        CHECK(left.reached == 1);
+        CHECK(sentence.starts_with("reshard: "));
+        CHECK(left.seconds < 2);
+        if (f.budget == 2_MiB) CHECK(sentence.find("device " + std::to_string(odd)) != sentence.npos);
+        else CHECK(sentence.find("budgets from 2097152 to 3145728 bytes") != sentence.npos);
+      }
+    }
+}
+
+TEST_CASE(
+    "a process that fails in the midst of a switch is heard by all, in time; sources are whole, and MPI goes on") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  for (const exchange_as how : {exchange_as::asynchronous, exchange_as::naive})
+    for (const long victim : {0L, 1L, 3L})
+      for (const int third : {-1, 0, 1, 2}) {  // when it prepares; in the first, a middle, the last slot
+        CAPTURE(victim);
+        CAPTURE(third);
+        const std::vector<left_behind> all = on_ranks(4, [&](MPI_Comm world, long d, left_behind& mine) {
+          rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+          fill(before.tensors(), change.from());
+          mpi_endpoint here(world, {.wait = std::chrono::seconds(20), .how = how, .chunk_bytes = 100'000});
+          struct faulty : testing::forwarding<mpi_endpoint> {
+            int third;
+            bool me;
+            left_behind& left;
+            moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+              if (me && third < 0) left.seconds = now(), throw 7;  // of no standard kind, and not a refusal
+              return inner.prepare(plan, into, pages);
+            }
+            void move(moves& m, index_t slot) {
+              left.stages = static_cast<long>(m.stages);
+              const bool now_it_fails = me && slot == third * (m.stages - 1) / 2;
+              if (now_it_fails) {
+                left.seconds = now();
+                throw std::runtime_error("a disk is full");
+              }
+              inner.move(m, slot);
+            }
+          } through{{here}, third, d == victim, mine};
+          mine.say(thrown([&] {
+            switch_state(change, before.tensors(), after.tensors(), through,
+                         {.budget = largest_holding(change) * 13 / 10, .after_use = sources::keep});
+          }));
+          if (d != victim) mine.seconds = now();
+          mine.wrong = static_cast<long>(compare(before.tensors(), change.from()).wrong);
+        });
+        for (long d = 0; d < 4; ++d) {
+          const left_behind& left = all[static_cast<std::size_t>(d)];
+          const std::string sentence = left.sentence;
+          CAPTURE(d);
+          CAPTURE(sentence);
+          CHECK(left.wrong == 0);
+          if (third >= 0) CHECK(left.stages >= 3);
+          if (third >= 0) CHECK(sentence == "a disk is full");
+          else CHECK(sentence.find("an exception of no standard kind") != sentence.npos);
+          if (d != victim) CHECK(left.seconds - all[static_cast<std::size_t>(victim)].seconds < 2);
+        }
+      }
+}
+
+TEST_CASE("who leaves or is late is named, and nobody waits for ever") {
+  for (const long odd : {0L, 2L})
+    for (const bool leaves : {true, false}) {
+      CAPTURE(odd);
+      CAPTURE(leaves);
+      const std::vector<left_behind> all = on_ranks(3, [&](MPI_Comm world, long d, left_behind& mine) {
+        const patience wait = leaves ? ample : std::chrono::seconds(1);
+        auto here = std::make_unique<mpi_endpoint>(world, mpi_options{.wait = wait});
+        here->all_reduce_max(0);
+        const double begin = now();
+        if (d == odd && leaves) here.reset();
+        else if (d == odd) std::this_thread::sleep_for(std::chrono::seconds(5));
+        if (here != nullptr) mine.say(thrown([&] { here->all_reduce_max(d); }));
+        mine.seconds = now() - begin;
+      });
+      for (long d = 0; d < 3; ++d) {
+        if (d == odd && leaves) continue;
+        const std::string sentence = all[static_cast<std::size_t>(d)].sentence;
+        CAPTURE(d);
+        CAPTURE(sentence);
+        CHECK(all[static_cast<std::size_t>(d)].seconds < 8);
+        if (leaves) CHECK(sentence == "reshard: device " + std::to_string(odd) + " has left; a world serves one run");
+        else if (odd == 0) CHECK(sentence.find("in vain for device 0, the hub") != sentence.npos);
+        else CHECK(sentence == "reshard: device 0 waited 1000 ms in vain for these devices: 2");
+      }
+    }
+}
+
+TEST_CASE("a process that comes late to a world is waited for as long as the patience") {
+  const std::vector<left_behind> all = on_ranks(3, [&](MPI_Comm world, long d, left_behind& mine) {
+    if (d == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+    mine.say(thrown([&] { mpi_endpoint here(world, {.wait = std::chrono::seconds(1)}); }));
+  });
+  for (const long d : {0L, 2L}) {
+    const std::string sentence = all[static_cast<std::size_t>(d)].sentence;
+    CHECK(sentence == "reshard: device " + std::to_string(d) +
+                          " waited 1000 ms in vain for all processes of its communicator to come");
+  }
+}

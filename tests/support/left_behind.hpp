@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process of a test leaves behind, and its part of a switch whose memory is watched: the same for every
+// transport between processes.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/memory/known_values.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+
+#include "../oracle/random_layouts.hpp"
+#include "expand.hpp"
+#include "switches.hpp"
+#include "tries.hpp"
+
+namespace testing {
+
+/// What every process leaves behind; plain data.
+struct left_behind {
+  char sentence[600] = {};
+  double seconds = 0;
+  long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0;
+
+  void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }
+};
+
+/// One device's part of a switch, its memory watched.
+template <typename Endpoint>
+void switch_watched(const reshard::computed_switch& change, Endpoint& here, const reshard::switch_options& options,
+                    left_behind& left) {
+  using namespace reshard;
+  const rank_t f = change.from_rank(here.device()), t = change.to_rank(here.device());
+  rank_storage before("no rank"), after("no rank");
+  if (f >= 0) before = rank_storage(change.from(), f, "rank " + std::to_string(f) + " of FROM");
+  if (t >= 0) after = rank_storage(change.to(), t, "rank " + std::to_string(t) + " of TO");
+  fill(before.tensors(), change.from());
+  const bytes_t held = before.resident_bytes();
+  testing::watched<Endpoint> looking{{here}, before, after};
+  const switch_report report = switch_state(change, before.tensors(), after.tensors(), looking, options);
+  const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
+  left.kernel_agrees = held == report.memory.before && after.resident_bytes() == report.memory.after &&
+                       before.resident_bytes() == 0 && looking.slots == report.stages + report.lag &&
+                       looking.staging_kept && most == report.memory.peak && report.memory.excess() <= options.budget;
+  const comparison found = compare(after.tensors(), change.to());
+  left.wrong = static_cast<long>(found.wrong), left.elements = static_cast<long>(found.elements);
+  left.stages = static_cast<long>(report.stages);
+}
+
+/// The elements that a device holds after a switch, of all states.
+inline reshard::bytes_t elements_of(const reshard::computed_switch& change, reshard::rank_t device) {
+  using namespace reshard;
+  const rank_t rank = change.to_rank(device);
+  bytes_t elements = 0;
+  if (rank >= 0)
+    for (const state& s : adam_states)
+      each_held(change.to(), rank, s.placed_as, [&](int, const family_box& b) { elements += b.volume(); });
+  return elements;
+}
+
+/// Random switches of 2 to 8 devices, in one stage and in many, in every way: run(change, options, how) carries one out
+/// on as many processes and returns what they left behind.
+template <typename Run>
+void random_switches(int count, Run&& run) {
+  using namespace reshard;
+  oracle::generator cases(seed());
+  int tried = 0;
+  long stages = 0;
+  for (int i = 0; tried < tries(count) && i < 1000; ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    const auto map = [](const std::vector<long>& d) { return device_map(std::vector<rank_t>(d.begin(), d.end())); };
+    const computed_switch change(space(to_model(c.m), parse_degrees(c.from_text)),
+                                 space(to_model(c.m), parse_degrees(c.to_text)),
+                                 {map(c.from_devices), map(c.to_devices)});
+    if (change.devices() < 2 || change.devices() > 8) continue;
+    INFO(c.describe());
+    const bytes_t budget = tried % 2 == 0 ? no_budget : greatest(1_MiB, largest_holding(change) / 2);
+    const auto how = static_cast<exchange_as>(tried % 3 == 2 ? tried % 2 : 2);
+    ++tried;
+    const std::vector<left_behind> left = run(change, switch_options{.budget = budget}, how);
+    REQUIRE(left.size() == static_cast<std::size_t>(change.devices()));
+    for (rank_t d = 0; d < change.devices(); ++d) {
+      const left_behind& of = left[static_cast<std::size_t>(d)];
+      CHECK(std::string(of.sentence).empty());
+      CHECK(of.wrong == 0);
+      CHECK(of.elements == elements_of(change, d));
+      CHECK(of.kernel_agrees == 1);
+    }
+    stages += left[0].stages;
+  }
+  CHECK(tried == tries(count));
+  CHECK(stages > tried);
+}
+
+}  // namespace testing
