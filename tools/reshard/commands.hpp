@@ -24,10 +24,12 @@ struct arguments {
   std::optional<std::string> cluster;
   std::optional<std::string> from_devices;
   std::optional<std::string> to_devices;
+  std::optional<std::string> lost_devices;
   std::optional<std::string> budget;
   bool json = false;
   bool transfers = false;
   bool relabel = false;
+  bool leave_out_lost = false;
 };
 
 void check(const arguments& given);

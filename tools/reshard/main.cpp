@@ -124,6 +124,8 @@ int run(int count, const char* const* words) {
   plan.add_option("--cluster", given.cluster, "NODESxGPUS; default: all devices on one node");
   plan.add_option("--from-devices", given.from_devices, "the device of each rank of FROM, like 0-2,8,12-15");
   plan.add_option("--to-devices", given.to_devices, "the device of each rank of TO");
+  plan.add_option("--lost-devices", given.lost_devices, "devices that are gone, like 3,7 or 4-7");
+  plan.add_flag("--leave-out-lost", given.leave_out_lost, "plan without what only lost devices held");
   plan.add_option("--budget", given.budget, "bytes above max(before, after), like 256MiB");
   plan.add_flag("--transfers", given.transfers, "list every transfer (with --json)");
   plan.add_flag("--relabel", given.relabel, "not built yet");

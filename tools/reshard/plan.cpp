@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
@@ -31,6 +32,14 @@ interval devices_asked_for(const computed_switch& change, rank_t only_device) {
 /// Refuses what could overflow later: all bytes of all devices, on both sides, and every one of them moved.
 void require_countable(const model& m, rank_t from_ranks, rank_t to_ranks) {
   checked_multiply(checked_multiply(m.parameters(), all_states.bytes_per_element()), greatest(from_ranks, to_ranks));
+}
+
+/// Refuses a switch of which something is lost that is not left out.
+void require_left_out(const computed_switch& change) {
+  if (change.lost_elements() == when_lost::leave_out || change.lost_ranks().empty()) return;
+  if (const bytes_t bytes = lost_bytes(change); bytes > 0)
+    refuse("--lost-devices: ", bytes, " bytes that TO holds were on lost devices alone: ", lost_families(change),
+           "; --leave-out-lost plans without them");
 }
 
 /// Refuses a budget that the switch, or the one device that is asked about, exceeds, with the least that does.
@@ -73,6 +82,8 @@ computed_switch switch_asked_for(const arguments& given, const model& m) {
   placement placed{.from = devices_of("--from-devices", given.from_devices, from.ranks()),
                    .to = devices_of("--to-devices", given.to_devices, to.ranks()),
                    .states = states_asked_for(given)};
+  if (given.lost_devices) placed.lost = parse_devices("--lost-devices", *given.lost_devices);
+  if (given.leave_out_lost) placed.lost_elements = when_lost::leave_out;
   if (given.cluster) {
     const cluster_shape shape = parse_cluster(*given.cluster);
     const rank_t needed = greatest(placed.from.devices(), placed.to.devices());
@@ -89,11 +100,15 @@ computed_switch switch_asked_for(const arguments& given, const model& m) {
 void plan(const arguments& given) {
   if (given.relabel) refuse("--relabel is not built yet; without it every rank of TO sits where --to-devices says");
   if (given.transfers && !given.json) refuse("--transfers lists every transfer as JSON; give --json with it");
+  if (given.leave_out_lost && !given.lost_devices)
+    refuse("--leave-out-lost leaves out what lost devices held; say with --lost-devices which they are");
   const model m = load_model(given.model);
   std::optional<computed_switch> asked;
   double seconds = timed([&] { asked.emplace(switch_asked_for(given, m)); });
   const computed_switch& change = *asked;
   const rank_t only_device = given.rank ? parse_rank(*given.rank, change.devices(), "device") : -1;
+  if (only_device >= 0 && change.lost(only_device)) refuse("--rank: device ", only_device, " is lost");
+  require_left_out(change);
   const bytes_t budget = given.budget ? parse_bytes("--budget", *given.budget) : 0;
   index_t stages = 1;
   if (given.budget) {
@@ -114,6 +129,7 @@ void plan(const arguments& given) {
     out << (given.transfers ? ",\"transfers\":[" : "");
   }
   json_items transfers(out);
+  std::vector<transfer> left_out;  // of the one device
   const interval devices = devices_asked_for(change, only_device);
   for (rank_t device = devices.begin; device < devices.end; ++device) {
     reshard::plan whole;
@@ -122,6 +138,7 @@ void plan(const arguments& given) {
       whole = make_plan(change, device);
       if (stages > 1) cut = stage_plan(whole, change, stages);
     });
+    if (only_device >= 0) left_out = whole.lost;
     if (stages > 1) figures.add(whole, cut);
     else figures.add(whole);
     if (given.transfers && stages > 1) write_transfers(transfers, change, cut, told);
@@ -129,7 +146,8 @@ void plan(const arguments& given) {
   }
   if (given.json) {
     out << (given.transfers ? "]," : ",");
-    write_figures(out, figures.figures(), seconds);
+    if (given.leave_out_lost) write_lost(out, change, only_device < 0 ? nullptr : &left_out);
+    write_figures(out, figures.figures(), seconds, change.lost_elements());
     out << "}\n";
   } else {
     out << switch_text(change, figures.figures(), seconds, budget, only_device);

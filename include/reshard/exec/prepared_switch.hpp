@@ -167,7 +167,7 @@ class switch_steps {
     const tensor_names names = names_of(change_.to());
     for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains})
       require_bound(me(), *list, old_, "FROM", names);
-    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains, &plan_.creates})
+    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains, &plan_.creates, &plan_.lost})
       require_bound(me(), *list, new_, "TO", names);
     require_apart(me(), old_, new_, change_.states(), options_.after_use);
   }

@@ -51,34 +51,50 @@ inline state_set parse_states(std::string_view text) {
   refuse("--state: '", one_line(text, 40), "' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
 }
 
-/// "0-2,8,12-15": the device of every rank, in rank order. `what` names the list in sentences; it must have `ranks`
-/// devices.
-inline std::vector<rank_t> parse_device_list(std::string_view what, std::string_view text, rank_t ranks) {
+namespace detail {
+/// "0-2,8,12-15" as the runs that are written.
+inline std::vector<interval> device_runs(std::string_view what, std::string_view text) {
   std::vector<interval> runs;
-  index_t count = 0;
-  if (text.empty()) refuse(what, ": the list is empty, but there are ", ranks, " ranks");
   while (true) {
     const std::size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
     const std::size_t dash = item.find('-');
-    const rank_t first = detail::digits_of(what, item.substr(0, dash));
-    const rank_t last = dash == item.npos ? first : detail::digits_of(what, item.substr(dash + 1));
+    const rank_t first = digits_of(what, item.substr(0, dash));
+    const rank_t last = dash == item.npos ? first : digits_of(what, item.substr(dash + 1));
     if (last < first) refuse(what, ": the range ", first, "-", last, " runs backwards");
     if (last >= device_limit) refuse(what, ": device ", last, " is too large; devices are 0 to ", device_limit - 1);
     runs.push_back({first, last + 1});
-    count = checked_add(count, last - first + 1);
-    if (comma == text.npos) break;
+    if (comma == text.npos) return runs;
     text.remove_prefix(comma + 1);
   }
-  if (count != ranks) refuse(what, ": ", count, " devices are listed for ", ranks, ranks == 1 ? " rank" : " ranks");
+}
+/// The devices of the runs, in their order, none of them twice.
+inline std::vector<rank_t> devices_of_runs(std::string_view what, const std::vector<interval>& runs) {
+  std::vector<interval> sorted = runs;
+  std::sort(sorted.begin(), sorted.end(), [](interval a, interval b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (sorted[i].begin < sorted[i - 1].end) refuse(what, ": device ", sorted[i].begin, " is listed twice");
   std::vector<rank_t> devices;
-  devices.reserve(static_cast<std::size_t>(ranks));
   for (const interval& run : runs)
     for (rank_t device = run.begin; device < run.end; ++device) devices.push_back(device);
-  std::sort(runs.begin(), runs.end(), [](interval a, interval b) { return a.begin < b.begin; });
-  for (std::size_t i = 1; i < runs.size(); ++i)
-    if (runs[i].begin < runs[i - 1].end) refuse(what, ": device ", runs[i].begin, " is listed twice");
   return devices;
+}
+}  // namespace detail
+
+/// "0-2,8,12-15": the device of every rank, in rank order. `what` names the list in sentences; it must have `ranks`
+/// devices.
+inline std::vector<rank_t> parse_device_list(std::string_view what, std::string_view text, rank_t ranks) {
+  if (text.empty()) refuse(what, ": the list is empty, but there are ", ranks, " ranks");
+  const std::vector<interval> runs = detail::device_runs(what, text);
+  index_t count = 0;
+  for (const interval& run : runs) count = checked_add(count, run.size());
+  if (count != ranks) refuse(what, ": ", count, " devices are listed for ", ranks, ranks == 1 ? " rank" : " ranks");
+  return detail::devices_of_runs(what, runs);
+}
+
+/// "3,7" or "4-7": some devices, none twice.
+inline std::vector<rank_t> parse_devices(std::string_view what, std::string_view text) {
+  return detail::devices_of_runs(what, detail::device_runs(what, text));
 }
 
 /// Nodes of equal size.

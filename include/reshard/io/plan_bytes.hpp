@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as bytes, for another process or another day. All numbers are 64 bits, little-endian:
-//   "reshplan", version 2, fingerprint of the families, device, numbers of sends, receives, retains and creates, then
-//   per transfer src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before it.
+//   "reshplan", version 3, fingerprint of the families, device, numbers of sends, receives, retains, creates and lost,
+//   then per transfer src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before it.
 // Builds on: io/plan_check.hpp.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace reshard::io {
 namespace detail {
 
 inline constexpr std::string_view plan_magic = "reshplan";
-inline constexpr std::uint64_t plan_version = 2;
+inline constexpr std::uint64_t plan_version = 3;
 inline constexpr std::size_t numbers_of_transfer = 4 + 2 * family_ndim;
 
 /// FNV-1a, 64 bits.
@@ -79,7 +79,7 @@ template <Holding From, Holding To>
   out.put(detail::plan_version);
   out.put(detail::fingerprint(change.to()));
   out.put(p.device);
-  const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates};
+  const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
   for (const std::vector<transfer>* list : lists) out.put(std::uint64_t{list->size()});
   for (const std::vector<transfer>* list : lists)
     for (const transfer& t : *list) {
@@ -93,7 +93,7 @@ template <Holding From, Holding To>
 /// The plan that to_bytes wrote of this switch; anything else is refused.
 template <Holding From, Holding To>
 [[nodiscard]] plan plan_from_bytes(std::span<const std::byte> bytes, const layout_switch<From, To>& change) {
-  constexpr std::size_t lists_of_plan = 4, header = (4 + lists_of_plan) * 8, closing = 8;
+  constexpr std::size_t lists_of_plan = 5, header = (4 + lists_of_plan) * 8, closing = 8;
   if (bytes.size() < header + closing) refuse("plan from bytes: ", bytes.size(), " bytes are too few");
   for (std::size_t i = 0; i < 8; ++i)
     if (static_cast<char>(bytes[i]) != detail::plan_magic[i])
@@ -114,7 +114,7 @@ template <Holding From, Holding To>
   for (std::size_t i = 4; i < 4 + lists_of_plan; ++i) listed = number(i) > most ? most + 1 : listed + number(i);
   if (bytes.size() != header + closing + 8 * detail::numbers_of_transfer * static_cast<std::size_t>(listed))
     refuse("plan from bytes: ", bytes.size(), " bytes are not what its lists need");
-  std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates};
+  std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
   for (std::size_t i = 0; i < lists_of_plan; ++i)
     for (std::uint64_t n = number(4 + i); n > 0; --n) {
       if ((number(at + 2) | number(at + 3)) >> 31 != 0)

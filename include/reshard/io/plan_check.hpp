@@ -26,6 +26,9 @@ void require_plan_of(const layout_switch<From, To>& change, const plan& p, std::
       if ((t.src == p.device) != leaves || (t.dst == p.device) != arrives)
         refuse(who, ": ", name, "[", i, "] goes from device ", t.src, " to ", t.dst, ", in a plan of device ",
                p.device);
+      if (change.lost(t.src) || change.lost(t.dst))
+        refuse(who, ": ", name, "[", i, "] goes from device ", t.src, " to ", t.dst, ", and device ",
+               change.lost(t.src) ? t.src : t.dst, " is lost");
       if (t.states.empty() || (t.states & change.states()) != t.states)
         refuse(who, ": ", name, "[", i, "] has states that the switch does not move");
       if (t.family < 0 || t.family >= change.to().families())
@@ -39,6 +42,7 @@ void require_plan_of(const layout_switch<From, To>& change, const plan& p, std::
   check(p.receives, "receives", false, true);
   check(p.retains, "retains", true, true);
   check(p.creates, "creates", true, true);
+  check(p.lost, "lost", true, true);
 }
 
 }  // namespace reshard::io

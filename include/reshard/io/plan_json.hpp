@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as JSON, of any two sides, and back:
-//   {"format": "reshard plan", "version": 2, "device": 3, "sends": [..], "receives": [..], "retains": [..],
-//   "creates": [..]}
+//   {"format": "reshard plan", "version": 3, "device": 3, "sends": [..], "receives": [..], "retains": [..],
+//   "creates": [..], "lost": [..]}
 //   with {"src": 3, "dst": 7, "states": ["param"], "family": "wte", "box": [[0, 1], ..]} for every box of a family.
 // Builds on: io/plan_check.hpp, io/print.hpp, nlohmann-json.
 #pragma once
@@ -19,8 +19,8 @@ namespace reshard::io {
 namespace detail {
 
 inline constexpr std::string_view plan_format = "reshard plan";
-inline constexpr int plan_json_version = 2;
-inline constexpr const char* plan_lists[] = {"sends", "receives", "retains", "creates"};
+inline constexpr int plan_json_version = 3;
+inline constexpr const char* plan_lists[] = {"sends", "receives", "retains", "creates", "lost"};
 
 template <Holding H>
 int family_named(const H& h, std::string_view name) {
@@ -47,7 +47,7 @@ template <Holding From, Holding To>
 [[nodiscard]] std::string to_json(const plan& p, const layout_switch<From, To>& change) {
   nlohmann::ordered_json result{
       {"format", detail::plan_format}, {"version", detail::plan_json_version}, {"device", p.device}};
-  const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates};
+  const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
   for (std::size_t i = 0; i < std::size(detail::plan_lists); ++i) {
     nlohmann::ordered_json& list = result[detail::plan_lists[i]] = nlohmann::ordered_json::array();
     for (const transfer& t : *lists[i]) {
@@ -81,7 +81,7 @@ template <Holding From, Holding To>
       refuse("plan from JSON: version ", one_line(read.at("version").dump()), "; version ", detail::plan_json_version,
              " is read here");
     p.device = read.at("device").get<rank_t>();
-    std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates};
+    std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
     for (std::size_t i = 0; i < std::size(detail::plan_lists); ++i)
       for (const nlohmann::json& t : read.at(detail::plan_lists[i])) {
         transfer one{t.at("src").get<rank_t>(),

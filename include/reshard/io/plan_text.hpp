@@ -33,6 +33,7 @@ template <Holding From, Holding To>
   for (const transfer& t : p.receives) line(text_of("from ", t.src), t);
   for (const transfer& t : p.retains) line("keeps", t);
   for (const transfer& t : p.creates) line("zeros", t);
+  for (const transfer& t : p.lost) line("lost", t);
   return text;
 }
 

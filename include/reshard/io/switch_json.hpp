@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch between two spaces as JSON: transfers expanded to the tensors that a framework knows by name, figures of
-// devices, and the summary.
+// devices, what is lost, and the summary.
 // Builds on: schedule/figures.hpp, io/regions.hpp.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <reshard/io/regions.hpp>
 #include <reshard/schedule/figures.hpp>
@@ -12,6 +13,16 @@
 namespace reshard::io {
 
 namespace detail {
+
+/// The lowest rank that holds what meets a box.
+template <Holding H>
+rank_t rank_with(const H& h, int f, role r, const family_box& b) {
+  rank_t lowest = -1;
+  h.owners(f, r, b, [&](const family_box&, const Holders auto& holders) {
+    if (lowest < 0 || holders[0] < lowest) lowest = holders[0];
+  });
+  return lowest;
+}
 
 inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst, state_set states,
                            int f, const family_box& b, index_t stage) {
@@ -51,8 +62,26 @@ inline void write_rank_of_device(text_output& out, const computed_switch& change
   out << "]";
 }
 
+/// "lost":[..],: what is left out of a switch, each element once; or of one device's plan.
+inline void write_lost(text_output& out, const computed_switch& change, const std::vector<transfer>* of_device) {
+  const space& target = change.to().space();
+  out << "\"lost\":[";
+  json_items items(out);
+  const auto write = [&](state_set states, int f, const family_box& b) {
+    for (int s = 0; s < state_count; ++s)
+      if (states.contains(s))
+        write_tensors(items, target, f, detail::rank_with(change.to(), f, adam_states[s].placed_as, b), b,
+                      reshard::detail::text_of("\"state\":\"", adam_states[s].name, "\""));
+  };
+  if (of_device == nullptr) each_lost(change, [&](const lost_box& b) { write(b.states, b.family, b.where); });
+  else
+    for (const transfer& t : *of_device) write(t.states, t.family, t.where);
+  out << "],";
+}
+
 /// "devices":[..],"summary":{..}
-inline void write_figures(text_output& out, const switch_figures& f, double planning_seconds) {
+inline void write_figures(text_output& out, const switch_figures& f, double planning_seconds,
+                          when_lost lost = when_lost::refuse) {
   out << "\"devices\":[";
   json_items devices(out);
   for (const device_figures& d : f.devices)
@@ -60,11 +89,13 @@ inline void write_figures(text_output& out, const switch_figures& f, double plan
                    << ",\"retained_bytes\":" << d.retained << ",\"before_bytes\":" << d.before
                    << ",\"after_bytes\":" << d.after << ",\"peak_bytes\":" << d.peak << "}";
   out << "],\"summary\":{\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed
-      << ",\"retained_bytes\":" << f.retained << ",\"created_bytes\":" << f.created << ",\"least_bytes\":" << f.least
-      << ",\"inter_node_bytes\":" << f.inter_node << ",\"messages\":" << f.messages << ",\"stages\":" << f.stages
-      << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive
-      << ",\"peak_bytes\":" << f.peak << ",\"peak_floor_bytes\":" << f.peak_floor
-      << ",\"peak_excess_bytes\":" << f.peak_excess << ",\"planning_seconds\":" << planning_seconds << "}";
+      << ",\"retained_bytes\":" << f.retained << ",\"created_bytes\":" << f.created;
+  if (lost == when_lost::leave_out) out << ",\"lost_bytes\":" << f.lost;
+  out << ",\"least_bytes\":" << f.least << ",\"inter_node_bytes\":" << f.inter_node << ",\"messages\":" << f.messages
+      << ",\"stages\":" << f.stages << ",\"max_send_bytes\":" << f.max_send
+      << ",\"max_receive_bytes\":" << f.max_receive << ",\"peak_bytes\":" << f.peak
+      << ",\"peak_floor_bytes\":" << f.peak_floor << ",\"peak_excess_bytes\":" << f.peak_excess
+      << ",\"planning_seconds\":" << planning_seconds << "}";
 }
 
 }  // namespace reshard::io

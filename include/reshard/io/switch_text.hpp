@@ -84,6 +84,11 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
   std::string on = node == 0 ? text_of("on ", count_text(change.devices()),
                                        change.devices() == 1 ? " device" : " devices", " of one node")
                              : text_of("on ", ceil_divide(change.devices(), node), " nodes of ", node, " devices");
+  if (!change.lost_devices().empty()) {
+    index_t lost = 0;
+    for (const interval& gone : change.lost_devices()) lost += gone.size();
+    on += text_of(", ", count_text(lost), " of them lost");
+  }
   if (change.states() != all_states) on += text_of(", ", to_text(change.states()), " only");
   if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
   text += folded(on, 4) + "\n\n";
@@ -98,6 +103,7 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
   if (change.node_devices() != 0) line("", bytes_text(f.inter_node), "of it between nodes");
   line("keeps", bytes_text(f.retained), "already where it is needed");
   if (f.created > 0) line("creates", bytes_text(f.created), "zeros: rows of the vocabulary that only TO has");
+  if (f.lost > 0) line("lost", bytes_text(f.lost), "held by lost devices alone; left out");
   line("messages", count_text(f.messages), text_of("in ", count_text(f.stages), f.stages == 1 ? " stage" : " stages"));
   line("peak", bytes_text(f.peak), "of any device");
   line("excess", bytes_text(f.peak_excess), "at most above what a device holds before or after");

@@ -44,8 +44,29 @@ class device_map {
   constexpr rank_t ranks() const { return ranks_; }
   constexpr bool identity() const { return by_rank_.empty(); }
 
-  /// One past the highest device in use.
-  constexpr rank_t devices() const { return identity() ? ranks_ : by_device_.back().device + by_device_.back().count; }
+  /// One past the highest device in use, lost or not.
+  constexpr rank_t devices() const {
+    rank_t past = identity() ? ranks_ : 0;
+    for (const run& piece : by_rank_) past = greatest(past, piece.device + piece.count);
+    return past;
+  }
+
+  /// The same map, but for devices of some ascending, disjoint intervals, which are lost: no rank is on them.
+  constexpr device_map without(const std::vector<interval>& lost) const {
+    device_map living = *this;
+    if (identity() && ranks_ > 0) living.by_rank_ = living.by_device_ = {{0, 0, ranks_}};
+    for (const interval& gone : lost) {
+      std::vector<run> left;
+      for (const run& piece : living.by_device_) {
+        const interval all{piece.device, piece.device + piece.count};
+        for (const interval& part :
+             {interval{all.begin, least(all.end, gone.begin)}, interval{greatest(all.begin, gone.end), all.end}})
+          if (!part.empty()) left.push_back({piece.rank + part.begin - piece.device, part.begin, part.size()});
+      }
+      living.by_device_ = left;
+    }
+    return living;
+  }
 
   /// The device of a rank, 0 <= rank < ranks().
   constexpr rank_t device_of(rank_t rank) const {

@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// A switch: from what to what, and where the ranks of both sides sit. Every question about moving is asked of it.
+// A switch: from what to what, where the ranks of both sides sit, and which devices are lost. Every question about
+// moving is asked of it.
 // Builds on: space/holding_of.hpp, plan/device_map.hpp.
 #pragma once
 
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include <reshard/base/sort.hpp>
 #include <reshard/plan/device_map.hpp>
 #include <reshard/space/holding_of.hpp>
 
 namespace reshard {
 
-/// Where the two worlds sit, and what is to move. Defaults: rank r on device r, one node, all states that TO has.
+/// What becomes of elements that a rank of TO holds and, of FROM, lost ranks alone: the switch is refused, or made
+/// without them.
+enum class when_lost { refuse, leave_out };
+
+/// Where the two worlds sit, and what is to move. Defaults: rank r on device r, one node, all states that TO has, no
+/// device lost.
 struct placement {
   device_map from = {};
   device_map to = {};
   index_t node_devices = 0;  // devices of a node; 0: all share one
   state_set states = all_states;
-  rank_t devices = 0;  // at least; there are as many as ranks of both sides need
+  rank_t devices = 0;             // at least; there are as many as ranks of both sides need
+  std::vector<rank_t> lost = {};  // devices that are gone: FROM's ranks on them hold nothing
+  when_lost lost_elements = when_lost::refuse;
 };
 
 namespace detail {
@@ -104,8 +114,8 @@ constexpr bool may_differ(const family& a, const family& b, int axis) {
 }  // namespace detail
 
 /// A switch between two layouts, each a space, a list of shards or a Holding, named or temporary: it keeps what it is
-/// given (of what is named, a copy) and what it makes. Refuses sides of different models, maps of the wrong size, and
-/// states that a side lacks.
+/// given (of what is named, a copy) and what it makes. Refuses sides of different models, maps of the wrong size,
+/// states that a side lacks, and lost devices that TO has.
 template <Holding From, Holding To>
 class layout_switch {
  public:
@@ -115,8 +125,10 @@ class layout_switch {
       : sides_(detail::make_sides<From, To>(std::forward<A>(from), std::forward<B>(to), placed.states)),
         from_devices_(placed.from.of_world(sides_.from.ranks())), to_devices_(placed.to.of_world(sides_.to.ranks())),
         node_devices_(placed.node_devices), states_(placed.states == all_states ? sides_.to.states() : placed.states),
-        devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))) {
+        devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))),
+        lost_elements_(placed.lost_elements) {
     require_placed();
+    if (!placed.lost.empty()) lose(placed.lost);
     require_one_model();
     require_states(sides_.from.states(), "FROM");
     require_states(sides_.to.states(), "TO");
@@ -132,7 +144,7 @@ class layout_switch {
   constexpr const device_map& from_devices() const { return from_devices_; }
   constexpr const device_map& to_devices() const { return to_devices_; }
 
-  /// The rank of a side that sits on a device, or -1.
+  /// The living rank of a side that sits on a device, or -1.
   constexpr rank_t from_rank(rank_t device) const { return from_devices_.rank_of(device); }
   constexpr rank_t to_rank(rank_t device) const { return to_devices_.rank_of(device); }
 
@@ -140,8 +152,44 @@ class layout_switch {
   constexpr index_t node_devices() const { return node_devices_; }
   constexpr state_set states() const { return states_; }
 
+  /// Ranks of FROM that are lost with their devices, as ascending, disjoint intervals.
+  constexpr const std::vector<interval>& lost_ranks() const { return lost_ranks_; }
+  constexpr const std::vector<interval>& lost_devices() const { return lost_devices_; }
+  constexpr when_lost lost_elements() const { return lost_elements_; }
+  constexpr bool lost(rank_t device) const {
+    for (const interval& gone : lost_devices_)
+      if (gone.contains(device)) return true;
+    return false;
+  }
+
  private:
   layout_switch();
+  /// Takes FROM's ranks off the devices.
+  constexpr void lose(std::vector<rank_t> devices) {
+    detail::sort_items(devices, [](rank_t a, rank_t b) { return a < b; });
+    std::vector<rank_t> ranks;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      const rank_t device = devices[i];
+      if (device < 0 || device >= devices_)
+        refuse("switch: device ", device, " is called lost, but devices are 0 to ", devices_ - 1);
+      if (i > 0 && device == devices[i - 1]) refuse("switch: device ", device, " is called lost twice");
+      if (const rank_t rank = to_devices_.rank_of(device); rank >= 0)
+        refuse("switch: rank ", rank, " of TO is on device ", device, ", which is lost; TO wants living devices");
+      if (const rank_t rank = from_devices_.rank_of(device); rank >= 0) ranks.push_back(rank);
+    }
+    detail::sort_items(ranks, [](rank_t a, rank_t b) { return a < b; });
+    lost_devices_ = runs_of(devices), lost_ranks_ = runs_of(ranks);
+    from_devices_ = from_devices_.without(lost_devices_);
+  }
+  /// Ascending numbers as intervals.
+  static constexpr std::vector<interval> runs_of(const std::vector<rank_t>& numbers) {
+    std::vector<interval> runs;
+    for (const rank_t n : numbers) {
+      if (!runs.empty() && runs.back().end == n) ++runs.back().end;
+      else runs.push_back({n, n + 1});
+    }
+    return runs;
+  }
   constexpr void require_placed() const {
     const rank_t from_ranks = sides_.from.ranks(), to_ranks = sides_.to.ranks();
     if (from_devices_.ranks() != from_ranks)
@@ -177,6 +225,9 @@ class layout_switch {
   index_t node_devices_;
   state_set states_;
   rank_t devices_;
+  when_lost lost_elements_;
+  std::vector<interval> lost_devices_;
+  std::vector<interval> lost_ranks_;
 };
 
 template <typename A, typename B>

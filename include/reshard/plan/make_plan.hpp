@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routing: what one device sends, receives, retains and creates in a switch. Each device derives its own plan from the
 // two holdings alone; the cost is that of its own pieces and peers, not of the world.
-// Builds on: plan/layout_switch.hpp, plan/source.hpp, plan/node_holders.hpp, plan/transfer.hpp.
+// Builds on: plan/lost.hpp, plan/source.hpp, plan/node_holders.hpp, plan/transfer.hpp.
 #pragma once
 
-#include <reshard/plan/layout_switch.hpp>
+#include <reshard/plan/lost.hpp>
 #include <reshard/plan/node_holders.hpp>
 #include <reshard/plan/source.hpp>
 #include <reshard/plan/transfer.hpp>
@@ -13,12 +13,13 @@ namespace reshard {
 
 namespace detail {
 
-template <Holding From, Holding To>
+/// `Sources` is FROM, or what lives of it.
+template <Holding From, Holding To, Holding Sources>
 class router {
  public:
-  constexpr router(const layout_switch<From, To>& change, rank_t device)
-      : change_(&change), from_(&change.from()), to_(&change.to()), device_(device),
-        from_rank_(change.from_rank(device)), to_rank_(change.to_rank(device)) {}
+  constexpr router(const layout_switch<From, To>& change, const Sources& sources, rank_t device)
+      : change_(&change), from_(&sources), to_(&change.to()), device_(device), from_rank_(change.from_rank(device)),
+        to_rank_(change.to_rank(device)) {}
 
   constexpr void receives(role r, state_set states, plan& out) const {
     if (to_rank_ < 0) return;
@@ -45,6 +46,8 @@ class router {
         if (near.count() > 0) from_holders(near);
         else from_holders(holders);
       });
+      if constexpr (!std::is_same_v<From, Sources>)
+        if (missing != 0) missing -= lose(f, r, target, states, out);
       if (missing != 0)
         refuse("plan: rank ", to_rank_, " needs ", target.volume(), " elements of ", to_->family_at(f).name,
                ", and no rank of FROM holds ", missing, " of them");
@@ -96,6 +99,18 @@ class router {
     return fresh.volume();
   }
 
+  /// What lost ranks alone held of a box, left out or refused; how many elements.
+  constexpr index_t lose(int f, role r, const family_box& target, state_set states, plan& out) const {
+    index_t lost = 0;
+    from_->lost(f, r, target, [&](const family_box& source) {
+      const family_box piece = intersect(source, target);
+      lost += piece.volume();
+      out.lost.push_back({device_, device_, states, f, piece});
+    });
+    if (lost > 0 && change_->lost_elements() == when_lost::refuse) refuse_lost(*change_);
+    return lost;
+  }
+
   constexpr bool one_node() const { return change_->node_devices() == 0; }
   constexpr index_t node_of(rank_t device) const { return device / change_->node_devices(); }
   constexpr interval devices_of_node(index_t node) const {
@@ -107,34 +122,42 @@ class router {
   }
 
   const layout_switch<From, To>* change_;
-  const From* from_;
+  const Sources* from_;
   const To* to_;
   rank_t device_;
   rank_t from_rank_;
   rank_t to_rank_;
 };
 
-}  // namespace detail
-
-/// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
-/// FROM rank held it, or is created iff it is padding that FROM does not have. Lists are in the order of `precedes`,
-/// the same at both ends.
-template <Holding From, Holding To>
-[[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
-  plan result;
-  result.device = device;
-  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
-  const detail::router<From, To> route(change, device);
+/// Routes every role, over FROM or what lives of it.
+template <Holding From, Holding To, Holding Sources>
+constexpr void route_all(const layout_switch<From, To>& change, const Sources& sources, plan& result) {
+  const router<From, To, Sources> route(change, sources, result.device);
   for (const role r : roles) {
     const state_set states = states_of(r) & change.states();
     if (states.empty() || !has_role(change.to(), r)) continue;
     route.receives(r, states, result);
     route.sends(r, states, result);
   }
+}
+
+}  // namespace detail
+
+/// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
+/// living FROM rank held it, or is created iff it is padding that FROM does not have, or is lost iff lost ranks of FROM
+/// alone held it. Lists are in the order of `precedes`, the same at both ends.
+template <Holding From, Holding To>
+[[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
+  plan result;
+  result.device = device;
+  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
+  if (change.lost_ranks().empty()) detail::route_all(change, change.from(), result);
+  else detail::route_all(change, living_holding(change.from(), change.lost_ranks()), result);
   sort_transfers(result.sends, &transfer::dst);
   sort_transfers(result.receives, &transfer::src);
   sort_transfers(result.retains, &transfer::src);
   sort_transfers(result.creates, &transfer::src);
+  sort_transfers(result.lost, &transfer::src);
   return result;
 }
 

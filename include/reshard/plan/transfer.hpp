@@ -85,13 +85,14 @@ constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer:
   }
 }
 
-/// What one device does in a switch. Retained and created boxes have src == dst == device.
+/// What one device does in a switch. Retained, created and lost boxes have src == dst == device.
 struct plan {
   rank_t device = 0;
   std::vector<transfer> sends;
   std::vector<transfer> receives;
   std::vector<transfer> retains;
   std::vector<transfer> creates;  // zeros: padding of the vocabulary that FROM does not have
+  std::vector<transfer> lost;     // zeros: what lost ranks of FROM alone held
 
   friend constexpr bool operator==(const plan&, const plan&) = default;
 };

@@ -1,29 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much a switch moves, without planning it: a device lacks what its TO rank holds and its FROM rank did not, and
 // every lacking byte moves once. Runs in a static_assert.
-// Builds on: plan/layout_switch.hpp.
+// Builds on: plan/layout_switch.hpp, plan/lost.hpp.
 #pragma once
 
 #include <vector>
 
 #include <reshard/plan/layout_switch.hpp>
+#include <reshard/plan/lost.hpp>
 
 namespace reshard {
 
-/// The bytes that all devices of a switch need, parted by whether they move, are already there, or are created.
+/// The bytes that all devices of a switch need, parted by whether they move, are already there, are created, or are
+/// lost.
 struct switch_volume {
   bytes_t moved = 0;     // needed and not there: also the least that any plan can deliver
   bytes_t retained = 0;  // needed and already there
   bytes_t created = 0;   // padding of the vocabulary that FROM does not have
+  bytes_t lost = 0;      // held by lost ranks of FROM alone; for every rank of TO that holds it
 
   friend constexpr bool operator==(const switch_volume&, const switch_volume&) = default;
 };
 
-/// moved + retained + created = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and TO
-/// boxes| x width.
+/// moved + retained + created + lost = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and
+/// TO boxes| x width. Refuses what is lost unless it may be left out.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
   switch_volume total;
+  if (!change.lost_ranks().empty()) {
+    require_nothing_lost(change);
+    each_lost(change, [&](const lost_box& b) { total.lost += checked_multiply(b.bytes(), b.wanted); });
+    total.moved = -total.lost;
+  }
   for (const role r : roles) {
     const bytes_t width = (states_of(r) & change.states()).bytes_per_element();
     if (width == 0 || !has_role(change.to(), r)) continue;

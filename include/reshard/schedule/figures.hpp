@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch costs, in figures: per device and over all of them, added up device by device, so that no more than one
 // device's plan is ever in memory.
-// Builds on: schedule/memory_replay.hpp, schedule/staged_plan.hpp.
+// Builds on: plan/lost.hpp, schedule/memory_replay.hpp, schedule/staged_plan.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/plan/lost.hpp>
 #include <reshard/schedule/memory_replay.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
 namespace reshard {
 
-/// A device's part of a switch in bytes: sent, received, retained, created; held before it, after it and at the peak.
+/// A device's part of a switch in bytes: sent, received, retained, created, lost; held before it, after it and at the
+/// peak.
 struct device_figures {
   rank_t device = 0;
-  bytes_t send = 0, receive = 0, retained = 0, created = 0;
+  bytes_t send = 0, receive = 0, retained = 0, created = 0, lost = 0;
   bytes_t before = 0, after = 0, peak = 0;
 
   constexpr bytes_t floor() const { return greatest(before, after); }
@@ -29,10 +31,11 @@ struct link_figures {
   bytes_t bytes = 0;
 };
 
-/// A switch in figures: sums and maxima over its devices, each device's own, and the links with the most bytes.
+/// A switch in figures: sums and maxima over its devices, each device's own, and the links with the most bytes. What is
+/// lost counts once, however many devices want it.
 struct switch_figures {
   index_t stages = 1;
-  bytes_t moved = 0, relayed = 0, retained = 0, created = 0, least = 0, inter_node = 0;
+  bytes_t moved = 0, relayed = 0, retained = 0, created = 0, lost = 0, least = 0, inter_node = 0;
   index_t messages = 0;
   bytes_t max_send = 0, max_receive = 0, peak = 0, peak_floor = 0, peak_excess = 0;
   std::vector<device_figures> devices;
@@ -84,7 +87,8 @@ inline bytes_t leaving_bytes(const plan& p) {
 
 /// replay_memory for one stage, from whole families.
 inline bytes_t one_stage_peak(bytes_t before, bytes_t after, const plan& p) {
-  const bytes_t live = leaving_bytes(p) + total_bytes(p.retains) + total_bytes(p.receives) + total_bytes(p.creates);
+  const bytes_t live = leaving_bytes(p) + total_bytes(p.retains) + total_bytes(p.receives) + total_bytes(p.creates) +
+                       total_bytes(p.lost);
   return greatest(greatest(before, after), live);
 }
 
@@ -116,6 +120,7 @@ class figure_collector {
   figure_collector(const layout_switch<From, To>& change, index_t stages, figures_of told)
       : change_(&change), told_(told) {
     f_.stages = stages;
+    if (told == figures_of::whole_switch && !change.lost_ranks().empty()) f_.lost = lost_bytes(change);
   }
 
   /// A device's plan, cut into the stages unless there is one.
@@ -133,8 +138,7 @@ class figure_collector {
     f_.messages += detail::count_messages(cut.receives, stage);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(cut.sends, stage);
     device_figures d = held(p);
-    d.peak =
-        replay_memory(d.before, d.after, cut.receives, cut.sends, p.retains, f_.stages, total_bytes(p.creates)).peak;
+    d.peak = replay_memory(d.before, d.after, cut.receives, cut.sends, p.retains, f_.stages, d.created + d.lost).peak;
     add(p, d);
   }
   const switch_figures& figures() const { return f_; }
@@ -147,6 +151,7 @@ class figure_collector {
             .receive = total_bytes(p.receives),
             .retained = total_bytes(p.retains),
             .created = total_bytes(p.creates),
+            .lost = total_bytes(p.lost),
             .before = held_bytes(change_->from(), was, change_->states()),
             .after = held_bytes(change_->to(), is, change_->states())};
   }
@@ -155,11 +160,12 @@ class figure_collector {
     f_.retained = checked_add(f_.retained, d.retained);
     f_.moved = checked_add(f_.moved, d.receive);
     f_.created = checked_add(f_.created, d.created);
-    f_.least = checked_add(f_.least, d.after - d.retained - d.created);
+    f_.least = checked_add(f_.least, d.after - d.retained - d.created - d.lost);
     add_links(p.receives);
     if (told_ == figures_of::one_device) {
       f_.moved = checked_add(f_.moved, d.send);
       f_.least = checked_add(f_.least, d.send);
+      f_.lost = checked_add(f_.lost, d.lost);
       add_links(p.sends);
     }
     f_.max_send = greatest(f_.max_send, d.send);

@@ -18,7 +18,7 @@ struct staged_plan {
   std::vector<staged_piece> sends;
   std::vector<staged_piece> receives;  // stage comes in the same order at both ends
   std::vector<staged_piece> retains;
-  std::vector<staged_piece> creates;  // zeros, all in the first stage
+  std::vector<staged_piece> creates;  // zeros, all in the first stage: what is created or lost
 };
 
 /// The pieces of one stage in a list that is sorted by stage.
@@ -52,9 +52,12 @@ template <Holding From, Holding To>
     for (const staged_piece& p : pieces) by_stage[at[static_cast<std::size_t>(p.stage)]++] = p;
     return by_stage;
   };
-  return {whole.device,          stages,
-          staged(whole.sends),   staged(whole.receives),
-          staged(whole.retains), stage_transfers(whole.creates, change, 1)};
+  staged_plan result{whole.device,          stages,
+                     staged(whole.sends),   staged(whole.receives),
+                     staged(whole.retains), stage_transfers(whole.creates, change, 1)};
+  if (!whole.lost.empty())
+    for (const staged_piece& p : stage_transfers(whole.lost, change, 1)) result.creates.push_back(p);
+  return result;
 }
 
 }  // namespace reshard

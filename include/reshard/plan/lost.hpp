@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a switch cannot bring because the devices that held it are lost: box by box, each once, in bytes, and as the
+// sentence that refuses it. The cost is that of the lost ranks' own boxes.
+// Builds on: plan/layout_switch.hpp, plan/transfer.hpp, space/living_holding.hpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <reshard/plan/layout_switch.hpp>
+#include <reshard/plan/transfer.hpp>
+#include <reshard/space/living_holding.hpp>
+
+namespace reshard {
+
+/// A box that ranks of TO hold and that lost ranks of FROM alone held.
+struct lost_box {
+  state_set states;
+  int family = 0;
+  family_box where;
+  index_t wanted = 0;  // by how many ranks of TO
+
+  /// volume x the widths of the states, once
+  constexpr bytes_t bytes() const { return checked_multiply(where.volume(), states.bytes_per_element()); }
+  friend constexpr bool operator==(const lost_box&, const lost_box&) = default;
+};
+
+/// Calls sink(lost_box) with { b n t : b a box of FROM whose holders are all lost, t a box of TO, not disjoint }, which
+/// are disjoint.
+template <Holding From, Holding To, typename Sink>
+constexpr void each_lost(const layout_switch<From, To>& change, Sink&& sink) {
+  const From& from = change.from();
+  for (const role r : roles) {
+    const state_set states = states_of(r) & change.states();
+    if (states.empty() || !has_role(change.to(), r)) continue;
+    for (const interval& ranks : change.lost_ranks())
+      for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)
+        each_shared(from, rank, r, [&](int f, const family_box& source, const Holders auto& holders) {
+          if (holders[0] != rank || living_holders(holders, change.lost_ranks()).count() > 0) return;
+          change.to().owners(f, r, source, [&](const family_box& target, const Holders auto& destinations) {
+            sink(lost_box{states, f, intersect(source, target), destinations.count()});
+          });
+        });
+  }
+}
+
+/// sum over each_lost of bytes(): elements that are lost, each once, however many ranks want it.
+template <Holding From, Holding To>
+[[nodiscard]] constexpr bytes_t lost_bytes(const layout_switch<From, To>& change) {
+  bytes_t bytes = 0;
+  each_lost(change, [&](const lost_box& b) { bytes = checked_add(bytes, b.bytes()); });
+  return bytes;
+}
+
+/// "wte 1024, fc1 4096": the bytes of lost_bytes per family, in their order.
+template <Holding From, Holding To>
+[[nodiscard]] std::string lost_families(const layout_switch<From, To>& change) {
+  std::vector<bytes_t> of(static_cast<std::size_t>(change.to().families()), 0);
+  each_lost(change, [&](const lost_box& b) { of[static_cast<std::size_t>(b.family)] += b.bytes(); });
+  std::string text;
+  for (int f = 0; f < change.to().families(); ++f)
+    if (const bytes_t bytes = of[static_cast<std::size_t>(f)]; bytes > 0)
+      text += detail::text_of(text.empty() ? "" : ", ", change.to().family_at(f).name, " ", bytes);
+  return text;
+}
+
+namespace detail {
+/// Refuses a switch of which something is lost; the sentence is the same on all devices.
+template <Holding From, Holding To>
+[[noreturn]] void refuse_lost(const layout_switch<From, To>& change) {
+  refuse("switch: ", lost_bytes(change), " bytes that TO holds were on lost devices alone: ", lost_families(change),
+         "; when_lost::leave_out makes the switch without them");
+}
+}  // namespace detail
+
+/// Refuses where something is lost that may not be, by tensor and bytes.
+template <Holding From, Holding To>
+constexpr void require_nothing_lost(const layout_switch<From, To>& change) {
+  if (change.lost_elements() == when_lost::leave_out || change.lost_ranks().empty()) return;
+  if (lost_bytes(change) > 0) detail::refuse_lost(change);
+}
+
+}  // namespace reshard
