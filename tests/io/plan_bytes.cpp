@@ -32,8 +32,9 @@ TEST_CASE("plans of any two sides are read back equal, and their length is what 
     for (rank_t device = 0; device < change.devices(); ++device) {
       const plan p = make_plan(change, device);
       const std::vector<std::byte> bytes = to_bytes(p, change);
-      const std::size_t listed = p.sends.size() + p.receives.size() + p.retains.size() + p.creates.size();
-      CHECK(bytes.size() == 8 * (8 + 14 * listed + 1));
+      const std::size_t listed =
+          p.sends.size() + p.receives.size() + p.retains.size() + p.creates.size() + p.lost.size();
+      CHECK(bytes.size() == 8 * (9 + 14 * listed + 1));
       CHECK(closed(bytes) == bytes);
       CHECK(plan_from_bytes(bytes, change) == p);
       transfers += listed;
@@ -90,18 +91,18 @@ TEST_CASE("what is wrong is said") {
   const std::string who = "reshard: plan from bytes: ";
   CHECK(with(3, 0) == "accepted");
   CHECK(with(0, 1) == who + "these do not begin as a plan does");
-  CHECK(with(1, 1) == who + "version 1; version 2 is read here");
+  CHECK(with(1, 2) == who + "version 2; version 3 is read here");
   CHECK(with(2, 0) == who + "the plan is of another model");
   CHECK(with(3, 9) == who + "a plan of device 9; the switch has 3 devices");
   for (const std::uint64_t many : {std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60})
     CHECK(with(4, many) == who + std::to_string(bytes.size()) + " bytes are not what its lists need");
-  for (const std::size_t word : {10u, 11u})  // states, family: what an int would cut off counts
+  for (const std::size_t word : {11u, 12u})  // states, family: what an int would cut off counts
     CHECK(with(word, std::uint64_t{1} << 32) == who + "no states or family have such a number");
-  CHECK(with(10, 6) == who + "sends[0] has states that the switch does not move");
-  CHECK(with(11, 7) == who + "sends[0] is of family 7; the switch has 1");
+  CHECK(with(11, 6) == who + "sends[0] has states that the switch does not move");
+  CHECK(with(12, 7) == who + "sends[0] is of family 7; the switch has 1");
   std::vector<std::byte> other = bytes;
   other[68] ^= std::byte{1};
   CHECK(refused([&] { static_cast<void>(plan_from_bytes(other, change)); }) == who + "some of them were changed");
-  CHECK(refused([&] { static_cast<void>(plan_from_bytes(std::span(bytes).first(71), change)); }) ==
-        who + "71 bytes are too few");
+  CHECK(refused([&] { static_cast<void>(plan_from_bytes(std::span(bytes).first(79), change)); }) ==
+        who + "79 bytes are too few");
 }

@@ -25,7 +25,7 @@ TEST_CASE("plans of any two sides are read back equal") {
     for (rank_t device = 0; device < change.devices(); ++device) {
       const plan p = make_plan(change, device);
       CHECK(plan_from_json(to_json(p, change), change) == p);
-      transfers += p.sends.size() + p.receives.size() + p.retains.size() + p.creates.size();
+      transfers += p.sends.size() + p.receives.size() + p.retains.size() + p.creates.size() + p.lost.size();
     }
   });
   CHECK(transfers > 100);
@@ -34,13 +34,13 @@ TEST_CASE("plans of any two sides are read back equal") {
 TEST_CASE("the format is the one that is documented") {
   const layout_switch change = testing::rows_to_columns();
   CHECK(json::parse(to_json(make_plan(change, 2), change)) ==
-        json::parse(R"({"format": "reshard plan", "version": 2, "device": 2,
+        json::parse(R"({"format": "reshard plan", "version": 3, "device": 2,
     "sends": [{"src": 2, "dst": 0, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[8,10],[0,4]]}],
     "receives": [{"src": 0, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[0,4],[4,8]]},
                  {"src": 1, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[4,8],[4,8]]}],
     "retains": [{"src": 2, "dst": 2, "states": ["param"], "family": "wte",
     "box": [[0,1],[0,1],[0,1],[8,10],[4,8]]}],
-    "creates": []})"));
+    "creates": [], "lost": []})"));
 }
 
 TEST_CASE("names are quoted as JSON wants them, and refused where they are no text") {
@@ -66,7 +66,7 @@ TEST_CASE("what is wrong is said") {
   const std::string who = "reshard: plan from JSON: ";
   CHECK(said("/device", 2) == "accepted");
   CHECK(said("/format", "plan") == who + "its format is not 'reshard plan'");
-  CHECK(said("/version", 1) == who + "version 1; version 2 is read here");
+  CHECK(said("/version", 2) == who + "version 2; version 3 is read here");
   CHECK(said("/device", 3) == who + "a plan of device 3; the switch has 3 devices");
   CHECK(said("/device", -1) == who + "a plan of device -1; the switch has 3 devices");
   CHECK(said("/device", 1) == who + "sends[0] goes from device 2 to 0, in a plan of device 1");

@@ -26,6 +26,8 @@ struct totals {
   long moved_bytes = 0;     // delivered by pieces with src != dst
   long retained_bytes = 0;  // of pieces with src == dst
   long least_bytes = 0;     // needed and not there: the oracle's own count, whatever the pieces are
+  long lost_bytes = 0;      // needed by somebody and held by lost devices alone, each element once
+  long lost_wanted = 0;     // the same, once for every device that needs it
   long needed = 0;          // elements that were looked at: what every device needs, in every state
   long wrong = 0;           // elements brought or kept that must not be, or missing; 1 for a piece that makes no sense
 };
@@ -63,11 +65,13 @@ inline std::string elements_of_box(const std::vector<long>& dims, const std::vec
 // exactly once (src != dst), or is retained (src == dst) iff the same device held it already under FROM in the same
 // state; the source holds every element; nothing arrives that was there already or that is not needed.
 // from_devices[r] is the device of FROM's rank r, to_devices[r] of TO's. `states`: those that the plan is about.
+// `lost` devices hold nothing under FROM; what they alone held is in no piece, and is in `left_out` exactly once.
 inline std::vector<std::string> check_plan(const model& m, const layout& from, const layout& to,
                                            const std::vector<long>& from_devices, const std::vector<long>& to_devices,
                                            const std::vector<piece>& pieces, totals& sums,
                                            const std::vector<state>& states = {state::param, state::master,
-                                                                               state::exp_avg, state::exp_avg_sq}) {
+                                                                               state::exp_avg, state::exp_avg_sq},
+                                           const std::set<long>& lost = {}, const std::vector<piece>& left_out = {}) {
   std::vector<std::string> faults;
   const auto fault = [&](const std::string& sentence) {
     if (faults.size() < 20) faults.push_back(sentence);
@@ -92,11 +96,40 @@ inline std::vector<std::string> check_plan(const model& m, const layout& from, c
 
   for (const state s : states) {
     using holdings = std::map<std::string, flat_set>;
-    std::map<long, holdings> before;  // device -> what it holds under FROM, by one_name
-    std::map<long, holdings> needed;  // device -> what it needs under TO, by TO's name
-    std::map<long, holdings> got;     // what of that was delivered or retained so far
+    std::map<long, holdings> before;       // device -> what it holds under FROM, by one_name
+    std::map<long, holdings> needed;       // device -> what it needs under TO, by TO's name
+    std::map<long, holdings> got;          // what of that was delivered or retained so far
+    std::map<std::string, flat_set> dead;  // what lost devices held and nobody else does, by one_name
     for (long rank = 0; rank < from.world; ++rank)
-      for (auto& [name, set] : held(m, from, rank, s)) before[from_devices[index(rank)]][one_name(m, name)] = set;
+      for (auto& [name, set] : held(m, from, rank, s)) {
+        if (lost.count(from_devices[index(rank)]) == 0) {
+          before[from_devices[index(rank)]][one_name(m, name)] = set;
+          continue;
+        }
+        flat_set& all = dead[one_name(m, name)];
+        all.resize(set.size(), 0);
+        for (long element = 0; element < length(set); ++element)
+          if (set[index(element)] != 0) all[index(element)] = 1;
+      }
+    for (const auto& [device, of_device] : before)
+      for (const auto& [name, set] : of_device)
+        if (const auto at = dead.find(name); at != dead.end())
+          for (long element = 0; element < length(set); ++element)
+            if (set[index(element)] != 0) at->second[index(element)] = 0;
+    std::map<std::string, flat_set> told;  // of left_out
+    for (const piece& p : left_out) {
+      std::vector<long> elements;
+      if (p.st != s) continue;
+      if (numel.count(p.tensor) == 0 || !elements_of_box(p.dims, p.box, numel.at(p.tensor), elements).empty()) {
+        fault("What is left out of " + p.tensor + " makes no sense.");
+        continue;
+      }
+      flat_set& all = told[one_name(m, p.tensor)];
+      all.resize(index(numel.at(p.tensor)), 0);
+      for (long element : elements)
+        if (all[index(element)]++ != 0) ++sums.wrong, fault("An element of " + p.tensor + " is left out twice.");
+    }
+    std::map<std::string, flat_set> counted;  // of lost_bytes
     for (long rank = 0; rank < to.world; ++rank) needed[to_devices[index(rank)]] = held(m, to, rank, s);
     for (const auto& [device, tensors_needed] : needed)
       for (const auto& [name, set] : tensors_needed) got[device][name] = flat_set(set.size(), 0);
@@ -170,6 +203,20 @@ inline std::vector<std::string> check_plan(const model& m, const layout& from, c
         for (long element = 0; element < length(need); ++element) {
           if (need[index(element)] == 0) continue;
           ++sums.needed;
+          const auto gone = dead.find(one_name(m, name));
+          const bool is_lost = gone != dead.end() && gone->second[index(element)] != 0;
+          const auto said = told.find(one_name(m, name));
+          const bool is_told = said != told.end() && said->second[index(element)] != 0;
+          if (is_told != is_lost)
+            ++sums.wrong, fault("Element " + std::to_string(element) + " of " + name_of(s) + " " + name + " is " +
+                                (is_lost ? "lost, and nobody says so." : "said to be lost, and is not."));
+          if (is_lost) {
+            flat_set& all = counted[one_name(m, name)];
+            all.resize(need.size(), 0);
+            if (all[index(element)]++ == 0) sums.lost_bytes += width_of(s);
+            sums.lost_wanted += width_of(s);
+            continue;
+          }
           if (there == nullptr || (*there)[index(element)] == 0) sums.least_bytes += width_of(s);
           if (got.at(device).at(name)[index(element)] == 0 && missing++ == 0) first = element;
         }

@@ -31,6 +31,8 @@ void some_switches(Visit&& visit) {
   visit(layout_switch(of("tp=2,pp=2,zero=1"), of("dp=4,zero=1"), {.to = device_map({3, 1, 0, 5})}));
   visit(layout_switch(of("tp=2,dp=2"), of("pp=4"), {.node_devices = 2, .states = parameter_states}));
   visit(layout_switch(of("dp=2"), of("dp=2")));  // nothing moves
+  visit(layout_switch(of("tp=2,dp=2"), of("dp=2"),
+                      {.to = device_map({1, 3}), .lost = {0, 2}, .lost_elements = when_lost::leave_out}));
   visit(rows_to_columns());
   std::vector<shard> whole;
   for (int f = 0; f < m.families; ++f)

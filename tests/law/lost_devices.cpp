@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Switches with lost devices against the oracle: random ones, every device, every element. Nothing comes from the dead,
+// every element with a living source arrives once, the others are told, each once; and the sources are those that the
+// formula gives where the dead are left out of the list of shards.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/volume.hpp>
+#include <reshard/schedule/figures.hpp>
+#include <reshard/space/listed_holding.hpp>
+
+#include "../oracle/plan_check.hpp"
+#include "../oracle/random_layouts.hpp"
+#include "../support/dice.hpp"
+#include "../support/expand.hpp"
+#include "../support/refused.hpp"
+
+using namespace reshard;
+using testing::dice, testing::to_model;
+
+namespace {
+
+/// How many switches had what.
+struct features {
+  int switches = 0, refused = 0, whole = 0, all_lost = 0, several = 0, nodes = 0, lists = 0, unused = 0, replicas = 0;
+  long elements = 0, wrong = 0, lost_bytes = 0;
+  void print() const {
+    std::printf(
+        "{\"switches\":%d,\"something_lost\":%d,\"nothing_lost\":%d,\"all_lost\":%d,\"several\":%d,\"nodes\":%d,"
+        "\"lists\":%d,\"devices_of_nobody\":%d,\"twice_wanted\":%d,\"elements\":%ld,\"lost_bytes\":%ld,\"wrong\":%ld}"
+        "\n",
+        switches, refused, whole, all_lost, several, nodes, lists, unused, replicas, elements, lost_bytes, wrong);
+  }
+};
+
+std::vector<rank_t> numbers(const std::vector<long>& list) { return {list.begin(), list.end()}; }
+
+/// Some devices of FROM, seldom all, are lost; TO's ranks on them go to devices that nobody had.
+std::set<long> lose_some(dice& random, oracle::switch_case& c, features& seen) {
+  std::set<long> lost;
+  const long many = random.below(12) == 0 ? c.from.world : random.within(1, std::min(c.from.world, 3L));
+  while (static_cast<long>(lost.size()) < many)
+    lost.insert(c.from_devices[static_cast<std::size_t>(random.below(c.from.world))]);
+  long fresh = 0;
+  for (const std::vector<long>* list : {&c.from_devices, &c.to_devices})
+    for (const long device : *list) fresh = std::max(fresh, device + 1);
+  if (random.below(4) == 0) lost.insert(fresh++), ++seen.unused;
+  for (long& device : c.to_devices)
+    if (lost.count(device) != 0) device = fresh++;
+  seen.all_lost += many == c.from.world ? 1 : 0;
+  seen.several += many > 1 ? 1 : 0;
+  return lost;
+}
+
+/// Boxes of tensors in the oracle's terms, once per state.
+void add_pieces(std::vector<oracle::piece>& pieces, const space& to, rank_t name_of, rank_t src, rank_t dst,
+                state_set states, int f, const family_box& b) {
+  for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
+    for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert) {
+      oracle::piece p{src, dst, oracle::state::param, to.tensor_on({f, member, expert}, name_of), {}, {}};
+      for (int i = 2; i < family_ndim; ++i) {
+        p.dims.push_back(to.family_at(f).extent[i]);
+        p.box.push_back({b.dim[i].begin, b.dim[i].end});
+      }
+      for (int i = 0; i < state_count; ++i)
+        if (states.contains(i)) {
+          p.st = oracle::all_states[i];
+          pieces.push_back(p);
+        }
+    }
+}
+
+/// The same shards without those of lost ranks: a list per tensor and part, of any holding.
+std::vector<shard> shards_of(const space& s, const computed_holding& h, const auto& dead) {
+  std::vector<shard> shards;
+  for (rank_t rank = 0; rank < s.ranks(); ++rank)
+    for (int i = 0; i < state_count && !dead(rank); ++i)
+      each_held(h, rank, adam_states[i].placed_as, [&](int f, const family_box& b) {
+        const family& of = s.family_at(f);
+        for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
+          for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
+            for (index_t part = b.dim[2].begin; part < b.dim[2].end; ++part) {
+              const index_t rows = of.extent[3], columns = of.extent[4], row = part * rows + b.dim[3].begin;
+              shard one{.rank = rank,
+                        .tensor = s.tensor_on({f, member, expert}, rank),
+                        .type = adam_states[i].type,
+                        .whole = {columns},
+                        .offset = {b.dim[4].begin},
+                        .shape = {b.dim[4].size()},
+                        .state = std::string(adam_states[i].name)};
+              if (!of.vector()) {
+                one.whole = {of.extent[2] * rows, columns};
+                one.offset = {row, b.dim[4].begin};
+                one.shape = {b.dim[3].size(), b.dim[4].size()};
+              }
+              shards.push_back(one);
+            }
+      });
+  return shards;
+}
+
+template <typename Switch>
+void check_switch(const Switch& change, const oracle::switch_case& c, const std::set<long>& lost, const space& to,
+                  features& seen) {
+  std::vector<oracle::piece> pieces, left_out;
+  std::vector<transfer> sent, received;
+  figure_collector figures(change, 1, figures_of::whole_switch);
+  bytes_t lost_of_plans = 0;
+  for (rank_t device = 0; device < change.devices(); ++device) {
+    const plan p = make_plan(change, device);
+    figures.add(p);
+    sent.insert(sent.end(), p.sends.begin(), p.sends.end());
+    received.insert(received.end(), p.receives.begin(), p.receives.end());
+    lost_of_plans += total_bytes(p.lost);
+    for (const std::vector<transfer>* list : {&p.receives, &p.retains})
+      for (const transfer& t : *list)
+        add_pieces(pieces, to, change.to_rank(t.dst), t.src, t.dst, t.states, t.family, t.where);
+    if (lost.count(device) != 0) CHECK(p == plan{device, {}, {}, {}, {}, {}});
+  }
+  const auto before = [](const transfer& a, const transfer& b) { return precedes(a, b); };
+  std::sort(sent.begin(), sent.end(), before);
+  std::sort(received.begin(), received.end(), before);
+  CHECK(sent == received);
+  each_lost(change, [&](const lost_box& b) {
+    rank_t rank = -1;
+    change.to().owners(b.family, (b.states & parameter_states).empty() ? role::optimizer : role::parameter, b.where,
+                       [&](const family_box&, const Holders auto& holders) {
+                         rank = holders[0];
+                         CHECK(holders.count() == b.wanted);
+                       });
+    add_pieces(left_out, to, rank, 0, 0, b.states, b.family, b.where);
+  });
+  oracle::totals sums;
+  for (const std::string& fault :
+       check_plan(c.m, c.from, c.to, c.from_devices, c.to_devices, pieces, sums,
+                  {oracle::state::param, oracle::state::master, oracle::state::exp_avg, oracle::state::exp_avg_sq},
+                  lost, left_out))
+    FAIL_CHECK(fault);
+  const switch_volume volume = volume_of(change);
+  CHECK(volume == switch_volume{sums.least_bytes, sums.retained_bytes, 0, sums.lost_wanted});
+  CHECK(sums.moved_bytes == sums.least_bytes);
+  CHECK(lost_bytes(change) == sums.lost_bytes);
+  CHECK(lost_of_plans == sums.lost_wanted);
+  CHECK(figures.figures().least == sums.least_bytes);
+  CHECK(figures.figures().moved == sums.least_bytes);
+  CHECK(figures.figures().lost == sums.lost_bytes);
+  seen.elements += sums.needed, seen.wrong += sums.wrong, seen.lost_bytes += sums.lost_bytes;
+  seen.replicas += sums.lost_wanted > sums.lost_bytes ? 1 : 0;
+}
+
+features check_random_switches(int count) {
+  oracle::generator generator(testing::seed() + 40);
+  dice random(41);
+  features seen;
+  constexpr index_t nodes[] = {0, 0, 0, 1, 2, 3, 4};
+  for (; seen.switches < count; ++seen.switches) {
+    oracle::switch_case c = generator.next_switch();
+    const std::set<long> lost = lose_some(random, c, seen);
+    const std::string description = c.describe();
+    CAPTURE(description);
+    const space from(to_model(c.m), parse_degrees(c.from_text)), to(to_model(c.m), parse_degrees(c.to_text));
+    const device_map from_devices(numbers(c.from_devices)), to_devices(numbers(c.to_devices));
+    const index_t node = nodes[random.below(7)];
+    const placement placed{from_devices,        to_devices,         node,
+                           all_states,          *lost.rbegin() + 1, {lost.begin(), lost.end()},
+                           when_lost::leave_out};
+    const layout_switch change(from, to, placed);
+    check_switch(change, c, lost, to, seen);
+    seen.nodes += node != 0 ? 1 : 0;
+
+    placement refusing = placed;
+    refusing.lost_elements = when_lost::refuse;
+    const bool something = lost_bytes(change) > 0;
+    ++(something ? seen.refused : seen.whole);
+    CHECK((testing::refused([&] { require_nothing_lost(layout_switch(from, to, refusing)); }) != "accepted") ==
+          something);
+    if (seen.switches % 2 == 0) continue;
+    ++seen.lists;
+    const tensor_table table(from.model());
+    const listed_holding all(table, shards_of(from, change.from(), [](rank_t) { return false; }), from.ranks());
+    const layout_switch of_lists(all, to, placed);
+    check_switch(of_lists, c, lost, to, seen);
+    if (something) continue;
+    // holding nothing is the same as being lost
+    const listed_holding living(
+        table, shards_of(from, change.from(), [&](rank_t r) { return lost.count(from_devices.device_of(r)) != 0; }),
+        from.ranks());
+    const layout_switch without(living, to, {from_devices, to_devices, node, all_states, placed.devices});
+    for (rank_t device = 0; device < change.devices(); ++device)
+      CHECK(make_plan(without, device) == make_plan(of_lists, device));
+  }
+  return seen;
+}
+}  // namespace
+
+TEST_CASE("thirty random switches with lost devices, for the mutants") { check_random_switches(30); }
+
+TEST_CASE("random switches with lost devices: the living send, what nobody has is told" * doctest::test_suite("many")) {
+  const features seen = check_random_switches(240);
+  seen.print();
+  CHECK(seen.wrong == 0);
+  for (const int count : {seen.refused, seen.whole, seen.several, seen.nodes, seen.lists, seen.unused})
+    CHECK((count >= 30 || testing::seed() != testing::fixed_seed));
+  for (const int count : {seen.all_lost, seen.replicas}) CHECK((count >= 10 || testing::seed() != testing::fixed_seed));
+}
