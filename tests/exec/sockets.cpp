@@ -221,3 +221,105 @@ TEST_CASE("who dies or stops in the midst of a switch is named by all who live, 
         }
       }
 }
+
+namespace {
+
+/// Of no element is it zero; and of every element.
+struct never_zero {
+  struct of_tensor {
+    template <typename Element>
+    Element value(index_t index) const {
+      return static_cast<Element>(index % 251 + 1);
+    }
+  };
+  of_tensor operator()(const tensor_box&) const { return {}; }
+};
+struct always_zero {
+  struct of_tensor {
+    template <typename Element>
+    Element value(index_t) const {
+      return 0;
+    }
+  };
+  of_tensor operator()(const tensor_box&) const { return {}; }
+};
+
+/// Those who live make a world of their own; what is lost, and nothing else, is zero afterwards.
+void check_without(const std::vector<rank_t>& lost, const std::string& from, const std::string& to, bytes_t budget) {
+  const space before_it(tiny(), parse_degrees(from)), after_it(tiny(), parse_degrees(to));
+  std::vector<rank_t> living;
+  for (rank_t d = 0; d < before_it.ranks(); ++d)
+    if (std::find(lost.begin(), lost.end(), d) == lost.end()) living.push_back(d);
+  const rank_t highest = living.back();
+  living.resize(static_cast<std::size_t>(after_it.ranks()));
+  const layout_switch change(before_it, after_it,
+                             {.to = device_map(living), .lost = lost, .lost_elements = when_lost::leave_out});
+  processes all(change.devices());
+  for (const rank_t d : lost) all.addresses[static_cast<std::size_t>(d)].clear();
+  for (rank_t d = 0; d < change.devices(); ++d)
+    if (!change.lost(d))
+      all.start(d, [&](listening_socket listening, left_behind& left) {
+        socket_endpoint here(d, all.addresses, std::move(listening), ample);
+        left.reached = here.absent() == lost && here.all_reduce_max(d) == highest;
+        rank_storage before(change.from(), change.from_rank(d), "before"), after("no rank");
+        if (change.to_rank(d) >= 0) after = rank_storage(change.to(), change.to_rank(d), "after");
+        fill(before.tensors(), change.from(), never_zero{});
+        const switch_report report = switch_state(change, before.tensors(), after.tensors(), here, {.budget = budget});
+        const comparison whole = compare(after.tensors(), change.to(), never_zero{}),
+                         zeros = compare(after.tensors(), change.to(), always_zero{});
+        left.elements = static_cast<long>(zeros.elements - zeros.wrong), left.wrong = static_cast<long>(whole.wrong);
+        left.kernel_agrees = report.memory.after == after.resident_bytes();
+      });
+  REQUIRE(all.ended_within(60));
+  index_t lost_of_all = 0;
+  for (rank_t d = 0; d < change.devices(); ++d) {
+    if (change.lost(d)) continue;
+    CAPTURE(d);
+    CHECK(std::string(all.of(d).sentence).empty());
+    CHECK(all.of(d).reached == 1);
+    CHECK(all.of(d).kernel_agrees == 1);
+    index_t zeros = 0;
+    for (const transfer& t : make_plan(change, d).lost)
+      for (int s = 0; s < state_count; ++s) zeros += t.states.contains(s) ? t.where.volume() : 0;
+    CHECK(all.of(d).wrong == zeros);
+    CHECK(all.of(d).elements == zeros);
+    lost_of_all += zeros;
+  }
+  CHECK((lost_of_all > 0) == (lost_bytes(change) > 0));
+}
+
+}  // namespace
+
+TEST_CASE("devices that are gone before a switch: the living make a world, the lowest of them its hub") {
+  check_without({3, 7}, "tp=2,pp=2,dp=2", "tp=2,dp=3", no_budget);     // nothing is lost
+  check_without({0, 1}, "tp=2,pp=2,dp=2", "dp=4,zero=1", 2_MiB);       // 2 is the hub
+  check_without({0, 6}, "tp=2,pp=2,dp=2,zero=1", "tp=2,dp=3", 2_MiB);  // optimizer states are
+  check_without({1, 2, 3}, "tp=2,pp=2", "dp=1,zero=1", no_budget);     // one is left
+  check_without({0, 1, 2}, "tp=2,dp=3,zero=1", "tp=2,zero=1", no_budget);
+}
+
+TEST_CASE("a world of the living refuses a switch that names the dead, on all of them") {
+  const computed_switch change = change_of("dp=4", "tp=2");
+  processes all(4);
+  all.addresses[2].clear();
+  for (const long d : {0L, 1L, 3L})
+    all.start(d, [&](listening_socket listening, left_behind& left) {
+      socket_endpoint here(d, all.addresses, std::move(listening), ample);
+      rank_storage before(change.from(), d, "before"), after("no rank");
+      if (change.to_rank(d) >= 0) after = rank_storage(change.to(), change.to_rank(d), "after");
+      fill(before.tensors(), change.from());
+      left.untouched = 1;
+      switch_state(change, before.tensors(), after.tensors(), here);
+    });
+  REQUIRE(all.ended_within(60));
+  for (const long d : {0L, 1L, 3L})
+    CHECK(std::string(all.of(d).sentence) ==
+          "reshard: the switch names device 2, which the transport has no more; say that it is lost");
+  processes one(2);
+  one.addresses[0].clear();
+  one.start(0, [&](listening_socket listening, left_behind&) {
+    socket_endpoint here(0, one.addresses, std::move(listening), ample);
+  });
+  REQUIRE(one.ended_within(60));
+  CHECK(std::string(one.of(0).sentence) == "reshard: device 0 is one of those without an address, which are gone");
+}

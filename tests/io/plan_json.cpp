@@ -12,6 +12,7 @@
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/some_switches.hpp"
+#include "../support/whole_on.hpp"
 
 using namespace reshard;
 
@@ -53,6 +54,15 @@ TEST_CASE("names are quoted as JSON wants them, and refused where they are no te
   const layout_switch broken = named("\xff");
   CHECK(refused([&] { static_cast<void>(to_json(make_plan(broken, 0), broken)); }) ==
         "reshard: plan to JSON: a tensor's name is not UTF-8");
+}
+
+TEST_CASE("a plan in which the dead send is none of the switch without them") {
+  const std::vector<shard> both = testing::whole_on(2, "w", {4, 6}), third = {{0, "w", bf16, {4, 6}, {0, 0}, {4, 6}}};
+  const device_map two(std::vector<rank_t>{2});
+  const layout_switch all(both, third, {.to = two}), one(both, third, {.to = two, .lost = {0}});
+  CHECK(plan_from_json(to_json(make_plan(one, 2), one), one) == make_plan(one, 2));
+  CHECK(refused([&] { static_cast<void>(plan_from_json(to_json(make_plan(all, 2), all), one)); }) ==
+        "reshard: plan from JSON: receives[0] goes from device 0 to 2, and device 0 is lost");
 }
 
 TEST_CASE("what is wrong is said") {

@@ -184,6 +184,13 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   f.created = 77;
   CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "creates") ==
         row{"creates", "77 B", "zeros: rows of the vocabulary that only TO has"});
+  CHECK(line_of(text, "lost").empty());
+  f.lost = 78;
+  CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "lost") ==
+        row{"lost", "78 B", "held by lost devices alone; left out"});
+  f.lost = 0;
+  CHECK(lines_of(switch_text(layout_switch(from, to, {.to = device_map({4, 5, 6, 7}), .lost = {1, 3}}), f, seconds, 0,
+                             -1))[2] == "on 8 devices of one node, 2 of them lost");
   f.least = f.moved;
   CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "moves") == row{"moves", "1000 B", "the least possible"});
   CHECK(line_of(switch_text(asked, f, seconds, 600, -1), "budget") == row{"budget", "600 B", "kept"});

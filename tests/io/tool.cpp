@@ -290,6 +290,18 @@ TEST_CASE("switches that cannot be planned") {
   refused({"--from-devices", "0-3,"}, "--from-devices: a number is missing");
   refused({"--from-devices", "0-2,4194304"}, "--from-devices: device 4194304 is too large");
   refused({"--from-devices", ""}, "--from-devices");
+  refused({"--lost-devices", "8"}, "switch: device 8 is called lost, but devices are 0 to 7");
+  refused({"--lost-devices", "3"}, "switch: rank 3 of TO is on device 3, which is lost; TO wants living devices");
+  refused({"--lost-devices", ""}, "--lost-devices: a number is missing");
+  refused({"--lost-devices", "2-1"}, "--lost-devices: the range 2-1 runs backwards");
+  refused({"--lost-devices", "1,0-2"}, "--lost-devices: device 1 is listed twice");
+  refused({"--lost-devices", "x"}, "--lost-devices: 'x' is not a number");
+  refused({"--lost-devices", "4194304"}, "--lost-devices: device 4194304 is too large");
+  refused({"--leave-out-lost"}, "say with --lost-devices which they are");
+  refused(
+      {"--lost-devices", "1,3", "--to-devices", "4-11"},
+      "--lost-devices: 47167045632 bytes that TO holds were on lost devices alone: embedding.word_embeddings.weight ");
+  refused({"--lost-devices", "1", "--to-devices", "4-11", "--rank", "1"}, "--rank: device 1 is lost");
   refused({"--budget", "0"}, "--budget: it must be at least 1 byte");
   refused({"--budget", "1"}, "stages, and at most 4096 are made; the least budget that does is ");
   for (const char* text : {"64M", "64Mib", "64 megabytes"})

@@ -40,7 +40,24 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
     for (rank_t r = 0; r < ranks; ++r)
       if (range.contains(devices[static_cast<std::size_t>(r)])) wanted.push_back(r);
     CHECK(listed == wanted);
+
+    const interval gone{random.below(world), random.within(1, world)}, later{gone.end + 1, gone.end + 1 + n % 3};
+    if (gone.empty()) continue;
+    const device_map left = map.without({gone, later});
+    CHECK(left.ranks() == ranks);
+    CHECK(left.devices() == map.devices());
+    for (rank_t r = 0; r < ranks; ++r) CHECK(left.device_of(r) == map.device_of(r));
+    for (rank_t d = -1; d <= world; ++d)
+      CHECK(left.rank_of(d) == (gone.contains(d) || later.contains(d) ? -1 : map.rank_of(d)));
+    std::vector<interval> of_living;
+    left.ranks_on({0, world}, of_living);
+    index_t living = 0;
+    for (const interval& i : of_living) living += i.size();
+    for (rank_t r = 0; r < ranks; ++r) living -= left.rank_of(map.device_of(r)) < 0 ? 0 : 1;
+    CHECK(living == 0);
   }
+  CHECK(device_map(3).without({{1, 2}}).rank_of(2) == 2);
+  CHECK(device_map(3).without({{0, 3}}).rank_of(1) == -1);
   CHECK(device_map(std::vector<rank_t>{0, 1, 2}).identity());
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, 3, 1, 3})), "device map: device 3 is given to two ranks");
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, -1})),

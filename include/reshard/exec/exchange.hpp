@@ -28,6 +28,11 @@ class exchange {
 
   rank_t device() const { return meeting_->device(); }
   rank_t devices() const { return meeting_->devices(); }
+  /// Devices that have no process, where the meeting knows of any.
+  std::vector<rank_t> absent() const {
+    if constexpr (requires { meeting_->absent(); }) return meeting_->absent();
+    else return {};
+  }
   void offer(const binding& tensors) { from_ = &tensors; }
   std::int64_t all_reduce_max(std::int64_t n) { return meeting_->agree({n}).largest; }
   agreement agree(const proposal& mine) { return meeting_->agree(mine); }

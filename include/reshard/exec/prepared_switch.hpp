@@ -147,6 +147,9 @@ class switch_steps {
   void derive() {
     if (change_.devices() > transport_.devices())
       refuse("the switch names ", change_.devices(), " devices, and the transport has ", transport_.devices());
+    for (const rank_t gone : absent_from(transport_))
+      if (change_.from_rank(gone) >= 0 || change_.to_rank(gone) >= 0)
+        refuse("the switch names device ", gone, ", which the transport has no more; say that it is lost");
     plan_ = make_plan(change_, transport_.device());
     report_.sent = total_bytes(plan_.sends);
     report_.received = total_bytes(plan_.receives);

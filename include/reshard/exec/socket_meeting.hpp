@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of processes over TCP: device 0 is the hub, to which the others are connected. It adds up what they
-// propose, counts what is in place, and tells all of them who is gone: the end of a connection is death, silence beyond
-// the patience is being given up.
+// The meeting of processes over TCP: the lowest device that has an address is the hub, to which the others are
+// connected. It adds up what they propose, counts what is in place, and tells all of them who is gone: the end of a
+// connection is death, silence beyond the patience is being given up.
 // Builds on: exec/meeting.hpp, exec/socket_frames.hpp.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,13 +26,17 @@ class socket_meeting {
   enum kind : std::uint32_t { proposed = 1, agreed, text, texts, confirmed, placed, beat, given_up, bye };
 
  public:
-  /// Address d is device d's, where `listening` listens for this one. Returns once all have come; peer_missing names
-  /// who has not when the patience ends.
+  /// Address d is device d's, where `listening` listens for this one; empty where there is no such device (any more).
+  /// Returns once all have come; peer_missing names who has not when the patience ends.
   socket_meeting(rank_t device, const std::vector<std::string>& addresses, listening_socket listening, patience wait)
       : device_(device), devices_(static_cast<rank_t>(addresses.size())), wait_(wait), addresses_(addresses),
         door_(std::move(listening), devices_), links_(addresses.size()), heard_(addresses.size(), clock::now()),
         in_place_(addresses.size(), 0), said_(addresses.size()), told_(addresses.size(), false) {
     if (device < 0 || device >= devices_) refuse("there is no device ", device, " among ", devices_, " addresses");
+    if (address(device).empty()) refuse("device ", device, " is one of those without an address, which are gone");
+    for (rank_t d = 0; d < devices_; ++d)
+      if (address(d).empty()) absent_.push_back(d), in_place_[static_cast<std::size_t>(d)] = most_stages_in_place;
+    while (address(hub_).empty()) ++hub_;
     if (is_hub()) receive_all();
     else call_hub();
     agree({});  // nobody begins before all have come
@@ -60,6 +65,8 @@ class socket_meeting {
   patience waits() const { return 2 * wait_ + std::chrono::seconds(1); }
   const std::string& address(rank_t device) const { return addresses_[static_cast<std::size_t>(device)]; }
   patience of_one() const { return wait_; }
+  /// Devices without an address.
+  const std::vector<rank_t>& absent() const { return absent_; }
   socket_door& door() { return door_; }
 
   agreement agree(const proposal& mine) {
@@ -80,7 +87,7 @@ class socket_meeting {
   bool in_place(index_t stages) const { return placed_ >= stages; }
   /// The hub knows them all; the others wait for its word.
   std::vector<rank_t> behind(index_t stages) const {
-    if (!is_hub()) return {0};
+    if (!is_hub()) return {hub_};
     std::vector<rank_t> result;
     for (rank_t d = 0; d < devices_; ++d)
       if (in_place_[static_cast<std::size_t>(d)] < stages) result.push_back(d);
@@ -91,7 +98,7 @@ class socket_meeting {
   }
   void give_up(const std::string& sentence) {
     if (is_hub()) break_off(sentence);
-    else links_[0].post(given_up, sentence);
+    else link(hub_).post(given_up, sentence);
   }
   /// Nobody reads another process's memory.
   void fail(const std::string& sentence) { give_up(sentence); }
@@ -116,20 +123,24 @@ class socket_meeting {
   }
 
  private:
-  bool is_hub() const { return device_ == 0; }
+  static constexpr index_t most_stages_in_place = std::numeric_limits<index_t>::max();
+
+  bool is_hub() const { return device_ == hub_; }
+  bool lives(rank_t d) const { return !address(d).empty(); }
   framed_link& link(rank_t d) { return links_[static_cast<std::size_t>(d)]; }
 
   void receive_all() {
     const auto end = clock::now() + wait_;
     for (std::string absent;; absent.clear()) {
       door_.poll();
-      for (rank_t d = 1; d < devices_; ++d) {
+      for (rank_t d = hub_ + 1; d < devices_; ++d) {
+        if (!lives(d)) continue;
         if (!link(d).open()) link(d) = framed_link(door_.fetch(d, socket_hello::purpose::meeting));
         if (!link(d).open()) absent += detail::text_of(absent.empty() ? "" : ", ", d);
       }
       if (absent.empty()) return;
       if (clock::now() > end) {
-        const std::string sentence = detail::text_of("reshard: device 0 waited ", wait_.count(),
+        const std::string sentence = detail::text_of("reshard: device ", hub_, " waited ", wait_.count(),
                                                      " ms in vain for these devices to come: ", absent);
         break_off(sentence);
         throw peer_missing(sentence);
@@ -147,23 +158,23 @@ class socket_meeting {
   }
   void call_hub() {
     const auto end = clock::now() + wait_;
-    owned_descriptor made = call_address(address(0));
-    for (; !made.open(); made = call_address(address(0))) {
+    owned_descriptor made = call_address(address(hub_));
+    for (; !made.open(); made = call_address(address(hub_))) {
       if (clock::now() > end)
         throw peer_missing(detail::text_of("reshard: device ", device_, " waited ", wait_.count(),
-                                           " ms in vain for device 0, the hub, at ", address(0)));
+                                           " ms in vain for device ", hub_, ", the hub, at ", address(hub_)));
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     const socket_hello hello{.what = socket_hello::purpose::meeting, .from = device_, .devices = devices_};
     send_some(made.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
-    links_[0] = framed_link(std::move(made));
+    link(hub_) = framed_link(std::move(made));
   }
 
   /// Says something to the hub, which may be this device.
   void say(std::uint32_t what, const std::string& body) {
     require_whole();
-    if (is_hub()) take(0, {what, body});
-    else links_[0].post(what, body);
+    if (is_hub()) take(hub_, {what, body});
+    else link(hub_).post(what, body);
   }
   void tell_all(std::uint32_t what, const std::string& body) {
     for (framed_link& l : links_)
@@ -230,7 +241,7 @@ class socket_meeting {
     std::array<std::int64_t, 2> numbers = {};
     std::memcpy(numbers.data(), body.data(), sizeof numbers);
     so_far_.add(d, {numbers[0], static_cast<std::uint64_t>(numbers[1]), body.substr(sizeof numbers)}, arrived_ == 0);
-    if (++arrived_ < devices_) return;
+    if (++arrived_ < devices_ - static_cast<rank_t>(absent_.size())) return;
     arrived_ = 0;
     result_ = so_far_;
     agreed_ = true;
@@ -246,7 +257,8 @@ class socket_meeting {
   void take_text(rank_t d, const std::string& body) {
     said_[static_cast<std::size_t>(d)] = body;
     told_[static_cast<std::size_t>(d)] = true;
-    if (std::find(told_.begin(), told_.end(), false) != told_.end()) return;
+    for (rank_t other = 0; other < devices_; ++other)
+      if (lives(other) && !told_[static_cast<std::size_t>(other)]) return;
     std::fill(told_.begin(), told_.end(), false);
     std::string all;
     for (const std::string& s : said_) {
@@ -282,7 +294,8 @@ class socket_meeting {
     if (is_hub()) tell_all(given_up, sentence);
   }
 
-  rank_t device_, devices_;
+  rank_t device_, devices_, hub_ = 0;
+  std::vector<rank_t> absent_;
   patience wait_;
   std::vector<std::string> addresses_;
   socket_door door_;

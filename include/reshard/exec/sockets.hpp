@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that exchange packed messages over TCP: each has an address, device 0 is the hub of what they agree on, and
+// Processes that exchange packed messages over TCP: each has an address, the lowest is the hub of what they agree on, and
 // every two that exchange anything have a connection of their own. Trusted networks only: nothing is encrypted, and
 // nobody is asked who it is.
 // Builds on: exec/exchange.hpp, exec/socket_meeting.hpp, exec/socket_wire.hpp.
@@ -29,7 +29,8 @@ struct socket_parts {
 class socket_endpoint : private detail::socket_parts, public exchange<socket_meeting, socket_wire> {
  public:
   /// Device `device` of as many as there are addresses; all are made within the patience, or peer_missing names who was
-  /// not. `listening` listens where others call this device.
+  /// not. An empty address is that of a device that is gone: it has no end, and no switch may want it. `listening`
+  /// listens where others call this device.
   socket_endpoint(rank_t device, const std::vector<std::string>& addresses, listening_socket listening,
                   patience wait = default_patience, exchange_as how = exchange_as::asynchronous)
       : detail::socket_parts(device, addresses, std::move(listening), wait),

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <reshard/exec/meeting.hpp>
 #include <reshard/memory/page_stages.hpp>
@@ -43,6 +44,7 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///                                did not refuse hears only that another did;
 ///   t.disagreement(moves)        after prepare, called by all: empty where every two devices will exchange the same,
 ///                                else a sentence that is the same on all;
+///   t.absent()                   devices that take no part, being gone; none otherwise;
 ///   t.reaches(place)             whether it moves to and from memory there; otherwise all of a host's, and no other.
 template <typename T>
 concept Transport = requires(T& t, const binding& tensors, const staged_plan& plan, page_stages& pages, index_t k,
@@ -97,6 +99,15 @@ bytes_t fixed_bytes_of(const T& transport) {
 template <Transport T>
 void await_stage(T& transport, index_t k) {
   if constexpr (requires { transport.await(k); }) transport.await(k);
+}
+/// Devices that take no part.
+template <Transport T>
+std::vector<rank_t> absent_from(const T& transport) {
+  if constexpr (requires {
+                  { transport.absent() } -> std::same_as<std::vector<rank_t>>;
+                })
+    return transport.absent();
+  else return {};
 }
 /// Whether a transport moves to and from such memory: what t.reaches(place) says, and all of a host's where it says
 /// nothing.

@@ -15,12 +15,13 @@
 
 namespace reshard {
 
-/// A device's part of a switch in bytes: sent, received, retained, created, lost; held before it, after it and at the
-/// peak.
+/// A device's part of a switch in bytes: sent, received, retained, created; held before it, after it and at the peak;
+/// lost.
 struct device_figures {
   rank_t device = 0;
-  bytes_t send = 0, receive = 0, retained = 0, created = 0, lost = 0;
+  bytes_t send = 0, receive = 0, retained = 0, created = 0;
   bytes_t before = 0, after = 0, peak = 0;
+  bytes_t lost = 0;
 
   constexpr bytes_t floor() const { return greatest(before, after); }
 };
@@ -151,9 +152,9 @@ class figure_collector {
             .receive = total_bytes(p.receives),
             .retained = total_bytes(p.retains),
             .created = total_bytes(p.creates),
-            .lost = total_bytes(p.lost),
             .before = held_bytes(change_->from(), was, change_->states()),
-            .after = held_bytes(change_->to(), is, change_->states())};
+            .after = held_bytes(change_->to(), is, change_->states()),
+            .lost = total_bytes(p.lost)};
   }
 
   void add(const plan& p, const device_figures& d) {
