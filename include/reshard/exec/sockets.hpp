@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that exchange packed messages over TCP: each has an address, the lowest is the hub of what they agree on, and
-// every two that exchange anything have a connection of their own. Trusted networks only: nothing is encrypted, and
+// Processes that exchange packed messages over TCP: each has an address, the lowest is the hub of what they agree on,
+// and every two that exchange anything have a connection of their own. Trusted networks only: nothing is encrypted, and
 // nobody is asked who it is.
 // Builds on: exec/exchange.hpp, exec/socket_meeting.hpp, exec/socket_wire.hpp.
 #pragma once

@@ -63,9 +63,9 @@ class living_holders {
   std::vector<interval> gone_;  // places in all
 };
 
-/// A holding of which the ranks of some ascending, disjoint intervals hold nothing; the other one outlives it. What only
-/// they held is in no box of it:
-///   owners(f, role, b) = { (x, living) : (x, holders) in other.owners(f, role, b), living = holders - lost, not empty }
+/// A holding of which the ranks of some ascending, disjoint intervals hold nothing; the other one outlives it. What
+/// they alone held is in no box of it:
+///   owners(f, role, b) = { (x, living) : (x, holders) in other.owners(f, role, b), living = holders - lost, not 0 }
 ///   lost(f, role, b)   = { x : (x, holders) in other.owners(f, role, b), holders - lost empty }
 template <Holding H>
 class living_holding {
