@@ -124,7 +124,7 @@ TEST_CASE(
     for (rank_t device = 0; device < devices; ++device) {
       CAPTURE(device);
       const plan p = make_plan(change, device);
-      without_rank += p == plan{device, {}, {}, {}, {}} ? 1 : 0;
+      without_rank += p == plan{device, {}, {}, {}, {}, {}} ? 1 : 0;
       for (const std::vector<transfer>* list : {&p.sends, &p.receives, &p.retains})
         CHECK(std::is_sorted(list->begin(), list->end(),
                              [](const transfer& a, const transfer& b) { return precedes(a, b); }));
