@@ -22,6 +22,13 @@ struct switch_volume {
   friend constexpr bool operator==(const switch_volume&, const switch_volume&) = default;
 };
 
+namespace detail {
+struct wanted_box {
+  int family;
+  family_box where;
+};
+}  // namespace detail
+
 /// moved + retained + created + lost = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and
 /// TO boxes| x width. Refuses what is lost unless it may be left out.
 template <Holding From, Holding To>
@@ -36,24 +43,23 @@ template <Holding From, Holding To>
     const bytes_t width = (states_of(r) & change.states()).bytes_per_element();
     if (width == 0 || !has_role(change.to(), r)) continue;
     index_t needed = 0, kept = 0, created = 0;  // elements
-    std::vector<family_box> wanted;
+    std::vector<detail::wanted_box> wanted;
     for (rank_t rank = 0; rank < change.to().ranks(); ++rank) {
       const rank_t was = change.from_rank(change.to_devices().device_of(rank));
-      for (int f = 0; f < change.to().families(); ++f) {
-        const bool grows =
-            change.to().family_at(f).extent[axis_of::row] > change.from().family_at(f).extent[axis_of::row];
-        wanted.clear();
-        change.to().held(f, rank, r, [&](int, const family_box& b) {
-          needed = checked_add(needed, b.volume());
-          if (grows) created += padding_beyond(change.from().family_at(f), b).volume();
-          wanted.push_back(b);
-        });
-        if (was < 0 || wanted.empty()) continue;  // nothing can be there already
-        change.from().held(f, was, r, [&](int, const family_box& there) {
-          for (const family_box& b : wanted)
-            if (intersects(b, there)) kept += intersect(b, there).volume();
-        });
-      }
+      wanted.clear();
+      each_held(change.to(), rank, r, [&](int f, const family_box& b) {
+        const family& there = change.from().family_at(f);
+        needed = checked_add(needed, b.volume());
+        if (b.dim[axis_of::row].end > there.extent[axis_of::row]) created += padding_beyond(there, b).volume();
+        if (was >= 0) wanted.push_back({f, b});
+      });
+      if (was < 0) continue;  // nothing can be there already
+      std::size_t first = 0;  // both sides come family by family
+      each_held(change.from(), was, r, [&](int f, const family_box& there) {
+        while (first < wanted.size() && wanted[first].family < f) ++first;
+        for (std::size_t i = first; i < wanted.size() && wanted[i].family == f; ++i)
+          if (intersects(wanted[i].where, there)) kept += intersect(wanted[i].where, there).volume();
+      });
     }
     total.retained = checked_add(total.retained, checked_multiply(kept, width));
     total.created = checked_add(total.created, checked_multiply(created, width));
