@@ -58,8 +58,8 @@ class computed_holding {
   friend constexpr void each_shared(const computed_holding& h, rank_t rank, role r, Sink&& sink) {
     const seat at(h, rank);
     const bool whole = h.cut_of(r) == cut::whole;
-    rank_product replicas[2][2];
-    if (whole) h.replicas_at(at, replicas);
+    const rank_product replicas[2][2] = {{h.replicas_at(at, 0, false), h.replicas_at(at, 0, true)},
+                                         {h.replicas_at(at, 1, false), h.replicas_at(at, 1, true)}};
     int f = 0;
     const auto give = owner_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); });
     for (; f < h.families(); ++f) {
@@ -207,14 +207,12 @@ class computed_holding {
   constexpr bool by_tensor(int f) const { return family_at(f).tensor_axis != axis_of::none; }
 
   /// The holders of whole shards at a seat that are not shared between stages, by kind_of and by_tensor.
-  constexpr void replicas_at(const seat& at, rank_product (&all)[2][2]) const {
-    for (const int kind : {0, 1})
-      for (const bool by_tensor : {false, true}) {
-        rank_product& holders = all[kind][by_tensor] = holders_.replicas(kind, by_tensor);
-        holders.axis(mesh_axis::pipeline).first = at.stage;
-        holders.axis(mesh_axis::middle).first = at.expert[kind];
-        if (by_tensor) holders.axis(mesh_axis::tensor).first = at.tensor[kind];
-      }
+  constexpr rank_product replicas_at(const seat& at, int kind, bool by_tensor) const {
+    rank_product holders = holders_.replicas(kind, by_tensor);
+    holders.axis(mesh_axis::pipeline).first = at.stage;
+    holders.axis(mesh_axis::middle).first = at.expert[kind];
+    if (by_tensor) holders.axis(mesh_axis::tensor).first = at.tensor[kind];
+    return holders;
   }
 
   /// The same with their holders, which costs more.
