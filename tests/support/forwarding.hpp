@@ -28,6 +28,7 @@ struct forwarding {
   std::string disagreement(moves& prepared) { return reshard::disagreement_over(inner, prepared); }
   reshard::index_t lag() const { return reshard::lag_of(inner); }
   reshard::bytes_t fixed_bytes() const { return reshard::fixed_bytes_of(inner); }
+  void check_messages(bool on) { reshard::check_messages_over(inner, on); }
   void await(reshard::index_t k) { reshard::await_stage(inner, k); }
   void fail(const std::string& sentence) { inner.fail(sentence); }
 };

@@ -17,6 +17,7 @@
 
 #include "../oracle/random_layouts.hpp"
 #include "expand.hpp"
+#include "stages_told.hpp"
 #include "switches.hpp"
 #include "tries.hpp"
 
@@ -43,11 +44,13 @@ void switch_watched(const reshard::computed_switch& change, Endpoint& here, cons
   fill(before.tensors(), change.from());
   const bytes_t held = before.resident_bytes();
   testing::watched<Endpoint> looking{{here}, before, after};
-  const switch_report report = switch_state(change, before.tensors(), after.tensors(), looking, options);
+  stages_told told;
+  const switch_report report = switch_state(change, before.tensors(), after.tensors(), looking, told.watch(options));
   const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
   left.kernel_agrees = held == report.memory.before && after.resident_bytes() == report.memory.after &&
                        before.resident_bytes() == 0 && looking.slots == report.stages + report.lag &&
-                       looking.staging_kept && most == report.memory.peak && report.memory.excess() <= options.budget;
+                       looking.staging_kept && most == report.memory.peak && report.memory.excess() <= options.budget &&
+                       told.right(report);
   const comparison found = compare(after.tensors(), change.to());
   left.wrong = static_cast<long>(found.wrong), left.elements = static_cast<long>(found.elements);
   left.stages = static_cast<long>(report.stages);
@@ -64,8 +67,8 @@ inline reshard::bytes_t elements_of(const reshard::computed_switch& change, resh
   return elements;
 }
 
-/// Random switches of 2 to 8 devices, in one stage and in many, in every way: run(change, options, how) carries one out
-/// on as many processes and returns what they left behind.
+/// Random switches of 2 to 8 devices, in one stage and in many, in every way, checked and not: run(change, options, how)
+/// carries one out on as many processes and returns what they left behind.
 template <typename Run>
 void random_switches(int count, Run&& run) {
   using namespace reshard;
@@ -83,7 +86,7 @@ void random_switches(int count, Run&& run) {
     const bytes_t budget = tried % 2 == 0 ? no_budget : greatest(1_MiB, largest_holding(change) / 2);
     const auto how = static_cast<exchange_as>(tried % 3 == 2 ? tried % 2 : 2);
     ++tried;
-    const std::vector<left_behind> left = run(change, switch_options{.budget = budget}, how);
+    const std::vector<left_behind> left = run(change, switch_options{.budget = budget, .checks = tried % 4 < 2}, how);
     REQUIRE(left.size() == static_cast<std::size_t>(change.devices()));
     for (rank_t d = 0; d < change.devices(); ++d) {
       const left_behind& of = left[static_cast<std::size_t>(d)];

@@ -20,6 +20,7 @@
 #include "forwarding.hpp"
 #include "judged.hpp"
 #include "refused.hpp"
+#include "stages_told.hpp"
 
 namespace testing {
 
@@ -132,14 +133,16 @@ struct switch_in_memory {
       rank_storage &old_state = d < devices() ? before[d] : none, &new_state = d < devices() ? after[d] : nothing;
       const bytes_t held = old_state.resident_bytes();
       watched<std::remove_reference_t<decltype(here)>> looking{{here}, old_state, new_state};
-      const switch_report report = switch_state(change, old_state.tensors(), new_state.tensors(), looking, options);
+      stages_told told;
+      const switch_report report =
+          switch_state(change, old_state.tensors(), new_state.tensors(), looking, told.watch(options));
       const bool kept = options.after_use == sources::keep;
       const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
       const std::lock_guard lock(mutex);
       if (d < devices()) reports[d] = report;
       if (held != report.memory.before || new_state.resident_bytes() != report.memory.after ||
           old_state.resident_bytes() != (kept ? held : 0) || looking.slots != report.stages + report.lag ||
-          !looking.staging_kept || most != report.memory.peak)
+          !looking.staging_kept || most != report.memory.peak || !told.right(report))
         kernel_agrees = false;
     });
     CHECK(kernel_agrees);

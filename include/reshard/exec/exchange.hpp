@@ -37,6 +37,8 @@ class exchange {
   std::int64_t all_reduce_max(std::int64_t n) { return meeting_->agree({n}).largest; }
   agreement agree(const proposal& mine) { return meeting_->agree(mine); }
   index_t lag() const { return lag_of_exchange(how_); }
+  /// Whether messages of what is prepared from now on are checked before they are unpacked.
+  void check_messages(bool on) { trailer_ = on ? trailer_bytes : 0; }
   void fail(const std::string& sentence) {
     meeting_->give_up(sentence);
     wire_->stop();
@@ -47,14 +49,14 @@ class exchange {
 
   /// The arenas of both directions, the same in every slot; asked for slot 0 first.
   bytes_t staging_bytes(const staged_plan& plan, index_t slot) {
-    if (slot == 0) staging_ = arena_sizes(plan, how_).total();
+    if (slot == 0) staging_ = arena_sizes(plan, how_, trailer_).total();
     return staging_;
   }
   /// What the kernel holds for them, of the moves that were moved last and are still there.
   bytes_t staging_seen() const { return moved_ == nullptr ? 0 : moved_->arenas.resident_bytes(); }
 
   exchange_moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    return prepare_exchange(plan, *from_, into, pages, how_);
+    return prepare_exchange(plan, *from_, into, pages, how_, trailer_);
   }
 
   /// What a device and another differ in that they will exchange, for all devices the same sentence; empty where they
@@ -116,6 +118,7 @@ class exchange {
     for (std::size_t i = r.in_begin; i < r.in_end; ++i) wire_->receive(m.in[i]);
     for (std::size_t i = r.out_begin; i < r.out_end; ++i) {
       run(m, m.pack, static_cast<index_t>(i));
+      if (m.trailer > 0) seal_message(m.out[i], whose(m.whose_out[i], m.out[i]));
       wire_->send(m.out[i]);
     }
   }
@@ -129,12 +132,28 @@ class exchange {
         if (!m.in[i].done || m.unpacked[i] != 0) continue;
         m.unpacked[i] = 1;
         --left;
+        require_right(m, i);
         run(m, m.unpack, static_cast<index_t>(i));
         m.unpack.keep_pages(static_cast<index_t>(i));
       }
       return left == 0;
     };
     until_done(m.in, r.in_begin, r.in_end, r.stage, unpack);
+  }
+  /// Of a message: what its two ends know, and in which run and stage it is sent.
+  std::uint64_t whose(std::uint64_t in_its_switch, const message& m) const {
+    digest of;
+    of.add(static_cast<std::int64_t>(in_its_switch)), of.add(before_), of.add(m.stage);
+    return of.value();
+  }
+  void require_right(const exchange_moves& m, std::size_t i) const {
+    if (m.trailer == 0) return;
+    const message& came = m.in[i];
+    const message_is found = check_message(came, whose(m.whose_in[i], came));
+    if (found == message_is::right) return;
+    refuse("device ", device(), " refuses what came from device ", came.peer, " in stage ", came.stage, ": ",
+           found == message_is::changed ? "its bytes are not those that were packed"
+                                        : "it is another message, or the same one twice");
   }
   void wait_sent(exchange_moves& m, const exchange_round& r) {
     until_done(m.out, r.out_begin, r.out_end, r.stage, [&] {
@@ -190,6 +209,7 @@ class exchange {
   exchange_moves* moved_ = nullptr;
   index_t before_ = 0, confirmed_ = 0;  // stages of earlier runs; with this one's
   bytes_t staging_ = 0;
+  bytes_t trailer_ = 0;
 };
 
 }  // namespace reshard

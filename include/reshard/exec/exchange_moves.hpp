@@ -2,7 +2,7 @@
 // What a device does in a switch by messages, as data: its messages by stage and round, the copies that pack and unpack
 // them, the arenas that they lie in, and a digest of what it will exchange with each peer. Cost follows a device's own
 // pieces and peers.
-// Builds on: exec/packing.hpp, exec/wire.hpp, copy/copy_jobs.hpp, memory/pages.hpp.
+// Builds on: exec/packing.hpp, exec/message_check.hpp, copy/copy_jobs.hpp, memory/pages.hpp.
 #pragma once
 
 #include <limits>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <reshard/copy/copy_jobs.hpp>
+#include <reshard/exec/message_check.hpp>
 #include <reshard/exec/packing.hpp>
-#include <reshard/exec/wire.hpp>
 #include <reshard/memory/pages.hpp>
 
 namespace reshard {
@@ -45,23 +45,23 @@ void each_message(stage_range pieces, exchange_as how, Sink&& sink) {
 struct arena_sizes {
   bytes_t out[2] = {}, in[2] = {};
 
-  arena_sizes(const staged_plan& plan, exchange_as how) {
+  arena_sizes(const staged_plan& plan, exchange_as how, bytes_t trailer = 0) {
     std::vector<peer_pieces> groups;
     for (index_t k = 0; k < plan.stages; ++k) {
       const auto parity = static_cast<std::size_t>(k % (1 + lag_of_exchange(how)));
-      out[parity] = greatest(out[parity], bytes_of(plan, plan.sends, &staged_piece::dst, k, how, groups));
-      in[parity] = greatest(in[parity], bytes_of(plan, plan.receives, &staged_piece::src, k, how, groups));
+      out[parity] = greatest(out[parity], bytes_of(plan, plan.sends, &staged_piece::dst, k, how, trailer, groups));
+      in[parity] = greatest(in[parity], bytes_of(plan, plan.receives, &staged_piece::src, k, how, trailer, groups));
     }
   }
   constexpr bytes_t total() const { return out[0] + out[1] + in[0] + in[1]; }
 
  private:
   static bytes_t bytes_of(const staged_plan& plan, const std::vector<staged_piece>& list, rank_t staged_piece::*peer,
-                          index_t stage, exchange_as how, std::vector<peer_pieces>& groups) {
+                          index_t stage, exchange_as how, bytes_t trailer, std::vector<peer_pieces>& groups) {
     bytes_t bytes = 0;
     pieces_by_peer(list, stage, peer, plan.device, groups);
     for (const peer_pieces& g : groups)
-      each_message(g.pieces, how, [&](stage_range pieces) { bytes += message_bytes(pieces); });
+      each_message(g.pieces, how, [&](stage_range pieces) { bytes += message_bytes(pieces, trailer); });
     return pages_touching(0, bytes).count() * page_bytes;
   }
 };
@@ -103,8 +103,11 @@ struct peer_digests {
 struct exchange_moves {
   index_t stages = 1;
   const binding* into = nullptr;
+  bytes_t trailer = 0;  // of every message
   message_arenas arenas;
   std::vector<message> out, in;
+  std::vector<std::uint64_t> whose_out,
+      whose_in;                // of each, where there are trailers: of which switch, from whom to whom
   std::vector<char> unpacked;  // of in
   std::vector<exchange_round> rounds;
   std::vector<std::size_t> first;     // per stage, its first round
@@ -130,13 +133,16 @@ namespace detail {
 /// Makes the moves of a device: stage after stage, one direction after the other.
 class exchange_maker {
  public:
-  exchange_maker(const staged_plan& plan, const binding& from, const binding& into, page_stages& pages, exchange_as how)
-      : plan_(plan), from_(from), into_(into), pages_(pages), how_(how) {}
+  exchange_maker(const staged_plan& plan, const binding& from, const binding& into, page_stages& pages, exchange_as how,
+                 bytes_t trailer)
+      : plan_(plan), from_(from), into_(into), pages_(pages), how_(how) {
+    made_.trailer = trailer;
+  }
 
   exchange_moves make() {
     made_.stages = plan_.stages;
     made_.into = &into_;
-    made_.arenas = message_arenas(arena_sizes(plan_, how_));
+    made_.arenas = message_arenas(arena_sizes(plan_, how_, made_.trailer));
     count_messages();
     for (index_t k = 0; k < plan_.stages; ++k) {
       made_.first.push_back(made_.rounds.size());
@@ -151,6 +157,10 @@ class exchange_maker {
     for (job_list* jobs : {&made_.pack, &made_.unpack, &made_.retain}) jobs->seal();
     for (const auto& [peer, both] : digests_)
       made_.digests.push_back({peer, both.out ? both.out->value() : 0, both.in ? both.in->value() : 0});
+    if (made_.trailer > 0) {
+      made_.whose_out = whose(made_.out, true);
+      made_.whose_in = whose(made_.in, false);
+    }
     return std::move(made_);
   }
 
@@ -183,10 +193,11 @@ class exchange_maker {
       std::vector<message>& messages = sent ? made_.out : made_.in;
       const auto entry = static_cast<index_t>(messages.size());
       std::optional<pair_digest>& of = sent ? digests_[other].out : digests_[other].in;
-      if (!of) of.emplace(plan_.stages);
+      if (!of) of.emplace(plan_.stages, made_.trailer);
       for (const staged_piece& p : pieces) of->add(p);
-      const bytes_t bytes =
-          lay_out(pieces, [&](const tensor_box& what, bytes_t offset) { add_copies(entry, what, at + offset, sent); });
+      const bytes_t bytes = lay_out(
+          pieces, [&](const tensor_box& what, bytes_t offset) { add_copies(entry, what, at + offset, sent); },
+          made_.trailer);
       of->add_message(k, bytes);
       messages.push_back({other, k, at, bytes});
       at += bytes;
@@ -209,6 +220,21 @@ class exchange_maker {
             made_.retain.add(p.stage, target.narrowed(source.where), source, &pages_);
           });
         });
+  }
+  /// Per message, a digest of what both its ends know: what they exchange in all, from whom to whom, and how many
+  /// messages of this pair came before it. (Both list a pair's messages in one order.)
+  std::vector<std::uint64_t> whose(const std::vector<message>& messages, bool sent) {
+    std::map<rank_t, index_t> before;
+    std::vector<std::uint64_t> result;
+    for (const message& m : messages) {
+      const both_ways& both = digests_[m.peer];
+      digest of;
+      of.add(static_cast<std::int64_t>((sent ? both.out : both.in)->value()));
+      of.add(sent ? plan_.device : m.peer), of.add(sent ? m.peer : plan_.device);
+      of.add(before[m.peer]++);
+      result.push_back(of.value());
+    }
+    return result;
   }
   /// All messages of a stage at once; or, naively, a pair of them after the other, in the order in which pairs meet.
   void add_rounds(index_t k, std::size_t out, std::size_t in) {
@@ -241,8 +267,8 @@ class exchange_maker {
 
 /// The moves of a device that holds `from` and shall hold `into`.
 inline exchange_moves prepare_exchange(const staged_plan& plan, const binding& from, const binding& into,
-                                       page_stages& pages, exchange_as how) {
-  return detail::exchange_maker(plan, from, into, pages, how).make();
+                                       page_stages& pages, exchange_as how, bytes_t trailer = 0) {
+  return detail::exchange_maker(plan, from, into, pages, how, trailer).make();
 }
 
 }  // namespace reshard

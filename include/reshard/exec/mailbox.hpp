@@ -90,10 +90,11 @@ class mailbox_wire {
     taken_.clear();
   }
 
-  /// Takes back what nobody has read, and waits for who is reading.
+  /// Takes back what nobody has read, the last first, so that nobody takes one for another; waits for who is reading.
   void stop() {
     wanted_.clear();
-    for (const message* m : sent_) {
+    for (auto at = sent_.rbegin(); at != sent_.rend(); ++at) {
+      const message* const m = *at;
       mailbox& to = box(m->peer);
       std::unique_lock lock(to.mutex_);
       const auto mine = [m](const mailbox::letter& l) { return l.sent == m; };

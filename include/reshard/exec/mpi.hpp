@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes that exchange packed messages over MPI, on a duplicate of a communicator: its rank d is device d. A process
-// that fails tells the others and all of them end with a sentence; one that *dies* takes the job along, as mpirun does.
-// Builds on: exec/exchange.hpp, exec/mpi_meeting.hpp, exec/mpi_wire.hpp. The one header of these to include; needs mpi.h.
+// that fails tells the others, and all end with a sentence; one that *dies* takes the job along: that is mpirun's way.
+// Builds on: exec/exchange.hpp, exec/mpi_meeting.hpp, exec/mpi_wire.hpp. The one of these to include; needs mpi.h.
 #pragma once
 
 #include <reshard/exec/exchange.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI, as little of it as an exchange needs: a communicator of one's own, what a call says when it fails, in a sentence,
-// and a place for memory that requests may still use when their owner goes. MPI 3; one thread uses it.
+// MPI, as little of it as an exchange needs: a communicator of one's own, what a call says when it fails, and a place
+// for memory that requests may still use when their owner goes. MPI 3; one thread uses it.
 // Builds on: exec/patience.hpp, base/refusal.hpp and mpi.h.
 #pragma once
 
@@ -103,8 +103,8 @@ class mpi_communicator {
   ~mpi_communicator() {
     if (!abandoned_ && detail::mpi_runs()) MPI_Comm_free(&own_);
   }
-  /// Something may be on its way for ever: what is on its way stays with this duplicate, which is not freed, because MPI
-  /// gives the number of a freed one to the next, and what was on its way would arrive there.
+  /// Something may be on its way for ever: this duplicate is not freed then, because MPI gives the number of a freed one
+  /// to the next, where what was on its way would arrive.
   void abandon() { abandoned_ = true; }
 
   MPI_Comm get() const { return own_; }

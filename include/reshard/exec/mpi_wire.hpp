@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wire of processes over MPI: a message is a row of chunks that an int can count. Whoever waits on it hears the
-// meeting too. When a world breaks, every process says how much it has sent, and takes what others have sent, so that no
-// request is left over; memory of what is left over nonetheless is kept until the process ends.
+// meeting too. When a world breaks, every process says how much it has sent, and takes what others have sent, so that
+// no request is left over; memory of what is left over nonetheless is kept until the process ends.
 // Builds on: exec/wire.hpp, exec/mpi_meeting.hpp.
 #pragma once
 

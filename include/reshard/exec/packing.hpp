@@ -37,9 +37,9 @@ class digest {
 /// What one device sends another in all stages, or receives, as a digest: both ends have the same, or do not agree.
 class pair_digest {
  public:
-  explicit constexpr pair_digest(index_t stages) {
+  explicit constexpr pair_digest(index_t stages, bytes_t trailer = 0) {
     for (const char c : std::string_view(RESHARD_VERSION)) of_.add(c);
-    of_.add(stages);
+    of_.add(stages), of_.add(trailer);
   }
   constexpr void add(const staged_piece& p) {
     of_.add(p.stage);
@@ -74,9 +74,10 @@ inline void pieces_by_peer(const std::vector<staged_piece>& pieces, index_t stag
             [device](const peer_pieces& a, const peer_pieces& b) { return (a.peer ^ device) < (b.peer ^ device); });
 }
 
-/// Calls sink(tensor_box, offset) for every state of every piece in a message; the bytes of the message.
+/// Calls sink(tensor_box, offset) for every state of every piece in a message; the bytes of the message, of which the
+/// last may be a trailer.
 template <typename Sink>
-bytes_t lay_out(stage_range pieces, Sink&& sink) {
+bytes_t lay_out(stage_range pieces, Sink&& sink, bytes_t trailer = 0) {
   bytes_t at = 0;
   for (const staged_piece& p : pieces)
     for (int state = 0; state < state_count; ++state) {
@@ -87,11 +88,12 @@ bytes_t lay_out(stage_range pieces, Sink&& sink) {
       sink(what, at);
       at += what.bytes();
     }
-  return ceil_divide(at, message_granule) * message_granule;
+  return ceil_divide(at + trailer, message_granule) * message_granule;
 }
 /// The bytes of that message.
-inline bytes_t message_bytes(stage_range pieces) {
-  return lay_out(pieces, [](const tensor_box&, bytes_t) {});
+inline bytes_t message_bytes(stage_range pieces, bytes_t trailer = 0) {
+  return lay_out(
+      pieces, [](const tensor_box&, bytes_t) {}, trailer);
 }
 
 }  // namespace reshard

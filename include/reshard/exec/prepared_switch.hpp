@@ -11,6 +11,7 @@
 
 #include <reshard/base/sink.hpp>
 #include <reshard/exec/rendezvous.hpp>
+#include <reshard/exec/stage_watch.hpp>
 #include <reshard/exec/switch_checks.hpp>
 #include <reshard/exec/switch_options.hpp>
 #include <reshard/exec/transport.hpp>
@@ -56,10 +57,12 @@ class switch_steps {
       transport_.all_reduce_max(0);  // every device's sources are ready
       release(drained, 0);
       const index_t lag = report_.lag;
+      stage_watch watch(*staged_, options_);
       for (index_t slot = 0; slot < report_.stages + lag; ++slot) {
         take(slot);
         if (slot == 0) create();
         transport_.move(*moves_, slot);
+        if (slot >= lag) watch.in_place(slot - lag);
         if (slot >= 2 * lag) leave(drained, slot - 2 * lag);
       }
       for (index_t k = greatest(0, report_.stages - lag); k < report_.stages; ++k) leave(drained, k);
@@ -161,6 +164,7 @@ class switch_steps {
         refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
                ", which this transport does not reach");
     transport_.offer(old_);
+    check_messages_over(transport_, options_.checks);
     report_.lag = lag_of(transport_);
     if (options_.budget != no_budget) {
       if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
@@ -295,7 +299,7 @@ class prepared_switch {
  public:
   prepared_switch(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
                   switch_options options = {})
-      : steps_(change, old_tensors, new_tensors, transport, switch_options{options.budget, sources::keep}) {
+      : steps_(change, old_tensors, new_tensors, transport, kept(std::move(options))) {
     steps_.prepare();
   }
 
@@ -306,6 +310,11 @@ class prepared_switch {
   const switch_report& report() const { return steps_.report(); }
 
  private:
+  static switch_options kept(switch_options options) {
+    options.after_use = sources::keep;
+    return options;
+  }
+
   typename detail::steps_over<From, To, T>::type steps_;
 };
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a switch is told and what it tells: a budget, whether sources are kept, and what became of it.
+// What a switch is told and what it tells: a budget, whether sources are kept, whether messages are checked, who
+// watches; and what became of it.
 // Builds on: schedule/memory_replay.hpp.
 #pragma once
 
+#include <functional>
 #include <limits>
 
 #include <reshard/schedule/memory_replay.hpp>
@@ -21,10 +23,21 @@ constexpr bytes_t operator""_GiB(unsigned long long n) { return static_cast<byte
 /// No limit: the switch is made in one stage. An eighth of what 64 bits hold, so that it may be multiplied.
 inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
 
-/// The memory that a switch may take beyond what it must, and whether its sources are kept.
+/// What a device is told of a stage, once what it receives in it is in place.
+struct stage_report {
+  index_t stage = 0;
+  index_t stages = 1;
+  bytes_t bytes = 0;   // received in this stage; over all stages, switch_report::received
+  rank_t peers = 0;    // from how many devices
+  double seconds = 0;  // since the stage before was told, or the run began
+};
+
+/// The memory that a switch may take beyond what it must, whether its sources are kept, and how it is watched.
 struct switch_options {
   bytes_t budget = no_budget;            // beyond max(before, after), per device; the same on all devices
   sources after_use = sources::release;  // keep: peak is before + after
+  bool checks = false;  // of messages, before they are unpacked: 16 bytes more each; the same on all devices
+  std::function<void(const stage_report&)> on_stage = {};  // called between copies: what it throws ends the switch
 };
 
 /// What a switch did, or is about to do, on one device.

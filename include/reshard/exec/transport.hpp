@@ -45,6 +45,8 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.disagreement(moves)        after prepare, called by all: empty where every two devices will exchange the same,
 ///                                else a sentence that is the same on all;
 ///   t.absent()                   devices that take no part, being gone; none otherwise;
+///   t.check_messages(on)         before staging_bytes: whether messages are checked before they are unpacked. A
+///                                transport without messages has nothing to check;
 ///   t.reaches(place)             whether it moves to and from memory there; otherwise all of a host's, and no other.
 template <typename T>
 concept Transport = requires(T& t, const binding& tensors, const staged_plan& plan, page_stages& pages, index_t k,
@@ -94,6 +96,11 @@ bytes_t fixed_bytes_of(const T& transport) {
                 })
     return transport.fixed_bytes();
   else return 0;
+}
+/// Whether messages are checked, where a transport has any.
+template <Transport T>
+void check_messages_over(T& transport, bool on) {
+  if constexpr (requires { transport.check_messages(on); }) transport.check_messages(on);
 }
 /// Returns once every device has all of stage k in place.
 template <Transport T>
