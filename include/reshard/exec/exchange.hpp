@@ -13,6 +13,7 @@
 #include <reshard/exec/disagreement.hpp>
 #include <reshard/exec/exchange_moves.hpp>
 #include <reshard/exec/meeting.hpp>
+#include <reshard/exec/switch_ending.hpp>
 #include <reshard/exec/transport.hpp>
 #include <reshard/exec/wire.hpp>
 
@@ -45,6 +46,16 @@ class exchange {
     if constexpr (requires { wire_->keep(std::move(moved_->arenas)); })
       if (wire_->unfinished()) wire_->keep(std::move(std::exchange(moved_, nullptr)->arenas));
     meeting_->fail(sentence);
+  }
+
+  /// What this device and those who are left know of a switch in so many stages that broke off, `moved` where it came to
+  /// its first slot. The world is over.
+  parting part(index_t stages, bool moved) requires requires(M& m) { m.part(true); }
+  {
+    const index_t before = moved ? before_ : confirmed_;
+    parting all = meeting_->part(moved && said_ == before + stages);
+    all.in_place = greatest(0, all.in_place - before);
+    return all;
   }
 
   /// The arenas of both directions, the same in every slot; asked for slot 0 first.
@@ -81,7 +92,7 @@ class exchange {
       m.retain.keep_pages(slot);
     }
     if (lag > 0 && slot >= lag) each_round(m, slot - lag, [&](const exchange_round& r) { finish(m, r); });
-    if (slot >= lag) meeting_->confirm(before_ + slot - lag + 1);
+    if (slot >= lag) meeting_->confirm(said_ = before_ + slot - lag + 1);
     if (slot == m.stages - 1 + lag)
       for (index_t k = greatest(0, m.stages - 1 - lag); k < m.stages; ++k)
         each_round(m, k, [&](const exchange_round& r) { wait_sent(m, r); });
@@ -208,6 +219,7 @@ class exchange {
   const binding* from_ = nullptr;
   exchange_moves* moved_ = nullptr;
   index_t before_ = 0, confirmed_ = 0;  // stages of earlier runs; with this one's
+  index_t said_ = 0;                    // confirmed to others, so counted
   bytes_t staging_ = 0;
   bytes_t trailer_ = 0;
 };

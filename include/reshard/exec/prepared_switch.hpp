@@ -54,6 +54,7 @@ class switch_steps {
     tell_failures(sink<>::of([this] {
       std::vector<std::vector<block_span>> drained;
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
+      touched_ = true;               // another may have gone on where this one is told of no agreement
       transport_.all_reduce_max(0);  // every device's sources are ready
       release(drained, 0);
       const index_t lag = report_.lag;
@@ -61,6 +62,7 @@ class switch_steps {
       for (index_t slot = 0; slot < report_.stages + lag; ++slot) {
         take(slot);
         if (slot == 0) create();
+        moved_ = true;
         transport_.move(*moves_, slot);
         if (slot >= lag) watch.in_place(slot - lag);
         if (slot >= 2 * lag) leave(drained, slot - 2 * lag);
@@ -68,6 +70,17 @@ class switch_steps {
       for (index_t k = greatest(0, report_.stages - lag); k < report_.stages; ++k) leave(drained, k);
       transport_.all_reduce_max(0);  // nobody's lists are read any more
     }));
+  }
+
+  /// Whether all refused together, run() was begun, and it came to move: for who has to say how it ended.
+  bool all_refused() const { return all_know_; }
+  bool touched() const { return touched_; }
+  bool moved() const { return moved_; }
+  /// Gives back what is left of the sources, where it turns out that every device has everything.
+  void leave_rest() {
+    if (options_.after_use == sources::keep) return;
+    const std::vector<std::vector<block_span>> drained = sources_->spans_by_stage(report_.stages);
+    for (; left_ < report_.stages; ++left_) release(drained, left_ + 1);
   }
 
   const switch_report& report() const { return report_; }
@@ -246,6 +259,7 @@ class switch_steps {
   void leave(const std::vector<std::vector<block_span>>& drained, index_t k) {
     await_stage(transport_, k);
     release(drained, k + 1);
+    left_ = k + 1;
   }
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
     if (drained.empty()) return;
@@ -265,6 +279,8 @@ class switch_steps {
   std::optional<moves_of<T>> moves_;
   std::vector<std::vector<block_span>> taken_;  // by slot
   switch_report report_;
+  bool touched_ = false, moved_ = false;
+  index_t left_ = 0;       // stages whose sources have gone
   bool all_know_ = false;  // they refused together, and may try again
 };
 

@@ -16,7 +16,7 @@ namespace reshard {
 
 /// The first bytes of a connection: who calls whom, of how many, and for what.
 struct socket_hello {
-  enum class purpose : std::uint32_t { meeting = 1, messages = 2 };
+  enum class purpose : std::uint32_t { meeting = 1, messages = 2, parting = 3 };
   std::uint32_t magic = 0x52534831;  // "RSH1"
   purpose what = purpose::meeting;
   std::int64_t from = 0;

@@ -2,7 +2,7 @@
 // The meeting of processes over TCP: the lowest device that has an address is the hub, to which the others are
 // connected. It adds up what they propose, counts what is in place, and tells all of them who is gone: the end of a
 // connection is death, silence beyond the patience is being given up.
-// Builds on: exec/meeting.hpp, exec/socket_frames.hpp.
+// Builds on: exec/meeting.hpp, exec/socket_frames.hpp, exec/socket_parting.hpp.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,14 @@
 
 #include <reshard/exec/meeting.hpp>
 #include <reshard/exec/socket_frames.hpp>
+#include <reshard/exec/socket_parting.hpp>
 
 namespace reshard {
 
 /// One process's end of a meeting over TCP.
 class socket_meeting {
   using clock = std::chrono::steady_clock;
-  enum kind : std::uint32_t { proposed = 1, agreed, text, texts, confirmed, placed, beat, given_up, bye };
+  enum kind : std::uint32_t { proposed = 1, agreed, text, texts, confirmed, placed, beat, given_up, bye, outcast };
 
  public:
   /// Address d is device d's, where `listening` listens for this one; empty where there is no such device (any more).
@@ -102,6 +103,21 @@ class socket_meeting {
   }
   /// Nobody reads another process's memory.
   void fail(const std::string& sentence) { give_up(sentence); }
+
+  /// What those who are left know after a switch broke off, this one telling whether it has everything; nothing of
+  /// them where they gave this one up. The world is over.
+  parting part(bool has_all) {
+    break_off(detail::text_of("reshard: device ", device_, " has left a switch that broke off"));
+    if (outcast_) return {placed_, has_all, {}};
+    socket_parting among(device_, addresses_, door_, wait_);
+    return among.agree(placed_, has_all, [this](rank_t d) {
+      if (std::find(gone_.begin(), gone_.end(), d) != gone_.end()) return true;
+      framed_link& l = link(d);
+      while (l.next()) {
+      }
+      return l.number() >= 0 && !l.open();
+    });
+  }
 
   /// Hears and says what there is to hear and say.
   void poll() {
@@ -200,12 +216,14 @@ class socket_meeting {
     }
     if (!why_.empty()) return;
     if (!from.open()) {
+      gone_.push_back(d);
       break_off(detail::text_of("reshard: device ", d,
                                 said_bye(d) ? " has left; a world serves one run" : " is gone: its connection ended"));
     } else if (now - heard_[static_cast<std::size_t>(d)] > wait_) {
       const std::string sentence =
           detail::text_of("reshard: device ", d, " was given up: it has said nothing for ", wait_.count(), " ms");
-      from.post(given_up, sentence);  // for when it wakes
+      from.post(outcast, sentence);  // for when it wakes
+      gone_.push_back(d);
       break_off(sentence);
     }
   }
@@ -232,6 +250,7 @@ class socket_meeting {
       case texts: return take_texts(frame.body);
       case confirmed: return take_confirmation(d, frame.body);
       case placed: std::memcpy(&placed_, frame.body.data(), sizeof placed_); return;
+      case outcast: outcast_ = true; return break_off(frame.body);
       case given_up: return break_off(frame.body);
       case bye: byes_.push_back(d); return;
       default: return;  // it lives
@@ -309,8 +328,9 @@ class socket_meeting {
   bool agreed_ = false, gathered_ = false;
   std::vector<std::string> said_, all_said_;
   std::vector<bool> told_;
-  std::vector<rank_t> byes_;
+  std::vector<rank_t> byes_, gone_;
   std::string why_;
+  bool outcast_ = false;  // the others gave this one up
 };
 static_assert(Meeting<socket_meeting>);
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The switch of a job that outlives its devices: it does not throw, it says how it ended, the same way on all who live.
+// Builds on: exec/prepared_switch.hpp, exec/switch_ending.hpp.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include <reshard/exec/prepared_switch.hpp>
+#include <reshard/exec/switch_ending.hpp>
+
+namespace reshard {
+
+/// As switch_state, over a transport whose devices part with one another's word where one is gone:
+///   finished  iff every device is known to have every stage in place;
+///   unknown   where all who are left have everything, and none knows that the gone had;
+///   failed    where the sources were kept, torn where they were released, otherwise;
+///   refused   where it ended before anything was touched.
+template <Holding From, Holding To, typename T>
+[[nodiscard]] switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old_tensors,
+                                           binding& new_tensors, T& transport, const switch_options& options = {}) {
+  static_assert(
+      requires(index_t stages) {
+        { transport.part(stages, true) } -> std::same_as<parting>;
+      },
+      "reshard: this transport cannot tell who is left; a socket_endpoint can");
+  typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
+  std::string sentence;
+  try {
+    steps.prepare();
+    steps.run();
+    return finished{steps.report()};
+  } catch (const std::exception& e) {
+    sentence = e.what();
+  } catch (...) {
+    sentence = "reshard: an exception of no standard kind";
+  }
+  if (steps.all_refused()) return refused{sentence};
+  const index_t stages = steps.report().stages;
+  const parting left = transport.part(stages, steps.moved());
+  if (!steps.touched()) return refused{sentence};
+  if (left.in_place >= stages) {
+    steps.leave_rest();
+    return finished{steps.report()};
+  }
+  if (left.all_have_all) return unknown{sentence, stages, left.survivors};
+  if (options.after_use == sources::keep) return failed{sentence, left.survivors};
+  return torn{sentence, stages, left.in_place, left.survivors};
+}
+
+}  // namespace reshard

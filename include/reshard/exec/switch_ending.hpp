@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a switch ends on one device, as types, and what devices that broke off tell one another about it.
+// Builds on: exec/switch_options.hpp.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <reshard/exec/switch_options.hpp>
+
+namespace reshard {
+
+/// The new tensors hold what they shall, on every device.
+struct finished {
+  switch_report report;
+};
+/// Nothing was touched.
+struct refused {
+  std::string sentence;
+};
+/// Begun and broken off; the sources were kept, and are whole.
+struct failed {
+  std::string sentence;
+  std::vector<rank_t> survivors;
+};
+/// Begun and broken off, the sources being released. From (stages, in_place, survivors) alone each survivor derives who
+/// holds what (schedule/torn_switch.hpp).
+struct torn {
+  std::string sentence;
+  index_t stages = 1;    // S
+  index_t in_place = 0;  // C: stages 0 .. C - 1 are in place on every device; nobody's sources of the others went
+  std::vector<rank_t> survivors;
+};
+/// This device has everything and its last sources, but the decision that all have did not reach it.
+struct unknown {
+  std::string sentence;
+  index_t stages = 1;
+  std::vector<rank_t> survivors;
+};
+
+/// How a switch ended on one device. While one that lives has refused, failed or torn, none has finished.
+using switch_ending = std::variant<finished, refused, failed, torn, unknown>;
+
+/// The sentence of an ending; of a finished switch it is empty.
+[[nodiscard]] inline std::string sentence_of(const switch_ending& ending) {
+  return std::visit(
+      [](const auto& end) -> std::string {
+        if constexpr (requires { end.sentence; }) return end.sentence;
+        else return {};
+      },
+      ending);
+}
+
+/// What devices that broke off agree on: how many stages some device knows to be in place on all; whether all of them
+/// have everything; and who they are, ascending. A device that was given up learns of no survivors.
+struct parting {
+  index_t in_place = 0;
+  bool all_have_all = false;
+  std::vector<rank_t> survivors = {};
+
+  /// What it is after one more device's word.
+  void add(rank_t device, index_t known, bool has_all) {
+    in_place = greatest(in_place, known);
+    all_have_all = has_all && (all_have_all || survivors.empty());
+    survivors.push_back(device);
+  }
+};
+
+}  // namespace reshard

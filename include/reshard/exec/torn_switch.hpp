@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds what after a torn switch, from its stages, how many are in place, and who survives; as the list of shards
+// from which an ordinary switch goes on, as one survivor's binding over its old and new arrays, and what nobody holds.
+// Builds on: schedule/staged_plan.hpp, algebra/region.hpp, memory/binding.hpp, space/shard_list.hpp.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reshard/algebra/region.hpp>
+#include <reshard/memory/binding.hpp>
+#include <reshard/memory/tensor_names.hpp>
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/schedule/staged_plan.hpp>
+#include <reshard/space/shard_list.hpp>
+
+namespace reshard {
+
+/// A box of one tensor, and the survivors (devices) that have it in their old arrays, and in their new ones.
+struct torn_box {
+  state_set states;
+  tensor_id tensor;
+  box<3> where;
+  std::vector<rank_t> in_old, in_new;
+
+  bool lost() const { return in_old.empty() && in_new.empty(); }
+};
+
+namespace detail {
+
+/// The boxes of one tensor, any two of them disjoint, each cut by all that were added.
+class box_cutter {
+ public:
+  /// after = { a n b with the holder, a - b : a before } and { b - all a with the holder }
+  void add(const box<3>& b, rank_t holder, std::vector<rank_t> torn_box::*arrays) {
+    region<3> rest(b);
+    const std::size_t before = boxes.size();
+    for (std::size_t i = 0; i < before && !rest.empty(); ++i) {
+      const box<3> common = intersect(boxes[i].where, b);
+      if (common.empty()) continue;
+      rest.remove(common);
+      region<3> beside(boxes[i].where);
+      beside.remove(common);
+      for (const box<3>& part : beside.boxes()) {
+        torn_box other = boxes[i];
+        other.where = part;
+        boxes.push_back(std::move(other));
+      }
+      boxes[i].where = common;
+      std::vector<rank_t>& holders = boxes[i].*arrays;
+      if (holder >= 0 && (holders.empty() || holders.back() != holder)) holders.push_back(holder);
+    }
+    for (const box<3>& part : rest.boxes()) {
+      torn_box fresh{{}, {}, part, {}, {}};
+      if (holder >= 0) (fresh.*arrays).push_back(holder);
+      boxes.push_back(std::move(fresh));
+    }
+  }
+
+  std::vector<torn_box> boxes;
+};
+
+}  // namespace detail
+
+/// Of FROM what a survivor sends or retains in stages >= in_place, of TO what it receives or retains in stages <
+/// in_place, cut so that any two boxes of a tensor and state are equal or disjoint, each once; and what TO holds and no
+/// survivor has, without holders. By states, tensor and box. The cost is that of all survivors' plans.
+template <Holding From, Holding To>
+[[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, index_t stages, index_t in_place,
+                                               const std::vector<rank_t>& survivors) {
+  std::map<std::pair<unsigned, tensor_id>, detail::box_cutter> tensors;
+  const auto add = [&](const std::vector<staged_piece>& list, rank_t device, bool old_arrays) {
+    for (const staged_piece& p : list)
+      if ((p.stage >= in_place) == old_arrays)
+        tensors[{static_cast<unsigned>(p.states.bits), p.tensor}].add(
+            p.where, device, old_arrays ? &torn_box::in_old : &torn_box::in_new);
+  };
+  for (const rank_t device : survivors) {
+    const staged_plan p = stage_plan(make_plan(change, device), change, stages);
+    add(p.sends, device, true);
+    add(p.retains, device, true);
+    for (const auto* list : {&p.receives, &p.retains, &p.creates}) add(*list, device, false);
+  }
+  for (const role r : roles) {
+    const state_set states = states_of(r) & change.states();
+    for (int f = 0; f < change.to().families() && !states.empty(); ++f)
+      if (has_states_of(change.to().family_at(f).kind, r))
+        each_tensor(f, change.to().family_at(f).whole(), [&](const tensor_id& tensor, const box<3>& whole) {
+          tensors[{static_cast<unsigned>(states.bits), tensor}].add(whole, -1, &torn_box::in_old);
+        });
+  }
+  std::vector<torn_box> result;
+  for (auto& [key, cutter] : tensors) {
+    for (torn_box& b : cutter.boxes) b.states.bits = key.first, b.tensor = key.second;
+    std::sort(cutter.boxes.begin(), cutter.boxes.end(),
+              [](const torn_box& a, const torn_box& b) { return precedes(a.where, b.where); });
+    const family_box whole = change.to().family_at(key.second.family).whole();
+    for (torn_box& b : cutter.boxes)
+      if (whole.contains(family_box_of(key.second, b.where))) result.push_back(std::move(b));
+  }
+  return result;
+}
+
+/// The side FROM of the switch that goes on after a torn one, with what its placement needs: rank i sits on devices[i],
+/// the i-th survivor. What nobody holds is listed for a last rank, on a device that is lost; with when_lost::leave_out
+/// the switch goes on without it.
+struct torn_layout {
+  shard_list shards;
+  std::vector<rank_t> devices;
+  std::vector<rank_t> lost;
+
+  /// Where it sits; `to` is where the ranks of the side TO shall.
+  placement placed(const device_map& to) const {
+    return {.from = device_map(devices), .to = to, .lost = lost, .lost_elements = when_lost::leave_out};
+  }
+};
+template <Holding From, Holding To>
+[[nodiscard]] torn_layout layout_after(const layout_switch<From, To>& change, const std::vector<torn_box>& boxes,
+                                       const std::vector<rank_t>& survivors) {
+  const tensor_names names = names_of(change.to());
+  std::vector<shard> shards;
+  std::vector<rank_t> devices = survivors, lost;
+  const auto list = [&](const torn_box& b, rank_t rank) {
+    const family& of = change.to().family_at(b.tensor.family);
+    const index_t rows = of.extent[axis_of::row], columns = of.extent[axis_of::column];
+    const interval row = b.where.dim[1], column = b.where.dim[2];
+    for (int s = 0; s < state_count; ++s)
+      for (index_t part = b.where.dim[0].begin; b.states.contains(s) && part < b.where.dim[0].end; ++part) {
+        shard one{rank,
+                  names(b.tensor),
+                  adam_states[s].type,
+                  {columns},
+                  {column.begin},
+                  {column.size()},
+                  std::string(adam_states[s].name)};
+        if (!of.vector()) {
+          one.whole = {of.extent[axis_of::part] * rows, columns};
+          one.offset = {part * rows + row.begin, column.begin};
+          one.shape = {row.size(), column.size()};
+        }
+        shards.push_back(std::move(one));
+      }
+  };
+  for (rank_t device = 0; device < change.devices() && lost.empty(); ++device)
+    if (std::find(survivors.begin(), survivors.end(), device) == survivors.end()) lost.push_back(device);
+  for (const torn_box& b : boxes) {
+    for (std::size_t i = 0; i < survivors.size(); ++i)
+      if (std::count(b.in_old.begin(), b.in_old.end(), survivors[i]) +
+              std::count(b.in_new.begin(), b.in_new.end(), survivors[i]) >
+          0)
+        list(b, static_cast<rank_t>(i));
+    if (b.lost() && lost.empty()) refuse("torn switch: all devices survive, and nobody holds all of ", names(b.tensor));
+    if (b.lost()) list(b, static_cast<rank_t>(survivors.size()));
+  }
+  devices.insert(devices.end(), lost.begin(), lost.end());
+  const auto ranks = static_cast<rank_t>(devices.size());
+  return {shard_list(std::move(shards), ranks), std::move(devices), std::move(lost)};
+}
+
+/// One survivor's part of the boxes as a binding over the arrays that it had in the torn switch. It owns nothing: the
+/// arrays' owners give them back.
+[[nodiscard]] inline binding binding_after(const std::vector<torn_box>& boxes, rank_t device,
+                                           const binding& old_tensors, const binding& new_tensors) {
+  binding held("what device " + std::to_string(device) + " holds of a torn switch");
+  for (const torn_box& b : boxes) {
+    const auto has = [&](const std::vector<rank_t>& list) {
+      return std::find(list.begin(), list.end(), device) != list.end();
+    };
+    if (!has(b.in_old) && !has(b.in_new)) continue;
+    const binding& in = has(b.in_new) ? new_tensors : old_tensors;
+    for (int s = 0; s < state_count; ++s)
+      if (b.states.contains(s)) in.meet({s, b.tensor, b.where}, [&](const bound_box& part) { held.add(part); });
+  }
+  held.seal();
+  return held;
+}
+
+}  // namespace reshard
