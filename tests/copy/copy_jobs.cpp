@@ -42,16 +42,16 @@ struct one_copy {
   static bytes_t reach(const tensor_box& what, const index_t (&stride)[3]) {
     index_t elements = 1;
     for (int i = 0; i < 3; ++i) elements += (what.where.dim[i].size() - 1) * stride[i];
-    return elements * what.element_bytes();
+    return elements * width(adam[what.state].type);
   }
   one_copy(const tensor_box& box, const index_t (&from_stride)[3], const index_t (&to_stride)[3])
       : what(box), source(static_cast<std::size_t>(reach(box, from_stride))),
         target(static_cast<std::size_t>(reach(box, to_stride))), from{box,
                                                                       source.data(),
-                                                                      {from_stride[0], from_stride[1], from_stride[2]}},
-        to{box, target.data(), {to_stride[0], to_stride[1], to_stride[2]}}, whole{box.where.dim[0].end + 1,
-                                                                                  box.where.dim[1].end + 1,
-                                                                                  box.where.dim[2].end + 1} {
+                                                                      {from_stride[0], from_stride[1], from_stride[2]},
+                                                                      width(adam[box.state].type)},
+        to{box, target.data(), {to_stride[0], to_stride[1], to_stride[2]}, width(adam[box.state].type)},
+        whole{box.where.dim[0].end + 1, box.where.dim[1].end + 1, box.where.dim[2].end + 1} {
     oracle::write_known(plain(from));
   }
   oracle::memory_box plain(const bound_box& b) const {
@@ -59,7 +59,7 @@ struct one_copy {
                               {},
                               {},
                               {b.stride[0], b.stride[1], b.stride[2]},
-                              b.element_bytes(),
+                              b.element_bytes,
                               whole,
                               {b.state, b.tensor.family, b.tensor.member, b.tensor.expert}};
     for (std::size_t i = 0; i < 3; ++i) result.begin[i] = b.where.dim[i].begin, result.end[i] = b.where.dim[i].end;
@@ -85,16 +85,16 @@ struct one_copy {
       const index_t came = right();  // no value of the judge's is 0
       bytes_t differ = 0;
       oracle::each_element(plain(to), [&](const std::byte* at, std::uint64_t, long, long, long) {
-        if (std::all_of(at, at + to.element_bytes(), [](std::byte b) { return b == std::byte{}; })) return;
+        if (std::all_of(at, at + to.element_bytes, [](std::byte b) { return b == std::byte{}; })) return;
         twice += written[static_cast<std::size_t>(at - target.data())]++;
         ++differ;
       });
       CHECK(came == differ);
       index_t bytes = 0;
       for (const std::byte b : target) bytes += b != std::byte{} ? 1 : 0;
-      CHECK(bytes <= came * to.element_bytes());  // and none between the elements
+      CHECK(bytes <= came * to.element_bytes);  // and none between the elements
       elements += came;
-      sizes.push_back(came * to.element_bytes());
+      sizes.push_back(came * to.element_bytes);
     }
     CHECK(twice == 0);
     CHECK(elements == what.where.volume());
@@ -169,8 +169,9 @@ TEST_CASE("jobs belong to the stages that they were added for") {
 TEST_CASE("a job commits the pages that it is the first to write, and no others") {
   const tensor_box what = of(1, 6, most_words / 4);  // a job of four rows, and one of two
   one_copy source(what, {0, most_words / 4, 1}, {0, most_words / 4, 1});
-  page_range range(what.bytes() + page_bytes);
-  const bound_box to{what, range.data() + 100, {0, most_words / 4, 1}};
+  const bytes_t bytes = what.where.volume() * 4;
+  page_range range(bytes + page_bytes);
+  const bound_box to{what, range.data() + 100, {0, most_words / 4, 1}, 4};
   binding into;
   into.add(to);
   into.own(range);
@@ -189,7 +190,7 @@ TEST_CASE("a job commits the pages that it is the first to write, and no others"
   jobs.run(0, into);
   CHECK(range.resident_bytes() == job_bytes + page_bytes);
   jobs.run(1, into);
-  CHECK(range.resident_bytes() == what.bytes() + page_bytes);
+  CHECK(range.resident_bytes() == bytes + page_bytes);
 #ifdef MADV_POPULATE_WRITE
   // each before its copy, in one call; the page that both touch is the first job's
   CHECK(populated == std::vector<std::int64_t>{32, 65, 32});
@@ -206,7 +207,7 @@ TEST_CASE("a job commits no page between the rows that it writes") {
   page_range range(8 * page_bytes);
   binding into;
   const index_t stride[] = {0, 2 * page_bytes / 4, 1};
-  into.add(bound_box{what, range.data(), {stride[0], stride[1], stride[2]}});
+  into.add(bound_box{what, range.data(), {stride[0], stride[1], stride[2]}, 4});
   into.own(range);
   into.seal();
   const bound_box to = into.boxes()[0];

@@ -143,7 +143,7 @@ TEST_CASE("whatever the wire holds back: all is in place when it is confirmed, a
             if (k < 0 || k >= stages) ++early;
             binding part("part");
             for (const staged_piece& p : pieces_of_stage(plan.receives, k))
-              for (int state = 0; state < state_count; ++state)
+              for (const int state : all_states)
                 if (p.states.contains(state))
                   after.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { part.add(b); });
             part.seal();

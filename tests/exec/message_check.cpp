@@ -97,8 +97,8 @@ std::vector<seen_by_device> switch_over(const computed_switch& change, const wir
       binding meant("meant");
       const staged_plan plan = stage_plan(make_plan(change, d), change, stages);
       for (const staged_piece& p : pieces_of_stage(plan.receives, told.stage))
-        for (int state = 0; state < state_count; ++state)
-          if (p.src == told.source && p.states.contains(state))
+        for (const int state : p.states)
+          if (p.src == told.source)
             after.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { meant.add(b); });
       meant.seal();
       const comparison found = compare(meant, change.to(), as_before);

@@ -26,7 +26,7 @@ TEST_CASE("a message by hand") {
                                           piece(0, 1, 2, only(2), {{{0, 1}, {0, 1}, {1, 200}}})};  // fp32: lead 4
   std::vector<bytes_t> offsets;
   const bytes_t bytes =
-      lay_out({list.data(), list.data() + 3}, [&](const tensor_box&, bytes_t at) { offsets.push_back(at); });
+      lay_out({list.data(), list.data() + 3}, [&](const bound_box&, bytes_t at) { offsets.push_back(at); });
   CHECK(offsets == std::vector<bytes_t>{6, 32, 68});  // 6 + 14 = 20 -> 32; 32 + 32 = 64 -> 68
   CHECK(bytes == 1024);                               // 68 + 796 = 864
   CHECK(message_bytes({list.data(), list.data()}) == 0);
@@ -47,12 +47,12 @@ TEST_CASE(
     bytes_t past = 0;
     std::size_t pieces = 0, expected = 0;
     for (const staged_piece& p : list)
-      for (int state = 0; state < state_count; ++state) expected += p.states.contains(state) ? 1 : 0;
-    const bytes_t bytes = lay_out({list.data(), list.data() + list.size()}, [&](const tensor_box& what, bytes_t at) {
+      for (const int state : all_states) expected += p.states.contains(state) ? 1 : 0;
+    const bytes_t bytes = lay_out({list.data(), list.data() + list.size()}, [&](const bound_box& what, bytes_t at) {
       ++pieces;
       CHECK(at >= past);
       CHECK(at < past + 16);
-      CHECK(at % 16 == what.where.dim[2].begin * what.element_bytes() % 16);
+      CHECK(at % 16 == what.where.dim[2].begin * what.element_bytes % 16);
       past = at + what.bytes();
     });
     CHECK(pieces == expected);

@@ -26,7 +26,7 @@ alignas(64) std::byte arena[arena_bytes];
 /// Marks the bytes of a box; whether one was marked already.
 bool mark(const bound_box& b, std::vector<int>& bytes) {
   bool twice = false;
-  const bytes_t width = b.element_bytes();
+  const bytes_t width = b.element_bytes;
   for (index_t i = 0; i < b.where.dim[0].size(); ++i)
     for (index_t j = 0; j < b.where.dim[1].size(); ++j)
       for (index_t k = 0; k < b.where.dim[2].size(); ++k)
@@ -49,12 +49,13 @@ void add_random(binding& to, int tensor, dice& random) {
     if (random.below(10) == 0) stride[random.below(3)] = random.below(3);
     const index_t last = (size[0] - 1) * stride[0] + (size[1] - 1) * stride[1] + (size[2] - 1) * stride[2];
     const int state = random.coin() ? 0 : 1;
-    const bytes_t width = reshard::width(adam_states[state].type), room = arena_bytes - (last + 1) * width;
+    const bytes_t width = reshard::width(adam[state].type), room = arena_bytes - (last + 1) * width;
     if (room < 0) continue;
     const bytes_t at = random.below(room / width + 1) * width;
     to.add(bound_box{{state, {tensor, 0, 0}, {{{0, size[0]}, {0, size[1]}, {0, size[2]}}}},
                      arena + at,
-                     {stride[0], stride[1], stride[2]}});
+                     {stride[0], stride[1], stride[2]},
+                     width});
     return;
   }
 }
@@ -132,7 +133,7 @@ TEST_CASE("the sentence names both, and their owners") {
         "for what it makes");
   CHECK(apart(bound("FROM", std::pair(first, low)), bound("TO", std::pair(second, crossing)), only(1)) == "accepted");
   binding folded("TO", names);
-  folded.add(bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 4}}}}, arena, {0, 2, 1}});
+  folded.add(bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 4}}}}, arena, {0, 2, 1}, 2});
   folded.seal();
   CHECK(apart(none, folded) ==
         "reshard: device 3, TO: param of a has strides by which its elements lie in the same memory");
@@ -220,7 +221,8 @@ TEST_CASE("only arrays that cross in memory are compared run by run, and 4194304
     for (const part& p : parts)
       b.add(bound_box{{0, {first++, 0, 0}, {{{0, 1}, {0, p.rows}, {0, p.columns}}}},
                       far + p.at,
-                      {p.stride[0], p.stride[1], p.stride[2]}});
+                      {p.stride[0], p.stride[1], p.stride[2]},
+                      2});
     b.seal();
     return b;
   };
@@ -276,8 +278,9 @@ TEST_CASE("a plan's elements that are not bound are named, with the state, the t
           const interval rows = lacks(state, member, expert) ? interval{2, 9} : interval{0, 9};
           const tensor_box left{state, {9, member, expert}, {{{0, 4}, rows, {2, 5}}}},
               right{state, {9, member, expert}, {{{0, 4}, {0, 9}, {5, 9}}}};
-          b.add(left, {bytes.data(), left.bytes()});
-          b.add(right, {bytes.data(), right.bytes()});
+          const bytes_t width = state == 0 ? 2 : 4;
+          b.add(left, {bytes.data(), left.where.volume() * width});
+          b.add(right, {bytes.data(), right.where.volume() * width});
         }
     b.seal();
     return refused([&] { require_bound("device 7", needed, b, "TO", names); });
@@ -331,7 +334,7 @@ TEST_CASE("a target in pages that a source gives back is refused, one beside or 
   binding around("TO");  // a row before the pages, a row after them
   const index_t stride[] = {0, 2 * page_bytes, 1};
   around.add(
-      bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 8}}}}, pages + page_bytes, {stride[0], stride[1], stride[2]}});
+      bound_box{{0, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 8}}}}, pages + page_bytes, {stride[0], stride[1], stride[2]}, 2});
   around.seal();
   CHECK(says(around) == "accepted");
 }

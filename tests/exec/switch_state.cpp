@@ -253,12 +253,12 @@ struct packed {
                               {},
                               {b.where.dim[0].size(), b.where.dim[1].size(), b.where.dim[2].size()},
                               {b.stride[0], b.stride[1], b.stride[2]},
-                              b.element_bytes(),
+                              b.element_bytes,
                               {},
                               {}},
                              [&](const std::byte* at, std::uint64_t, long, long, long) {
                                holds((at - range.data()) / page_bytes);
-                               holds((at + b.element_bytes() - 1 - range.data()) / page_bytes);
+                               holds((at + b.element_bytes - 1 - range.data()) / page_bytes);
                              });
     return static_cast<bytes_t>(pages.size()) * page_bytes;
   }
@@ -289,8 +289,7 @@ TEST_CASE("arrays that share pages: what does not move stays whole, and only pag
           const auto d = static_cast<std::size_t>(here.device());
           reports[d] = switch_state(change, before[d].bound, after[d].bound, here, {.budget = budget});
         });
-        state_set staying = all_states;
-        staying.bits &= ~moving.bits;
+        const state_set staying = all_states - moving;
         for (std::size_t d = 0; d < 4; ++d) {
           CHECK(before[d].range.resident_bytes() == before[d].bytes_of_pages(staying));
           CHECK(after[d].range.resident_bytes() == after[d].bytes_of_pages(moving));
@@ -350,7 +349,7 @@ struct lone_device {
     if (k == fails_in && oddly) throw 17;
     if (k == fails_in) throw std::runtime_error("a cable is torn");
     for (const staged_piece& p : plan.retains)
-      for (int state = 0; state < state_count; ++state)
+      for (const int state : all_states)
         if (p.stage == k && p.states.contains(state))
           from->meet({state, p.tensor, p.where}, [&](const bound_box& have) {
             into->meet(have, [&](const bound_box& want) {
@@ -359,10 +358,9 @@ struct lone_device {
                 for (index_t j = 0; j < want.where.dim[1].size(); ++j)
                   for (index_t c = 0; c < want.where.dim[2].size(); ++c)
                     std::memcpy(
-                        want.data +
-                            (i * want.stride[0] + j * want.stride[1] + c * want.stride[2]) * want.element_bytes(),
-                        one.data + (i * one.stride[0] + j * one.stride[1] + c * one.stride[2]) * one.element_bytes(),
-                        static_cast<std::size_t>(one.element_bytes()));
+                        want.data + (i * want.stride[0] + j * want.stride[1] + c * want.stride[2]) * want.element_bytes,
+                        one.data + (i * one.stride[0] + j * one.stride[1] + c * one.stride[2]) * one.element_bytes,
+                        static_cast<std::size_t>(one.element_bytes));
             });
           });
     most = std::max(most, before->resident_bytes() + after->resident_bytes() + (k == 0 ? 0 : staging));
@@ -449,7 +447,7 @@ TEST_CASE("what is not bound is sought in order: what is sent before what stays,
       const auto& dim = list[0].where.dim;
       const std::string elements = std::to_string(dim[2].size() * dim[3].size() * dim[4].size());
       return "reshard: device 0, nothing: " + elements + " of " + elements + " elements that the plan needs of " +
-             std::string(adam_states[state].name) + " of " + s.of.tensor({list[0].family, dim[0].begin, dim[1].begin}) +
+             std::string(adam[state].name) + " of " + s.of.tensor({list[0].family, dim[0].begin, dim[1].begin}) +
              " are not bound, on the side of " + (of_sources ? "FROM" : "TO");
     };
     std::string of_0;

@@ -31,8 +31,8 @@ using element = std::tuple<int, int, index_t, index_t, index_t>;  // state, fami
 /// Calls visit(element) for every element and state of a box.
 template <typename Visit>
 void each_element(const family& of, state_set states, const tensor_id& t, const box<3>& b, Visit&& visit) {
-  for (int s = 0; s < state_count; ++s)
-    for (index_t part = b.dim[0].begin; states.contains(s) && part < b.dim[0].end; ++part)
+  for (const int s : states)
+    for (index_t part = b.dim[0].begin; part < b.dim[0].end; ++part)
       for (index_t row = b.dim[1].begin; row < b.dim[1].end; ++row)
         for (index_t column = b.dim[2].begin; column < b.dim[2].end; ++column)
           visit(element{s, t.family, t.member, t.expert, (part * of.extent[3] + row) * of.extent[4] + column});
@@ -78,9 +78,8 @@ void check_torn(const computed_switch& change, dice& random, counts& seen) {
   index_t whole = 0;
   for (int f = 0; f < change.to().families(); ++f)
     for (const role r : roles)
-      for (int s = 0; s < state_count; ++s)
-        if (has_states_of(of(f).kind, r) && (states_of(r) & change.states()).contains(s))
-          whole += of(f).whole().volume();
+      for (const int s : change.states())
+        if (has_states_of(of(f).kind, r) && change.states().role_of(s) == r) whole += of(f).whole().volume();
   CHECK(static_cast<index_t>(visited.size()) == whole);
 
   // a list of shards like any other, from which a switch goes on without what is lost
@@ -91,10 +90,10 @@ void check_torn(const computed_switch& change, dice& random, counts& seen) {
   const plan mine = make_plan(next, survivors[0]);
   index_t lost_of_plan = 0, brought = 0;
   for (const transfer& t : mine.lost)
-    for (int s = 0; s < state_count; ++s) lost_of_plan += t.states.contains(s) ? t.where.volume() : 0;
+    for ([[maybe_unused]] const int s : t.states) lost_of_plan += t.where.volume();
   for (const auto* list : {&mine.receives, &mine.retains})
     for (const transfer& t : *list)
-      for (int s = 0; s < state_count; ++s) brought += t.states.contains(s) ? t.where.volume() : 0;
+      for ([[maybe_unused]] const int s : t.states) brought += t.where.volume();
   CHECK(lost_of_plan == lost);
   CHECK(brought + lost == whole);
   ++seen.tried, ++(lost > 0 ? seen.lost : seen.whole);

@@ -46,12 +46,12 @@ std::vector<std::vector<std::byte>> elements_of(const binding& b) {
   std::vector<std::vector<std::byte>> all;
   for (const bound_box& box : b.boxes()) {
     std::vector<std::byte>& bytes = all.emplace_back();
-    const auto width = static_cast<std::size_t>(box.element_bytes());
+    const auto width = static_cast<std::size_t>(box.element_bytes);
     for (index_t i = 0; i < box.where.dim[0].size(); ++i)
       for (index_t j = 0; j < box.where.dim[1].size(); ++j)
         for (index_t k = 0; k < box.where.dim[2].size(); ++k) {
           const std::byte* element =
-              box.data + (i * box.stride[0] + j * box.stride[1] + k * box.stride[2]) * box.element_bytes();
+              box.data + (i * box.stride[0] + j * box.stride[1] + k * box.stride[2]) * box.element_bytes;
           bytes.insert(bytes.end(), element, element + width);
         }
   }
@@ -137,13 +137,13 @@ new_rows new_rows_of(const binding& b, const space& to, index_t rows_of_from) {
     if (to.family_at(box.tensor.family).padded != padded_as::vocabulary) continue;
     const interval rows = intersect(box.where.dim[1], {rows_of_from, box.where.dim[1].end});
     if (rows.empty()) continue;
-    const std::vector<std::byte> zero(static_cast<std::size_t>(box.element_bytes()));
+    const std::vector<std::byte> zero(static_cast<std::size_t>(box.element_bytes));
     for (index_t j = rows.begin; j < rows.end; ++j)
       for (index_t k = 0; k < box.where.dim[2].size(); ++k, ++found.elements) {
         const std::byte* element =
-            box.data + ((j - box.where.dim[1].begin) * box.stride[1] + k * box.stride[2]) * box.element_bytes();
+            box.data + ((j - box.where.dim[1].begin) * box.stride[1] + k * box.stride[2]) * box.element_bytes;
         found.zeros += std::memcmp(element, zero.data(), zero.size()) == 0 ? 1 : 0;
-        found.bytes += box.element_bytes();
+        found.bytes += box.element_bytes;
       }
   }
   return found;

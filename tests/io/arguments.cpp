@@ -186,14 +186,14 @@ TEST_CASE("a file is written whole, in place of what was there, and refused wher
 }
 
 TEST_CASE("states and ranks") {
-  CHECK(parse_states("param") == (only(0) | only(4)));  // and a statistic's
+  CHECK(parse_states("param") == (only(0) | statistic_states));  // and a statistic's
   CHECK(parse_states("exp_avg_sq") == only(3));
   CHECK(parse_states("optimizer") == optimizer_states);
   CHECK(parse_states("all") == all_states);
   CHECK(refusal_of([] { parse_states("grad"); }) ==
         "reshard: --state: 'grad' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
   CHECK(refusal_of([] { parse_states(""); }).starts_with("reshard: --state: '' is unknown"));
-  for (int s = 0; s < state_count; ++s) CHECK(parse_states(adam_states[s].name) == states_named(adam_states[s].name));
+  for (const int s : all_states) CHECK(parse_states(adam[s].name) == adam.named(adam[s].name));
   CHECK(parse_states("master") == only(1));
   CHECK(parse_rank("7", 8) == 7);
   CHECK(parse_rank("0", 1) == 0);

@@ -164,17 +164,17 @@ TEST_CASE(
       const computed_holding h(s);
       const std::string text = check_text(h);
       CHECK(lines_of(text)[0] == "small under " + (layout[0] != '\0' ? to_text(s.degrees()) : "''") + " is legal.");
-      for (int state = 0; state <= state_count; ++state) {  // the last: all
+      for (int state = 0; state <= adam.size(); ++state) {  // the last: all
         bytes_t low = -1, high = 0, sum = 0;
         for (rank_t rank = 0; rank < s.ranks(); ++rank) {
           bytes_t mine = 0;
-          for (int one = 0; one < state_count; ++one)
-            if (state == state_count || adam_states[one].name == adam_states[state].name)
-              each_held(h, rank, adam_states[one].placed_as,
+          for (const int one : all_states)
+            if (state == adam.size() || adam[one].name == adam[state].name)
+              each_held(h, rank, adam[one].placed_as(),
                         [&](int, const family_box& b) { mine += b.volume() * (one == 0 ? 2 : 4); });
           low = low < 0 ? mine : std::min(low, mine), high = std::max(high, mine), sum += mine;
         }
-        const std::string name(state == state_count ? "all" : adam_states[state].name);
+        const std::string name(state == adam.size() ? "all" : adam[state].name);
         CHECK(line_of(text, name) ==
               row{name, bytes_text(low), bytes_text(high), bytes_text(sum / s.ranks()), bytes_text(sum)});
       }

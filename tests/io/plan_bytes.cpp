@@ -92,7 +92,7 @@ TEST_CASE("what is wrong is said") {
   CHECK(with(3, 0) == "accepted");
   CHECK(with(0, 1) == who + "these do not begin as a plan does");
   CHECK(with(1, 2) == who + "version 2; version 3 is read here");
-  CHECK(with(2, 0) == who + "the plan is of another model");
+  CHECK(with(2, 0) == who + "the plan is of another model or list of states");
   CHECK(with(3, 9) == who + "a plan of device 9; the switch has 3 devices");
   for (const std::uint64_t many : {std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60})
     CHECK(with(4, many) == who + std::to_string(bytes.size()) + " bytes are not what its lists need");

@@ -34,8 +34,8 @@ TEST_CASE("plans of any two sides are read back equal") {
 
 TEST_CASE("the format is the one that is documented") {
   const layout_switch change = testing::rows_to_columns();
-  CHECK(json::parse(to_json(make_plan(change, 2), change)) ==
-        json::parse(R"({"format": "reshard plan", "version": 3, "device": 2,
+  CHECK(json::parse(to_json(make_plan(change, 2), change)) == json::parse(R"({"format": "reshard plan", "version": 3,
+                         "list": "param:bf16:3,master:fp32:1,exp_avg:fp32:1,exp_avg_sq:fp32:1", "device": 2,
     "sends": [{"src": 2, "dst": 0, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[8,10],[0,4]]}],
     "receives": [{"src": 0, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[0,4],[4,8]]},
                  {"src": 1, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[4,8],[4,8]]}],

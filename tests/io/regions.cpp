@@ -18,6 +18,7 @@
 
 #include "../support/refused.hpp"
 #include "../support/sanitized.hpp"
+#include "../support/states.hpp"
 
 using namespace reshard;
 
@@ -176,7 +177,8 @@ TEST_CASE("bytes per rank are the volumes of the boxes") {
     CHECK(check.at("legal") == true);
     CHECK(check.at("world") == where.ranks());
     std::map<std::string, std::vector<index_t>> bytes;
-    for (const state& s : adam_states) bytes[std::string(s.name)].resize(static_cast<std::size_t>(where.ranks()));
+    for (const state& s : testing::each_state())
+      bytes[std::string(s.name)].resize(static_cast<std::size_t>(where.ranks()));
     for (const json& rank : regions_of(where, {0, where.ranks()}))
       for (const auto& [what, flat] : held_in(rank))
         for (std::size_t i = 0; i < flat.size(); i += 2)

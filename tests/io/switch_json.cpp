@@ -59,11 +59,11 @@ std::string name_on(const space& to, int f, index_t member, index_t expert, rank
 void add_planned(elements& all, const computed_switch& change, rank_t src, rank_t dst, index_t stage, state_set states,
                  int f, const family_box& where) {
   const family& which = tiny()[f];
-  for (int s = 0; s < state_count; ++s)
+  for (const int s : all_states)
     if (states.contains(s))
       testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
         const index_t flat = (x[2] * which.extent[3] + x[3]) * which.extent[4] + x[4];
-        ++all[{src, dst, stage, std::string(adam_states[s].name),
+        ++all[{src, dst, stage, std::string(adam[s].name),
                name_on(change.to().space(), f, x[0], x[1], change.to_rank(dst)), flat}];
       });
 }

@@ -69,11 +69,10 @@ void add_pieces(std::vector<oracle::piece>& pieces, const space& to, rank_t name
         p.dims.push_back(to.family_at(f).extent[i]);
         p.box.push_back({b.dim[i].begin, b.dim[i].end});
       }
-      for (int i = 0; i < state_count; ++i)
-        if (states.contains(i)) {
-          p.st = oracle::all_states[i];
-          pieces.push_back(p);
-        }
+      for (const int i : states) {
+        p.st = oracle::all_states[i];
+        pieces.push_back(p);
+      }
     }
 }
 
@@ -81,8 +80,8 @@ void add_pieces(std::vector<oracle::piece>& pieces, const space& to, rank_t name
 std::vector<shard> shards_of(const space& s, const computed_holding& h, const auto& dead) {
   std::vector<shard> shards;
   for (rank_t rank = 0; rank < s.ranks(); ++rank)
-    for (int i = 0; i < state_count && !dead(rank); ++i)
-      each_held(h, rank, adam_states[i].placed_as, [&](int f, const family_box& b) {
+    for (const int i : dead(rank) ? state_set{} : all_states)
+      each_held(h, rank, adam[i].placed_as(), [&](int f, const family_box& b) {
         const family& of = s.family_at(f);
         for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
           for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
@@ -90,11 +89,11 @@ std::vector<shard> shards_of(const space& s, const computed_holding& h, const au
               const index_t rows = of.extent[3], columns = of.extent[4], row = part * rows + b.dim[3].begin;
               shard one{.rank = rank,
                         .tensor = s.tensor_on({f, member, expert}, rank),
-                        .type = adam_states[i].type,
+                        .type = adam[i].type,
                         .whole = {columns},
                         .offset = {b.dim[4].begin},
                         .shape = {b.dim[4].size()},
-                        .state = std::string(adam_states[i].name)};
+                        .state = std::string(adam[i].name)};
               if (!of.vector()) {
                 one.whole = {of.extent[2] * rows, columns};
                 one.offset = {row, b.dim[4].begin};

@@ -64,7 +64,7 @@ void add_pieces(std::vector<oracle::piece>& pieces, const world& w, rank_t src, 
     p.dims.push_back(w.from.family_at(f).extent[2 + i]);
     p.box.push_back({b.dim[i].begin, b.dim[i].end});
   }
-  for (int i = 0; i < state_count; ++i)
+  for (const int i : all_states)
     if (states.contains(i)) {
       p.st = oracle::all_states[i];
       pieces.push_back(p);
@@ -136,19 +136,19 @@ void check_node_rule(const world& w, const std::vector<plan>& plans) {
 std::vector<shard> listed(const space& s, const computed_holding& h) {
   std::vector<shard> shards;
   for (rank_t rank = 0; rank < s.ranks(); ++rank)
-    for (int i = 0; i < state_count; ++i)
-      each_held(h, rank, adam_states[i].placed_as, [&](int f, const family_box& b) {
+    for (const int i : all_states)
+      each_held(h, rank, adam[i].placed_as(), [&](int f, const family_box& b) {
         const family& which = s.family_at(f);
         for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
           for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
             for (index_t part = b.dim[2].begin; part < b.dim[2].end; ++part) {
               shard one{.rank = rank,
                         .tensor = s.tensor_on({f, member, expert}, rank),
-                        .type = adam_states[i].type,
+                        .type = adam[i].type,
                         .whole = {},
                         .offset = {},
                         .shape = {},
-                        .state = std::string(adam_states[i].name)};
+                        .state = std::string(adam[i].name)};
               const index_t rows = which.extent[3], columns = which.extent[4];
               if (which.vector()) {
                 one.whole = {columns};
@@ -176,7 +176,7 @@ bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<sta
     const index_t extent[3] = {which.extent[2], which.extent[3], which.extent[4]};
     flat_intervals(extent, b, [&](interval run) {
       for (index_t x = run.begin; x < run.end; ++x)
-        for (int s = 0; s < state_count; ++s)
+        for (const int s : all_states)
           if (states.contains(s)) act(element{s, f, member, expert, x});
     });
   };
@@ -199,7 +199,7 @@ bytes_t peak_by_bookkeeping(const world& w, rank_t device, const std::vector<sta
   for (index_t k = 0; k < stages; ++k) {
     bytes_t live = 0;
     for (const auto& [x, stage] : last)
-      if (stage >= k) live += width(adam_states[std::get<0>(x)].type);
+      if (stage >= k) live += width(adam[std::get<0>(x)].type);
     for (const staged_piece& r : received)
       if (r.stage <= k) live += r.bytes();
     peak = greatest(peak, live);

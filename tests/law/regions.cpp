@@ -20,7 +20,7 @@ using namespace reshard;
 using testing::dice, testing::held_elements, testing::random_part, testing::to_model;
 
 namespace {
-constexpr oracle::state oracle_state(int i) { return oracle::all_states[i]; }  // the same order as adam_states
+constexpr oracle::state oracle_state(int i) { return oracle::all_states[i]; }  // the same order as adam
 
 struct by_precedence {
   bool operator()(const family_box& a, const family_box& b) const { return precedes(a, b); }
@@ -71,12 +71,12 @@ void check_held_equals_oracle(const oracle::layout_case& c, const computed_holdi
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
     const std::map<std::string, oracle::flat_set> ours[] = {held_elements(h, rank, role::parameter),
                                                             held_elements(h, rank, role::optimizer)};
-    for (int i = 0; i < state_count; ++i) {
-      if (adam_states[i].placed_as == role::statistic) continue;  // these models have none
+    for (const int i : all_states) {
+      if (adam[i].placed_as() == role::statistic) continue;  // these models have none
       CAPTURE(rank);
       CAPTURE(i);
       const std::map<std::string, oracle::flat_set> wanted = oracle::held(c.m, c.parsed, rank, oracle_state(i));
-      const std::map<std::string, oracle::flat_set>& had = ours[adam_states[i].placed_as == role::parameter ? 0 : 1];
+      const std::map<std::string, oracle::flat_set>& had = ours[adam[i].placed_as() == role::parameter ? 0 : 1];
       CHECK(had == wanted);
       count(had, wanted, compared);
     }

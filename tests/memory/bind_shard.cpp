@@ -15,6 +15,7 @@
 
 #include "../support/judged.hpp"
 #include "../support/refused.hpp"
+#include "../support/states.hpp"
 
 using namespace reshard;
 using testing::filled_by, testing::refused;
@@ -37,8 +38,8 @@ std::vector<shard> by_rows(const model& m, rank_t ranks) {
   std::vector<shard> list;
   for (int f = 0; f < m.families; ++f)
     for (index_t member = 0; member < m[f].extent[0]; ++member)
-      for (const state& s : adam_states) {
-        if (!has_states_of(m[f].kind, s.placed_as)) continue;
+      for (const state& s : testing::each_state()) {
+        if (!has_states_of(m[f].kind, s.placed_as())) continue;
         for (rank_t rank = 0; rank < ranks; ++rank) {
           const extents whole = stored(m[f]);
           const interval rows = even_part({0, whole.at[0]}, rank, ranks);
@@ -138,7 +139,7 @@ TEST_CASE("what is no shard of ours is refused with its name") {
         "reshard: rank 7: shard of 'decoder.final_layernorm.weight': no state is called 'momentum'; states are param, "
         "master, exp_avg and exp_avg_sq");
   CHECK(changed([](shard& s) { s.type = fp32; }) ==
-        "reshard: rank 7: param of 'decoder.final_layernorm.weight' is fp32, and this library keeps it as bf16");
+        "reshard: rank 7: param of 'decoder.final_layernorm.weight' is fp32, and the list of states has it as bf16");
   CHECK(changed([](shard& s) {
           s.offset = {0, 0};
         }) ==

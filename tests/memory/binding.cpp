@@ -31,7 +31,7 @@ using places = std::map<std::vector<index_t>, const std::byte*>;
 void note(const bound_box& b, places& at) {
   each_point(b.where, [&](const index_t(&x)[3]) {
     const std::byte* address = b.data;
-    for (int i = 0; i < 3; ++i) address += (x[i] - b.where.dim[i].begin) * b.stride[i] * b.element_bytes();
+    for (int i = 0; i < 3; ++i) address += (x[i] - b.where.dim[i].begin) * b.stride[i] * b.element_bytes;
     CHECK(at.emplace(std::vector<index_t>{x[0], x[1], x[2]}, address).second);
   });
 }
@@ -48,7 +48,7 @@ TEST_CASE("a flat range of a local tensor lies where it is said to") {
     for (index_t& c : corner) c = random.below(4);
     tensor_box local{static_cast<int>(random.below(4)), {2, 1, 0}, translate(whole_box(extent), corner)};
     const index_t elements = local.where.volume(), begin = random.below(elements), end = random.within(begin, elements);
-    std::vector<std::byte> bytes(static_cast<std::size_t>((end - begin) * local.element_bytes()));
+    std::vector<std::byte> bytes(static_cast<std::size_t>((end - begin) * width(adam[local.state].type)));
     binding b("me");
     b.add_flat(local, {begin, end}, room(bytes));
     b.seal();
@@ -60,7 +60,7 @@ TEST_CASE("a flat range of a local tensor lies where it is said to") {
     each_point(local.where, [&](const index_t(&x)[3]) {
       const auto at = found.find({x[0], x[1], x[2]});
       CHECK((at != found.end()) == interval{begin, end}.contains(offset));
-      if (at != found.end()) CHECK(at->second == bytes.data() + (offset - begin) * local.element_bytes());
+      if (at != found.end()) CHECK(at->second == bytes.data() + (offset - begin) * width(adam[local.state].type));
       ++offset;
     });
   }
@@ -82,7 +82,7 @@ TEST_CASE("meet finds what boxes have in common, of the right tensor and state")
                       [&](const tensor_box& o) { return o.same_tensor(box) && o.where == box.where; }))
         continue;
       bound.push_back(box);
-      b.add(bound_box{box, bytes.data(), {80, 10, 2}});
+      b.add(bound_box{box, bytes.data(), {80, 10, 2}, width(adam[box.state].type)});
     }
     b.seal();
     const index_t extent[] = {2, 8, 5};
@@ -92,7 +92,8 @@ TEST_CASE("meet finds what boxes have in common, of the right tensor and state")
     places found, expected;
     b.meet(wanted, [&](const bound_box& part) { note(part, found); });
     for (const tensor_box& box : bound)
-      if (box.same_tensor(wanted)) note(bound_box{box, bytes.data(), {80, 10, 2}}.narrowed(wanted.where), expected);
+      if (box.same_tensor(wanted))
+        note(bound_box{box, bytes.data(), {80, 10, 2}, width(adam[box.state].type)}.narrowed(wanted.where), expected);
     CHECK(found == expected);
   }
 }
@@ -106,8 +107,8 @@ TEST_CASE("a rank's storage binds exactly what the rank holds, once") {
     const computed_holding h(s);
     const rank_t rank = static_cast<rank_t>(i) % h.ranks();
     const rank_storage storage(h, rank, "me");
-    for (int state = 0; state < state_count; ++state) {
-      const role r = adam_states[state].placed_as;
+    for (const int state : all_states) {
+      const role r = adam[state].placed_as();
       each_held(h, rank, r, [&](int f, const family_box& b) {
         for (index_t member = b.dim[0].begin; member < b.dim[0].end; ++member)
           for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert) {
@@ -331,7 +332,7 @@ TEST_CASE("refusals of a binding say whose, which tensor and how much") {
         }) == "reshard: rank 3: master of tensor3 has a stride of -4 elements; strides count forwards");
   CHECK(refused([&] {
           b.add({5, {0, 0, 0}, box.where}, room(bytes));
-        }) == "reshard: rank 3: there is no state 5; states are 0 to 4");
+        }) == "reshard: rank 3: there is no state 5; states are 0 to 3, and 16 of statistics");
   b.add_flat(box, {0, 6}, {bytes.data(), 24});
   b.add_flat(box, {5, 8}, {bytes.data(), 12});
   CHECK(refused([&] { b.seal(); }) == "reshard: rank 3: master of tensor3 is bound twice, 1 elements of it");
@@ -375,7 +376,7 @@ TEST_CASE("boxes are ordered by state, family, tensor and expert, then by the bo
 TEST_CASE("by_stride is a permutation of the dimensions along which strides do not grow") {
   const auto strides = indices(index_t{4});
   for (const auto [a, b, c] : cartesian_product(strides, strides, strides)) {
-    const bound_box box{{0, {}, {}}, nullptr, {a, b, c}};
+    const bound_box box{{0, {}, {}}, nullptr, {a, b, c}, 2};
     std::array<int, 3> order = box.by_stride();
     CHECK(box.stride[order[0]] >= box.stride[order[1]]);
     CHECK(box.stride[order[1]] >= box.stride[order[2]]);
@@ -398,7 +399,7 @@ TEST_CASE("an element that is bound twice is refused, wherever the two boxes sta
   const auto bound = [&](const std::vector<box<3>>& boxes) {
     return refused([&] {
       binding b("me");
-      for (const box<3>& where : boxes) b.add(bound_box{{0, {1, 2, 3}, where}, bytes.data(), {80, 10, 1}});
+      for (const box<3>& where : boxes) b.add(bound_box{{0, {1, 2, 3}, where}, bytes.data(), {80, 10, 1}, 2});
       b.seal();
     });
   };

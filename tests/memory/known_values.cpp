@@ -44,7 +44,8 @@ struct bound_boxes {
     const index_t stride[][3] = {{40, 9, 1}, {100, 20, 3}, {7, 60, 1}, {50, 10, 2}, {0, 3, 1}};
     for (index_t i = 0; i < 5; ++i) {
       const auto& step = stride[i];
-      bound.add(bound_box{what[i], bytes.data() + 1024 * i, {step[0], step[1], step[2]}});
+      bound.add(
+          bound_box{what[i], bytes.data() + 1024 * i, {step[0], step[1], step[2]}, width(adam[what[i].state].type)});
     }
     bound.seal();
   }
@@ -53,7 +54,7 @@ struct bound_boxes {
   void each(Visit&& visit) {
     for (const bound_box& b : bound.boxes())
       oracle::each_element(testing::plain_numbers(b, sizes),
-                           [&](std::byte* at, std::uint64_t, long, long, long) { visit(at, b.element_bytes()); });
+                           [&](std::byte* at, std::uint64_t, long, long, long) { visit(at, b.element_bytes); });
   }
 };
 
@@ -129,7 +130,7 @@ TEST_CASE("an element's value depends on its tensor and its place in the whole t
   for (const interval parts : {interval{0, 1}, interval{1, 3}})
     for (const interval rows : {interval{0, 2}, interval{2, 5}})
       for (const interval columns : {interval{0, 3}, interval{3, 7}}) {
-        many.add(bound_box{{1, {0, 1, 0}, {{parts, rows, columns}}}, apart.data() + at, {20, 5, 1}});
+        many.add(bound_box{{1, {0, 1, 0}, {{parts, rows, columns}}}, apart.data() + at, {20, 5, 1}, 4});
         at += 400;
       }
   one.seal();
@@ -153,7 +154,7 @@ TEST_CASE("elements of every width are visited once, with their place in the who
   for (const bytes_t width : {1, 2, 4, 8})
     for (const index_t step : {1, 2}) {
       std::vector<std::byte> bytes(8 * 200);
-      const bound_box b{{0, {0, 0, 0}, {{{1, 3}, {2, 5}, {3, 6}}}}, bytes.data(), {40 * step, 8 * step, step}};
+      const bound_box b{{0, {0, 0, 0}, {{{1, 3}, {2, 5}, {3, 6}}}}, bytes.data(), {40 * step, 8 * step, step}, 2};
       std::vector<index_t> places;
       detail::each_element_of_width(width, b, tensor, [&](auto& element, index_t index) {
         CHECK(sizeof(element) == static_cast<std::size_t>(width));

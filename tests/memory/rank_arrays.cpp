@@ -138,8 +138,8 @@ TEST_CASE("where ZeRO shards a state, a rank has an array per buffer, padding in
       memories.emplace_back(static_cast<std::size_t>(a.bytes()), canary);
       return memory{memories.back().data(), a.bytes()};
     });
-    for (int state = 0; state < state_count; ++state)  // all that the rank holds is bound, under its own name
-      each_held(h, rank, adam_states[state].placed_as, [&](int f, const family_box& held) {
+    for (const int state : all_states)  // all that the rank holds is bound, under its own name
+      each_held(h, rank, adam[state].placed_as(), [&](int f, const family_box& held) {
         index_t found_elements = 0;
         for (index_t member = held.dim[0].begin; member < held.dim[0].end; ++member)
           for (index_t expert = held.dim[1].begin; expert < held.dim[1].end; ++expert)
@@ -158,8 +158,8 @@ TEST_CASE("where ZeRO shards a state, a rank has an array per buffer, padding in
       for (const auto& one : memories) {
         bytes_t last = 0;
         for (int d = 0; d < 3; ++d) last += (box.where.dim[d].size() - 1) * box.stride[d];
-        inside = inside ||
-                 (box.data >= one.data() && box.data + (last + 1) * box.element_bytes() <= one.data() + one.size());
+        inside =
+            inside || (box.data >= one.data() && box.data + (last + 1) * box.element_bytes <= one.data() + one.size());
       }
       CHECK(inside);
     }

@@ -1,80 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-// States, and sets of them: every pair of subsets, as lists of members.
+// Sets of states: all that sets can be of, against lists of (number, level, width) one by one.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
-#include <string>
+#include <utility>
 
 #include <reshard/model/state.hpp>
 
+#include "../support/dice.hpp"
+
 using namespace reshard;
+using testing::dice;
 
 namespace {
-std::set<int> members(state_set s) {
-  std::set<int> all;
-  for (int i = 0; i < 32; ++i)
-    if (s.contains(i)) all.insert(i);
+
+/// The level and the width of each member.
+using members = std::map<int, std::pair<index_t, bytes_t>>;
+
+/// One state of a level and a width, as bits written down by hand.
+state_set one_state(int number, index_t level, bytes_t width) {
+  if (number == 16) return state_set{1u << 16};
+  const auto bit = static_cast<std::uint16_t>(1u << number);
+  const auto of = [bit](bool is) { return is ? bit : std::uint16_t{0}; };
+  return {bit,
+          {of(level == 1 || level == 3), of(level == 2 || level == 3)},
+          {of(width == 2 || width == 8), of(width == 4 || width == 8)}};
+}
+state_set set_of(const members& all) {
+  state_set result;
+  for (const auto& [number, is] : all) result = result | one_state(number, is.first, is.second);
+  return result;
+}
+role role_at(index_t level) { return roles[level == 1 ? 1 : level == 2 ? 2 : level == 3 ? 0 : 3]; }
+members members_of(const state_set& s) {
+  members all;
+  for (const int number : s) {
+    CHECK(s.contains(number));
+    const role r = s.role_of(number);
+    all[number] = {r == role::parameter   ? 3
+                   : r == role::gradient  ? 2
+                   : r == role::optimizer ? 1
+                                          : 9,
+                   s.width_of(number)};
+  }
   return all;
 }
+template <typename Keep>
+members those(const members& all, Keep&& keep) {
+  members kept;
+  for (const auto& one : all)
+    if (keep(one)) kept.insert(one);
+  return kept;
+}
+
 }  // namespace
 
-TEST_CASE("mixed-precision Adam: bf16 parameters, and three fp32 states of the optimizer, a statistic in fp32") {
-  const struct {
-    const char* name;
-    bytes_t width;
-    role placed_as;
-  } wanted[] = {{"param", 2, role::parameter},
-                {"master", 4, role::optimizer},
-                {"exp_avg", 4, role::optimizer},
-                {"exp_avg_sq", 4, role::optimizer},
-                {"param", 4, role::statistic}};
-  CHECK(std::size(adam_states) == std::size(wanted));
-  CHECK(state_count == 5);
-  for (int i = 0; i < 5; ++i) {
-    CHECK(adam_states[i].name == wanted[i].name);
-    CHECK(width(adam_states[i].type) == wanted[i].width);
-    CHECK(adam_states[i].placed_as == wanted[i].placed_as);
-  }
-  CHECK(adam_states[0].type == dtype::bf16);
-  for (int i = 1; i < 5; ++i) CHECK(adam_states[i].type == dtype::fp32);
-}
-
-TEST_CASE("sets: membership, union, intersection, emptiness, bytes of an element") {
-  for (unsigned a = 0; a < 32; ++a) {
-    const state_set one{a};
-    bytes_t bytes = 0;
-    for (const int i : members(one)) bytes += i == 0 ? 2 : 4;
-    CHECK(one.bytes_per_element() == bytes);
-    CHECK(one.empty() == members(one).empty());
-    for (unsigned b = 0; b < 32; ++b) {
-      const state_set other{b};
-      std::set<int> both = members(one), either = members(one);
-      std::erase_if(both, [&](int i) { return !members(other).contains(i); });
-      either.merge(members(other));
-      CHECK(members(one & other) == both);
-      CHECK(members(one | other) == either);
-      CHECK((one == other) == (members(one) == members(other)));
-    }
-  }
-}
-
-TEST_CASE("named sets: one state, those of a role, all") {
-  for (int i = 0; i < state_count; ++i) CHECK(members(only(i)) == std::set<int>{i});
-  CHECK(members(all_states) == std::set<int>{0, 1, 2, 3, 4});
-  CHECK(members(parameter_states) == std::set<int>{0, 4});
-  CHECK(members(optimizer_states) == std::set<int>{1, 2, 3});
-  CHECK((states_of(role::parameter) | states_of(role::statistic)) == parameter_states);
-  CHECK(states_of(role::optimizer) == optimizer_states);
-  CHECK(std::size(roles) == 4);
-  CHECK(roles[2] == role::gradient);
-  CHECK(roles[3] == role::statistic);
-  CHECK(states_named("param") == parameter_states);
-  CHECK(states_named("exp_avg") == only(2));
+TEST_CASE("levels and roles name each other; of statistics none is sharded") {
   CHECK(sharding_level(role::optimizer) == 1);
   CHECK(sharding_level(role::gradient) == 2);
   CHECK(sharding_level(role::parameter) == 3);
-  CHECK(sharding_level(role::statistic) > 3);
-  CHECK(roles[0] == role::parameter);
-  CHECK(roles[1] == role::optimizer);
+  CHECK(sharding_level(role::statistic) > 1'000'000);
+  for (const role r : roles) CHECK(role_of_level(sharding_level(r)) == r);
+  CHECK(std::size(roles) == 4);
+  CHECK(std::set<role>(std::begin(roles), std::end(roles)).size() == 4);
+  CHECK(state{"grad", dtype::fp32, 2}.placed_as() == role::gradient);
+  static_assert(role_of_level(1) == role::optimizer && role_of_level(3) == role::parameter);
+}
+
+TEST_CASE("random sets: members, bytes of an element, those of a role, what a zero shards, and two sets together") {
+  dice random(81);
+  int shared = 0, differing = 0, statistics = 0;
+  for (int n = 0; n < 4000; ++n) {
+    // a list of states, and sets of it; the second set is of a list of its own every third time
+    members lists[2], drawn[2];
+    for (members& list : lists)
+      for (int i = 0; i < 16; ++i) list[i] = {random.within(1, 3), bytes_t{1} << random.below(4)};
+    for (members& list : lists) list[16] = {9, 4};
+    for (int side = 0; side < 2; ++side)
+      for (const auto& one : lists[n % 3 == 0 ? side : 0])
+        if (random.coin()) drawn[side].insert(one);
+    const state_set a = set_of(drawn[0]), b = set_of(drawn[1]);
+    CHECK(members_of(a) == drawn[0]);
+    CHECK(a.empty() == drawn[0].empty());
+    bytes_t bytes = 0;
+    for (const auto& one : drawn[0]) bytes += one.second.second;
+    CHECK(a.bytes_per_element() == bytes);
+    for (const role r : roles)
+      CHECK(members_of(a.of(r)) == those(drawn[0], [&](const auto& one) { return role_at(one.second.first) == r; }));
+    for (index_t zero = 0; zero <= 4; ++zero)
+      CHECK(a.sharded_at(zero) == std::any_of(drawn[0].begin(), drawn[0].end(), [&](const auto& one) {
+              return one.second.first <= std::min(zero, index_t{3});
+            }));
+    const members both = those(drawn[0], [&](const auto& one) {
+      const auto other = drawn[1].find(one.first);
+      return other != drawn[1].end() && other->second == one.second;
+    });
+    CHECK(members_of(a & b) == both);
+    CHECK((a & b) == set_of(both));
+    CHECK(members_of(a - b) == those(drawn[0], [&](const auto& one) { return !drawn[1].contains(one.first); }));
+    CHECK((a == b) == (drawn[0] == drawn[1]));
+    const auto bits = static_cast<std::uint32_t>(random.below(1 << 17));
+    CHECK(members_of(a.masked(bits)) == those(drawn[0], [&](const auto& one) { return (bits >> one.first & 1) != 0; }));
+    if (n % 3 != 0) {
+      members either = drawn[0];
+      either.insert(drawn[1].begin(), drawn[1].end());
+      CHECK((a | b) == set_of(either));
+    }
+    shared += both.empty() ? 0 : 1, statistics += both.contains(16) ? 1 : 0;
+    differing += both.size() < those(
+                                   drawn[0], [&](const auto& one) { return drawn[1].contains(one.first); })
+                                   .size();
+  }
+  CHECK(shared > 500);
+  CHECK(differing > 500);
+  CHECK(statistics > 500);
+}
+
+TEST_CASE("the state of a statistic: number 16, four bytes, and of no level") {
+  CHECK(members_of(statistic_states) == members{{16, {9, 4}}});
+  CHECK(statistic_states.of(role::statistic) == statistic_states);
+  CHECK_FALSE(statistic_states.sharded_at(3));
   CHECK(state_set{}.empty());
+  CHECK(state_set{}.begin() == state_set{}.end());
+  CHECK(sizeof(state_set) == 12);  // a transfer carries one
 }

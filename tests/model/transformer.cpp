@@ -285,13 +285,13 @@ TEST_CASE("a model has at most 64 families, none of which may leave 64 bits") {
 TEST_CASE("states: bf16 weights, fp32 master weights and moments, 14 bytes an element; a statistic's 4") {
   CHECK((states_of(role::parameter) | states_of(role::optimizer)).bytes_per_element() == 14);
   CHECK(states_of(role::statistic).bytes_per_element() == 4);
-  CHECK(parameter_states == (only(0) | only(4)));
+  CHECK(parameter_states == (only(0) | statistic_states));
   CHECK(all_states == (parameter_states | optimizer_states));
   CHECK(optimizer_states == (only(1) | only(2) | only(3)));
   CHECK(optimizer_states.bytes_per_element() == 12);
   CHECK((optimizer_states & parameter_states).empty());
   CHECK((all_states & only(2)) == only(2));
-  for (int i = 0; i < state_count; ++i) CHECK(states_of(adam_states[i].placed_as).contains(i));
+  for (const int i : all_states) CHECK(states_of(adam[i].placed_as()).contains(i));
   const struct {
     dtype type;
     const char* name;

@@ -143,9 +143,9 @@ TEST_CASE("a list planned to a list has the states of TO, where FROM has them to
            {"param"}, {"master"}, {"exp_avg", "exp_avg_sq"}, {"param", "exp_avg"}, every}) {
     const std::vector<shard> to = one_tensor(1, wanted);
     state_set named;
-    for (int s = 0; s < state_count; ++s)
+    for (const int s : all_states)
       for (const std::string& state : wanted)
-        if (adam_states[s].name == state) named = named | only(s);
+        if (adam[s].name == state) named = named | only(s);
     named = states_of(tensor_kind::parameter, named);
     const plan arriving = make_plan(layout_switch(all, to), 1), leaving = make_plan(layout_switch(all, to), 0);
     CHECK(states_of_plan(arriving) == named);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <vector>
 
+#include <reshard/model/state_list.hpp>
 #include <reshard/plan/transfer.hpp>
 
 #include "../support/dice.hpp"

@@ -21,7 +21,7 @@ using element = std::array<index_t, 7>;  // state, family, and where
 
 template <typename Sink>
 void each_element(state_set states, int family, const family_box& where, Sink&& sink) {
-  for (int s = 0; s < state_count; ++s)
+  for (const int s : all_states)
     if (states.contains(s))
       testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
         sink(element{s, family, x[0], x[1], x[2], x[3], x[4]});

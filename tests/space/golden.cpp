@@ -15,6 +15,7 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/expand.hpp"
+#include "../support/states.hpp"
 
 using namespace reshard;
 using nlohmann::json;
@@ -52,14 +53,14 @@ using holdings = std::map<std::string, std::map<std::string, oracle::flat_set>>;
 
 holdings held_states(const computed_holding& h, rank_t rank) {
   holdings result;
-  for (const state& s : adam_states)  // a statistic's has the name of a parameter's
-    result[std::string(s.name)].merge(held_elements(h, rank, s.placed_as));
+  for (const state& s : testing::each_state())  // a statistic's has the name of a parameter's
+    result[std::string(s.name)].merge(held_elements(h, rank, s.placed_as()));
   return result;
 }
 
 holdings nothing() {
   holdings result;
-  for (const state& s : adam_states) result[std::string(s.name)];
+  for (const state& s : testing::each_state()) result[std::string(s.name)];
   return result;
 }
 

@@ -16,6 +16,7 @@
 #include "../support/expand.hpp"
 #include "../support/points.hpp"
 #include "../support/refused.hpp"
+#include "../support/states.hpp"
 #include "../support/tries.hpp"
 
 using namespace reshard;
@@ -24,8 +25,8 @@ using testing::dice, testing::refused, testing::to_model;
 namespace {
 /// A rank's boxes as a framework would list them: tensor by tensor, gate and up folded into rows.
 void list_shards(const computed_holding& h, rank_t rank, std::vector<shard>& shards) {
-  for (const state& s : adam_states)
-    each_shared(h, rank, s.placed_as, [&](int f, const family_box& b, const auto&) {
+  for (const state& s : testing::each_state())
+    each_shared(h, rank, s.placed_as(), [&](int f, const family_box& b, const auto&) {
       const family& which = h.family_at(f);
       for (index_t layer = b.dim[0].begin; layer < b.dim[0].end; ++layer)
         for (index_t expert = b.dim[1].begin; expert < b.dim[1].end; ++expert)
@@ -181,8 +182,9 @@ TEST_CASE("what a list of shards is refused for") {
        "disjoint"},
       {{changed(norm, [](shard& s) { s.state = "master"; }),
         changed(norm, [](shard& s) { s.state = "exp_avg", s.rank = 1; })},
-       "rank 0 lists some states of a box of 'decoder.final_layernorm.weight' and not others; states of one role (all "
-       "but param) lie alike"},
+       "rank 0 lists some states of a box of 'decoder.final_layernorm.weight' and not others; states of one level, "
+       "such "
+       "as those of the optimizer, lie alike"},
   };
   const tensor_table table(tiny);
   for (const auto& c : cases)

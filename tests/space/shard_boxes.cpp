@@ -113,10 +113,10 @@ TEST_CASE(
     "front") {
   const tensor_table table(tiny());
   const shard fine{0, "decoder.layers.2.mlp.experts.linear_fc1.weight1", bf16, {6, 4}, {2, 1}, {4, 3}};
-  for (int state = 0; state < state_count; ++state) {
+  for (const int state : all_states) {
     shard s = fine;
-    s.state = adam_states[state].name;
-    CHECK(locate(table, s).state == (adam_states[state].placed_as == role::statistic ? 0 : state));
+    s.state = adam[state].name;
+    CHECK(locate(table, s).state == (adam[state].placed_as() == role::statistic ? 0 : state));
   }
   const auto said = [&](auto&& change, std::string_view who = "") {
     shard s = fine;

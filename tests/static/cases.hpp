@@ -130,7 +130,7 @@ constexpr bool states_take_fourteen_bytes() {
   return states_of(tensor_kind::parameter, all_states).bytes_per_element() == 14 &&
          states_of(tensor_kind::statistic, all_states).bytes_per_element() == 4 &&
          optimizer_states.bytes_per_element() == 12 && states_of(role::parameter) == only(0) &&
-         parameter_states == states_named("param");
+         parameter_states == adam.named("param");
 }
 
 // ---- parallelism

@@ -16,7 +16,7 @@ template <typename H>
 oracle::memory_box plain_numbers(const reshard::bound_box& b, const H& h) {
   oracle::memory_box plain;
   plain.data = b.data;
-  plain.width = b.element_bytes();
+  plain.width = b.element_bytes;
   plain.identity = {b.state, b.tensor.family, b.tensor.member, b.tensor.expert};
   for (std::size_t i = 0; i < 3; ++i) {
     plain.begin[i] = b.where.dim[i].begin;

@@ -62,8 +62,9 @@ inline reshard::bytes_t elements_of(const reshard::computed_switch& change, resh
   const rank_t rank = change.to_rank(device);
   bytes_t elements = 0;
   if (rank >= 0)
-    for (const state& s : adam_states)
-      each_held(change.to(), rank, s.placed_as, [&](int, const family_box& b) { elements += b.volume(); });
+    for (const int s : change.states())
+      each_held(change.to(), rank, change.states().role_of(s),
+                [&](int, const family_box& b) { elements += b.volume(); });
   return elements;
 }
 

@@ -21,6 +21,7 @@
 #include "judged.hpp"
 #include "refused.hpp"
 #include "stages_told.hpp"
+#include "states.hpp"
 
 namespace testing {
 
@@ -152,8 +153,8 @@ struct switch_in_memory {
       const rank_t rank = change.to_rank(static_cast<rank_t>(d));
       bytes_t elements = 0;
       if (rank >= 0)
-        for (const state& s : adam_states)
-          each_held(change.to(), rank, s.placed_as, [&](int, const family_box& b) { elements += b.volume(); });
+        for (const state& s : testing::each_state())
+          each_held(change.to(), rank, s.placed_as(), [&](int, const family_box& b) { elements += b.volume(); });
       CHECK(found.elements == elements);
       if (options.budget != no_budget) CHECK(reports[d].memory.excess() <= options.budget);
     }

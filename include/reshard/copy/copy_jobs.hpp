@@ -76,7 +76,7 @@ class job_list {
 
  private:
   void append(const bound_box& to, const bound_box& from, page_stages* pages) {
-    const bytes_t width = to.element_bytes();
+    const bytes_t width = to.element_bytes;
     copy_shape s{.ndim = 3, .run_bytes = width};
     for (int i = 0; i < 3; ++i) {
       s.extent[i] = to.where.dim[i].size();

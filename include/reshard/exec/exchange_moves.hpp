@@ -196,30 +196,28 @@ class exchange_maker {
       if (!of) of.emplace(plan_.stages, made_.trailer);
       for (const staged_piece& p : pieces) of->add(p);
       const bytes_t bytes = lay_out(
-          pieces, [&](const tensor_box& what, bytes_t offset) { add_copies(entry, what, at + offset, sent); },
+          pieces, [&](const bound_box& what, bytes_t offset) { add_copies(entry, what, at + offset, sent); },
           made_.trailer);
       of->add_message(k, bytes);
       messages.push_back({other, k, at, bytes});
       at += bytes;
     });
   }
-  void add_copies(index_t entry, const tensor_box& what, std::byte* at, bool sent) {
-    const index_t columns = what.where.dim[2].size();
-    const bound_box in_message{what, at, {columns * what.where.dim[1].size(), columns, 1}};
-    (sent ? from_ : into_).meet(what, [&](const bound_box& part) {
+  void add_copies(index_t entry, bound_box in_message, std::byte* at, bool sent) {
+    in_message.data = at;
+    (sent ? from_ : into_).meet(in_message, [&](const bound_box& part) {
       const bound_box message_part = in_message.narrowed(part.where);
       if (sent) made_.pack.add(entry, message_part, part, nullptr);
       else made_.unpack.add(entry, part, message_part, &pages_);
     });
   }
   void retain(const staged_piece& p) {
-    for (int state = 0; state < state_count; ++state)
-      if (p.states.contains(state))
-        into_.meet({state, p.tensor, p.where}, [&](const bound_box& target) {
-          from_.meet(target, [&](const bound_box& source) {
-            made_.retain.add(p.stage, target.narrowed(source.where), source, &pages_);
-          });
+    for (const int state : p.states)
+      into_.meet({state, p.tensor, p.where}, [&](const bound_box& target) {
+        from_.meet(target, [&](const bound_box& source) {
+          made_.retain.add(p.stage, target.narrowed(source.where), source, &pages_);
         });
+      });
   }
   /// Per message, a digest of what both its ends know: what they exchange in all, from whom to whom, and how many
   /// messages of this pair came before it. (Both list a pair's messages in one order.)

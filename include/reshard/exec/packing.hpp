@@ -74,26 +74,25 @@ inline void pieces_by_peer(const std::vector<staged_piece>& pieces, index_t stag
             [device](const peer_pieces& a, const peer_pieces& b) { return (a.peer ^ device) < (b.peer ^ device); });
 }
 
-/// Calls sink(tensor_box, offset) for every state of every piece in a message; the bytes of the message, of which the
-/// last may be a trailer.
+/// Calls sink(bound_box, offset) for every state of every piece in a message, the box with its strides there and no
+/// data yet; the bytes of the message, of which the last may be a trailer.
 template <typename Sink>
 bytes_t lay_out(stage_range pieces, Sink&& sink, bytes_t trailer = 0) {
   bytes_t at = 0;
   for (const staged_piece& p : pieces)
-    for (int state = 0; state < state_count; ++state) {
-      if (!p.states.contains(state)) continue;
-      const tensor_box what{state, p.tensor, p.where};
-      const bytes_t lead = p.where.dim[2].begin * what.element_bytes() % piece_alignment;
+    for (const int state : p.states) {
+      const index_t columns = p.where.dim[2].size();
+      const bytes_t width = p.states.width_of(state), lead = p.where.dim[2].begin * width % piece_alignment;
       at += (lead - at % piece_alignment + piece_alignment) % piece_alignment;
-      sink(what, at);
-      at += what.bytes();
+      sink(bound_box{{state, p.tensor, p.where}, nullptr, {columns * p.where.dim[1].size(), columns, 1}, width}, at);
+      at += p.where.volume() * width;
     }
   return ceil_divide(at + trailer, message_granule) * message_granule;
 }
 /// The bytes of that message.
 inline bytes_t message_bytes(stage_range pieces, bytes_t trailer = 0) {
   return lay_out(
-      pieces, [](const tensor_box&, bytes_t) {}, trailer);
+      pieces, [](const bound_box&, bytes_t) {}, trailer);
 }
 
 }  // namespace reshard

@@ -184,6 +184,8 @@ class switch_steps {
       demand_.largest = largest_holding(change_);
       demand_.staging = (1 + report_.lag) * transport_.staging_bytes(stage_plan(plan_, change_, 1), 0);
     }
+    require_one_list(me(), old_, change_.list(), change_.states());
+    require_one_list(me(), new_, change_.list(), change_.states());
     const tensor_names names = names_of(change_.to());
     for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains})
       require_bound(me(), *list, old_, "FROM", names);
@@ -208,9 +210,8 @@ class switch_steps {
     const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in,
                          const sink<const bound_box&, index_t>& visit) {
       for (const staged_piece& p : pieces)
-        for (int state = 0; state < state_count; ++state)
-          if (p.states.contains(state))
-            in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p.stage); });
+        for (const int state : p.states)
+          in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p.stage); });
     };
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
       mark(*list, old_,
@@ -244,9 +245,8 @@ class switch_steps {
   /// Writes the zeros of what nobody sends.
   void create() const {
     for (const staged_piece& p : staged_->creates)
-      for (int state = 0; state < state_count; ++state)
-        if (p.states.contains(state))
-          new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { fill_with_zeros(b); });
+      for (const int state : p.states)
+        new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { fill_with_zeros(b); });
   }
 
   /// Takes what a slot writes first and can't be touched into being; once, however often the switch is run.

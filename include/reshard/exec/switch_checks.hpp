@@ -15,18 +15,29 @@
 
 namespace reshard {
 
+/// Refuses bindings that keep a state which moves under another name or type than the switch does, or at another level.
+inline void require_one_list(const std::string& device, const binding& in, const state_list& list,
+                             const state_set& moving) {
+  const auto told = [](const state& s) {
+    return detail::text_of(s.name.empty() ? "nothing" : s.name, ":", name(s.type), ":", s.level);
+  };
+  for (const int s : moving)
+    if (!in.boxes().empty() && s != statistic_state && in.list()[s] != list[s])
+      refuse(device, ", ", in.who(), ": state ", s, " is bound as ", told(in.list()[s]), ", and the switch moves ",
+             told(list[s]), "; bindings and switch have one list of states");
+}
+
 /// Refuses where an element of the transfers is not bound. `device` begins the sentence, `side` is FROM or TO.
 inline void require_bound(const std::string& device, const std::vector<transfer>& transfers, const binding& in,
                           const char* side, const tensor_names& names) {
   for (const transfer& t : transfers)
-    for (int state = 0; state < state_count; ++state) {
-      if (!t.states.contains(state)) continue;
+    for (const int state : t.states) {
       each_tensor(t.family, t.where, [&](const tensor_id& tensor, const box<3>& part) {
         index_t missing = part.volume();
         in.meet({state, tensor, part}, [&](const bound_box& b) { missing -= b.where.volume(); });
         if (missing != 0)
           refuse(device, ", ", in.who(), ": ", missing, " of ", part.volume(), " elements that the plan needs of ",
-                 adam_states[state].name, " of ", names(tensor), " are not bound, on the side of ", side);
+                 in.list()[state].name, " of ", names(tensor), " are not bound, on the side of ", side);
       });
     }
 }
@@ -64,11 +75,11 @@ template <typename Sink>
 void each_run(const bound_box& b, bool target, Sink&& sink) {
   const bool dense = b.stride[2] == 1;
   const index_t columns = b.where.dim[2].size(), steps = dense ? 1 : columns;
-  const bytes_t run = (dense ? columns : 1) * b.element_bytes();
+  const bytes_t run = (dense ? columns : 1) * b.element_bytes;
   for (index_t i = 0; i < b.where.dim[0].size(); ++i)
     for (index_t j = 0; j < b.where.dim[1].size(); ++j)
       for (index_t k = 0; k < steps; ++k) {
-        const std::byte* at = b.data + (i * b.stride[0] + j * b.stride[1] + k * b.stride[2]) * b.element_bytes();
+        const std::byte* at = b.data + (i * b.stride[0] + j * b.stride[1] + k * b.stride[2]) * b.element_bytes;
         sink(stretch{at, at + run, &b, target});
       }
 }

@@ -80,8 +80,7 @@ class thread_group {
 
     void add(job_list& jobs, const staged_piece& p, const binding& into, page_stages& pages) {
       const binding& from = *world_->offers_[static_cast<std::size_t>(p.src)];
-      for (int state = 0; state < state_count; ++state) {
-        if (!p.states.contains(state)) continue;
+      for (const int state : p.states) {
         index_t missing = p.where.volume();
         into.meet({state, p.tensor, p.where}, [&](const bound_box& target) {
           from.meet(target, [&](const bound_box& source) {

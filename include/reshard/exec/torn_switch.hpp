@@ -85,7 +85,7 @@ template <Holding From, Holding To>
     for (const auto* list : {&p.receives, &p.retains, &p.creates}) add(*list, device, false);
   }
   for (const role r : roles) {
-    const state_set states = states_of(r) & change.states();
+    const state_set states = change.states().of(r);
     for (int f = 0; f < change.to().families() && !states.empty(); ++f)
       if (has_states_of(change.to().family_at(f).kind, r))
         each_tensor(f, change.to().family_at(f).whole(), [&](const tensor_id& tensor, const box<3>& whole) {
@@ -94,7 +94,7 @@ template <Holding From, Holding To>
   }
   std::vector<torn_box> result;
   for (auto& [key, cutter] : tensors) {
-    for (torn_box& b : cutter.boxes) b.states.bits = key.first, b.tensor = key.second;
+    for (torn_box& b : cutter.boxes) b.states = change.states().masked(key.first), b.tensor = key.second;
     std::sort(cutter.boxes.begin(), cutter.boxes.end(),
               [](const torn_box& a, const torn_box& b) { return precedes(a.where, b.where); });
     const family_box whole = change.to().family_at(key.second.family).whole();
@@ -111,10 +111,11 @@ struct torn_layout {
   shard_list shards;
   std::vector<rank_t> devices;
   std::vector<rank_t> lost;
+  state_list list = adam;
 
   /// Where it sits; `to` is where the ranks of the side TO shall.
   placement placed(const device_map& to) const {
-    return {.from = device_map(devices), .to = to, .lost = lost, .lost_elements = when_lost::leave_out};
+    return {.from = device_map(devices), .to = to, .list = list, .lost = lost, .lost_elements = when_lost::leave_out};
   }
 };
 template <Holding From, Holding To>
@@ -127,15 +128,15 @@ template <Holding From, Holding To>
     const family& of = change.to().family_at(b.tensor.family);
     const index_t rows = of.extent[axis_of::row], columns = of.extent[axis_of::column];
     const interval row = b.where.dim[1], column = b.where.dim[2];
-    for (int s = 0; s < state_count; ++s)
-      for (index_t part = b.where.dim[0].begin; b.states.contains(s) && part < b.where.dim[0].end; ++part) {
+    for (const int s : b.states)
+      for (index_t part = b.where.dim[0].begin; part < b.where.dim[0].end; ++part) {
         shard one{rank,
                   names(b.tensor),
-                  adam_states[s].type,
+                  change.list()[s].type,
                   {columns},
                   {column.begin},
                   {column.size()},
-                  std::string(adam_states[s].name)};
+                  std::string(change.list()[s].name)};
         if (!of.vector()) {
           one.whole = {of.extent[axis_of::part] * rows, columns};
           one.offset = {part * rows + row.begin, column.begin};
@@ -157,7 +158,7 @@ template <Holding From, Holding To>
   }
   devices.insert(devices.end(), lost.begin(), lost.end());
   const auto ranks = static_cast<rank_t>(devices.size());
-  return {shard_list(std::move(shards), ranks), std::move(devices), std::move(lost)};
+  return {shard_list(std::move(shards), ranks), std::move(devices), std::move(lost), change.list()};
 }
 
 /// One survivor's part of the boxes as a binding over the arrays that it had in the torn switch. It owns nothing: the
@@ -171,8 +172,7 @@ template <Holding From, Holding To>
     };
     if (!has(b.in_old) && !has(b.in_new)) continue;
     const binding& in = has(b.in_new) ? new_tensors : old_tensors;
-    for (int s = 0; s < state_count; ++s)
-      if (b.states.contains(s)) in.meet({s, b.tensor, b.where}, [&](const bound_box& part) { held.add(part); });
+    for (const int s : b.states) in.meet({s, b.tensor, b.where}, [&](const bound_box& part) { held.add(part); });
   }
   held.seal();
   return held;

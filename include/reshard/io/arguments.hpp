@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The written forms of what the command line takes: lists of devices "0-2,8,12-15", clusters "16x8", bytes "64MiB",
 // states, ranks. Every text that is not of its form is refused in one sentence.
-// Builds on: io/print.hpp, model/state.hpp.
+// Builds on: io/print.hpp, model/state_list.hpp.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <reshard/io/print.hpp>
-#include <reshard/model/state.hpp>
+#include <reshard/model/state_list.hpp>
 
 namespace reshard::io {
 
@@ -42,13 +42,14 @@ inline rank_t parse_rank(std::string_view text, rank_t ranks, std::string_view w
   return rank;
 }
 
-/// One of the states by name, `optimizer` or `all`.
-inline state_set parse_states(std::string_view text) {
-  for (int s = 0; s < state_count; ++s)
-    if (text == adam_states[s].name) return states_named(text);
-  if (text == "optimizer") return optimizer_states;
-  if (text == "all") return all_states;
-  refuse("--state: '", one_line(text, 40), "' is unknown; it is param, master, exp_avg, exp_avg_sq, optimizer or all");
+/// One of the states by name, `optimizer` (all of level 1) or `all`.
+inline state_set parse_states(std::string_view text, const state_list& list = adam) {
+  if (const state_set named = list.named(text); !named.empty()) return named;
+  const state_set optimizer = list.all().of(role::optimizer);
+  if (text == "optimizer" && !optimizer.empty()) return optimizer;
+  if (text == "all") return list.all();
+  refuse("--state: '", one_line(text, 40), "' is unknown; it is ", reshard::detail::state_names(list, ", "),
+         optimizer.empty() ? " or all" : ", optimizer or all");
 }
 
 namespace detail {

@@ -194,7 +194,7 @@ inline std::string mesh_text(const space& s, mesh_kind kind) {
 }  // namespace detail
 
 /// What `reshard check` prints.
-inline std::string check_text(const computed_holding& holding) {
+inline std::string check_text(const computed_holding& holding, const state_list& list = adam) {
   const space& s = holding.space();
   const model& m = s.model();
   const degrees& d = s.degrees();
@@ -211,15 +211,14 @@ inline std::string check_text(const computed_holding& holding) {
 
   using side = table::side;
   table states({{"state", side::left}, {"least on a rank"}, {"most on a rank"}, {"mean"}, {"all ranks"}});
-  const auto state_row = [&](const std::string& name, state_set which) {
+  const auto state_row = [&](const std::string& name, const state_set& which) {
     const std::vector<bytes_t> bytes = bytes_of_ranks(holding, which);
     bytes_t low = bytes[0], high = bytes[0], sum = 0;
     for (const bytes_t b : bytes) low = least(low, b), high = greatest(high, b), sum = checked_add(sum, b);
     states.row({name, bytes_text(low), bytes_text(high), bytes_text(sum / s.ranks()), bytes_text(sum)});
   };
-  for (const state& kept : adam_states)
-    if (kept.placed_as != role::statistic) state_row(std::string(kept.name), states_named(kept.name));
-  state_row("all", all_states);
+  for (int i = 0; i < list.size(); ++i) state_row(std::string(list[i].name), list.named(list[i].name));
+  state_row("all", list.all());
   text += states.text() + "\n";
 
   // stages with as many layers as their neighbours share a line where there are many: then three lines at most
@@ -251,10 +250,11 @@ inline std::string check_text(const computed_holding& holding) {
 namespace detail {
 
 /// The boxes that a rank has of states that lie alike, at most `boxes_shown` of a family, and how many bytes all are.
-inline std::string boxes_text(const computed_holding& holding, rank_t rank, state_set states, index_t boxes_shown) {
+inline std::string boxes_text(const computed_holding& holding, rank_t rank, const state_set& states,
+                              index_t boxes_shown, const state_list& list) {
   const space& s = holding.space();
   const model& m = s.model();
-  const role r = (states & parameter_states).empty() ? role::optimizer : role::parameter;
+  const role r = states.role_of(*states.begin());
   const bool experts = m.shape.experts > 0;
   using side = table::side;
   std::vector<table::column> columns{
@@ -292,14 +292,15 @@ inline std::string boxes_text(const computed_holding& holding, rank_t rank, stat
     });
     tell_rest();
   }
-  const std::string heading = text_of("\n", to_text(states), ": ", bytes_text(sum), "\n");
+  const std::string heading = text_of("\n", to_text(states, list), ": ", bytes_text(sum), "\n");
   return boxes.empty() ? heading : heading + boxes.text();
 }
 
 }  // namespace detail
 
 /// What `reshard regions --rank R` prints: boxes of families, at most `boxes_shown` of each.
-inline std::string rank_text(const computed_holding& holding, rank_t rank, state_set wanted, index_t boxes_shown = 4) {
+inline std::string rank_text(const computed_holding& holding, rank_t rank, const state_set& wanted,
+                             index_t boxes_shown = 4, const state_list& list = adam) {
   const space& s = holding.space();
   const model& m = s.model();
   const std::string title = text_of("Rank ", rank, " of ", count_text(s.ranks()), ", ", detail::title_text(s));
@@ -314,15 +315,15 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, state
   }
   text += "\n";
 
-  // roles that lie alike share a table
-  const bool alike = holding.sharded(role::optimizer) == holding.sharded(role::parameter);
-  std::vector<state_set> tables;
-  if (alike) tables = {wanted};
-  else tables = {wanted & parameter_states, wanted & optimizer_states};
-  for (const state_set states : tables) {
-    if (states.empty()) continue;
-    text += detail::boxes_text(holding, rank, states, boxes_shown);
+  // states that lie as parameters do share a table, and all others, which ZeRO shards and those not
+  state_set beside, apart;
+  for (const int s : wanted) {
+    const role r = s == statistic_state ? role::parameter : wanted.role_of(s);
+    state_set& table = holding.sharded(r) == holding.sharded(role::parameter) ? beside : apart;
+    table = table | wanted.masked(1u << s);
   }
+  for (const state_set& states : {beside, apart})
+    if (!states.empty()) text += detail::boxes_text(holding, rank, states, boxes_shown, list);
   return text;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as bytes, for another process or another day. All numbers are 64 bits, little-endian:
-//   "reshplan", version 3, fingerprint of the families, device, numbers of sends, receives, retains, creates and lost,
-//   then per transfer src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before it.
+//   "reshplan", version 3, fingerprint of states and families, device, numbers of sends, receives, retains, creates and
+//   lost, then per transfer src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before
+//   it.
 // Builds on: io/plan_check.hpp.
 #pragma once
 
@@ -29,14 +30,23 @@ struct hash_of_bytes {
   }
 };
 
-/// Of the families' names and extents: a plan is read only beside the model that it was made of.
+/// Of the list of states, and the families' names and extents: a plan is read only beside the list and the model that
+/// it was made of.
 template <Holding H>
-std::uint64_t fingerprint(const H& h) {
+std::uint64_t fingerprint(const state_list& list, const H& h) {
   hash_of_bytes hash;
+  const auto add_text = [&hash](std::string_view text) {
+    hash.add(text.size());
+    for (const char c : text) hash.add(static_cast<std::byte>(c));
+  };
+  for (int s = 0; s < list.size(); ++s) {
+    add_text(list[s].name);
+    add_text(name(list[s].type));
+    hash.add(static_cast<std::uint64_t>(list[s].level));
+  }
   for (int f = 0; f < h.families(); ++f) {
     const family& tensors = h.family_at(f);
-    hash.add(tensors.name.size());
-    for (const char c : tensors.name) hash.add(static_cast<std::byte>(c));
+    add_text(tensors.name);
     for (const index_t extent : tensors.extent) hash.add(static_cast<std::uint64_t>(extent));
   }
   return hash.value;
@@ -77,7 +87,7 @@ template <Holding From, Holding To>
   detail::byte_writer out;
   out.put(detail::plan_magic);
   out.put(detail::plan_version);
-  out.put(detail::fingerprint(change.to()));
+  out.put(detail::fingerprint(change.list(), change.to()));
   out.put(p.device);
   const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
   for (const std::vector<transfer>* list : lists) out.put(std::uint64_t{list->size()});
@@ -105,7 +115,8 @@ template <Holding From, Holding To>
   for (const std::byte b : bytes.first(bytes.size() - closing)) hash.add(b);
   if (detail::number_at(bytes, bytes.size() - closing) != hash.value)
     refuse("plan from bytes: some of them were changed");
-  if (number(2) != detail::fingerprint(change.to())) refuse("plan from bytes: the plan is of another model");
+  if (number(2) != detail::fingerprint(change.list(), change.to()))
+    refuse("plan from bytes: the plan is of another model or list of states");
   plan p;
   p.device = static_cast<rank_t>(number(3));
   std::size_t at = header / 8;
@@ -119,9 +130,11 @@ template <Holding From, Holding To>
     for (std::uint64_t n = number(4 + i); n > 0; --n) {
       if ((number(at + 2) | number(at + 3)) >> 31 != 0)
         refuse("plan from bytes: no states or family have such a number");
+      state_set states = change.states().masked(static_cast<std::uint32_t>(number(at + 2)));
+      states.bits = static_cast<std::uint32_t>(number(at + 2));  // and those that do not move, which are refused below
       transfer t{static_cast<rank_t>(number(at)),
                  static_cast<rank_t>(number(at + 1)),
-                 {static_cast<unsigned>(number(at + 2))},
+                 states,
                  static_cast<int>(number(at + 3)),
                  {}};
       at += 4;

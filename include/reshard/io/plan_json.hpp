@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as JSON, of any two sides, and back:
-//   {"format": "reshard plan", "version": 3, "device": 3, "sends": [..], "receives": [..], "retains": [..],
-//   "creates": [..], "lost": [..]}
+//   {"format": "reshard plan", "version": 3, "list": "param:bf16:3,..", "device": 3, "sends": [..], "receives": [..],
+//   "retains": [..], "creates": [..], "lost": [..]}
 //   with {"src": 3, "dst": 7, "states": ["param"], "family": "wte", "box": [[0, 1], ..]} for every box of a family.
 // Builds on: io/plan_check.hpp, io/print.hpp, nlohmann-json.
 #pragma once
@@ -29,15 +29,15 @@ int family_named(const H& h, std::string_view name) {
   refuse("plan from JSON: no family is called '", one_line(name), "'");
 }
 
-inline state_set states_named(const nlohmann::json& names) {
+/// The states of these names that tensors of a kind have.
+inline state_set states_named(const nlohmann::json& names, const state_list& list, tensor_kind kind) {
   state_set states;
   for (const nlohmann::json& name : names) {
-    int s = 0;
-    while (s < state_count && adam_states[s].name != name.get<std::string>()) ++s;
-    if (s == state_count) refuse("plan from JSON: no state is called '", one_line(name.get<std::string>()), "'");
-    states = states | only(s);
+    const state_set one = list.named(name.get<std::string>());
+    if (one.empty()) refuse("plan from JSON: no state is called '", one_line(name.get<std::string>()), "'");
+    states = states | one;
   }
-  return states;
+  return states_of(kind, states);
 }
 
 }  // namespace detail
@@ -45,15 +45,16 @@ inline state_set states_named(const nlohmann::json& names) {
 /// A plan as one line of JSON, which plan_from_json reads back beside the same switch.
 template <Holding From, Holding To>
 [[nodiscard]] std::string to_json(const plan& p, const layout_switch<From, To>& change) {
-  nlohmann::ordered_json result{
-      {"format", detail::plan_format}, {"version", detail::plan_json_version}, {"device", p.device}};
+  nlohmann::ordered_json result{{"format", detail::plan_format},
+                                {"version", detail::plan_json_version},
+                                {"list", to_text(change.list())},
+                                {"device", p.device}};
   const std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
   for (std::size_t i = 0; i < std::size(detail::plan_lists); ++i) {
     nlohmann::ordered_json& list = result[detail::plan_lists[i]] = nlohmann::ordered_json::array();
     for (const transfer& t : *lists[i]) {
       nlohmann::ordered_json states = nlohmann::ordered_json::array(), box = states;
-      for (int s = 0; s < state_count; ++s)
-        if (t.states.contains(s)) states.push_back(adam_states[s].name);
+      for (const int s : t.states) states.push_back(change.list()[s].name);
       for (const interval& side : t.where.dim) box.push_back({side.begin, side.end});
       list.push_back({{"src", t.src},
                       {"dst", t.dst},
@@ -80,14 +81,18 @@ template <Holding From, Holding To>
     if (read.at("version") != detail::plan_json_version)
       refuse("plan from JSON: version ", one_line(read.at("version").dump()), "; version ", detail::plan_json_version,
              " is read here");
+    if (read.at("list") != to_text(change.list()))
+      refuse("plan from JSON: it is of the states ", one_line(read.at("list").dump()), ", and the switch has ",
+             to_text(change.list()));
     p.device = read.at("device").get<rank_t>();
     std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
     for (std::size_t i = 0; i < std::size(detail::plan_lists); ++i)
       for (const nlohmann::json& t : read.at(detail::plan_lists[i])) {
+        const int family = detail::family_named(change.to(), t.at("family").get<std::string>());
         transfer one{t.at("src").get<rank_t>(),
                      t.at("dst").get<rank_t>(),
-                     detail::states_named(t.at("states")),
-                     detail::family_named(change.to(), t.at("family").get<std::string>()),
+                     detail::states_named(t.at("states"), change.list(), change.to().family_at(family).kind),
+                     family,
                      {}};
         if (t.at("box").size() != family_ndim)
           refuse("plan from JSON: a box of ", t.at("box").size(), " intervals; it has ", family_ndim);

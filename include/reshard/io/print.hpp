@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values as people read them: intervals, boxes, bytes, counts, aligned tables, and quoted text that stays on one line.
-// Builds on: algebra/box.hpp, base/text.hpp, model/state.hpp.
+// Builds on: algebra/box.hpp, base/text.hpp, model/state_list.hpp.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +11,7 @@
 
 #include <reshard/algebra/box.hpp>
 #include <reshard/base/text.hpp>
-#include <reshard/model/state.hpp>
+#include <reshard/model/state_list.hpp>
 
 namespace reshard::io {
 
@@ -34,12 +34,20 @@ template <int N>
 }
 
 /// "param + exp_avg"
-[[nodiscard]] inline std::string to_text(state_set states) {
+[[nodiscard]] inline std::string to_text(const state_set& states, const state_list& list = adam) {
+  const bool parameters = states.contains(list.find("param"));
   std::string text;
-  for (int s = 0; s < state_count; ++s)
-    if (states.contains(s) && !(adam_states[s].placed_as == role::statistic && states.contains(0)))
-      text += io::text_of(text.empty() ? "" : " + ", adam_states[s].name);
+  for (const int s : states)
+    if (s != statistic_state || !parameters) text += io::text_of(text.empty() ? "" : " + ", list[s].name);
   return text.empty() ? "no state" : text;
+}
+
+/// "param:bf16:3,master:fp32:1"
+[[nodiscard]] inline std::string to_text(const state_list& list) {
+  std::string text;
+  for (int s = 0; s < list.size(); ++s)
+    text += io::text_of(s == 0 ? "" : ",", list[s].name, ":", name(list[s].type), ":", list[s].level);
+  return text;
 }
 
 }  // namespace reshard

@@ -4,8 +4,10 @@
 // Builds on: space/cover.hpp (bytes of a rank), io/text_output.hpp.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <reshard/io/text_output.hpp>
@@ -17,7 +19,7 @@ namespace reshard::io {
 inline constexpr rank_t max_listed_ranks = rank_t{1} << 22;
 
 /// Bytes of the given states on every rank.
-inline std::vector<bytes_t> bytes_of_ranks(const computed_holding& holding, state_set states) {
+inline std::vector<bytes_t> bytes_of_ranks(const computed_holding& holding, const state_set& states) {
   if (holding.ranks() > max_listed_ranks)
     refuse("the layout has ", holding.ranks(), " ranks; at most ", max_listed_ranks, " are listed one by one");
   std::vector<bytes_t> bytes;
@@ -27,17 +29,22 @@ inline std::vector<bytes_t> bytes_of_ranks(const computed_holding& holding, stat
 }
 
 /// {"legal":true,"world":..,"bytes_per_rank":{"param":[..],"master":[..],..}}
-inline void write_check_json(text_output& out, const computed_holding& holding) {
-  std::vector<bytes_t> of_role[std::size(roles)];  // states of a role lie alike, and have one width
+inline void write_check_json(text_output& out, const computed_holding& holding, const state_list& list = adam) {
+  std::vector<std::pair<state_set, std::vector<bytes_t>>> counted;  // states of one level and width count alike
   out << "{\"legal\":true,\"world\":" << holding.ranks() << ",\"bytes_per_rank\":{";
   json_items states(out);
-  for (const state& s : adam_states) {
-    if (s.placed_as == role::statistic) continue;  // counted under a parameter's name
-    std::vector<bytes_t>& of_ranks = of_role[static_cast<int>(s.placed_as)];
-    if (of_ranks.empty()) of_ranks = bytes_of_ranks(holding, states_named(s.name));
-    states.next() << "\"" << s.name << "\":[";
+  for (int i = 0; i < list.size(); ++i) {
+    const state_set named = list.named(list[i].name);  // param's counts that of statistics
+    const auto alike = std::find_if(counted.begin(), counted.end(), [&](const auto& one) {
+      const int other = *one.first.begin();
+      return one.first.contains(statistic_state) == named.contains(statistic_state) &&
+             list[other].level == list[i].level && one.first.width_of(other) == named.width_of(i);
+    });
+    const auto at = static_cast<std::size_t>(alike - counted.begin());
+    if (at == counted.size()) counted.emplace_back(named, bytes_of_ranks(holding, named));
+    states.next() << "\"" << list[i].name << "\":[";
     json_items ranks(out);
-    for (const bytes_t bytes : of_ranks) ranks.next() << bytes;
+    for (const bytes_t bytes : counted[at].second) ranks.next() << bytes;
     out << "]";
   }
   out << "}}\n";
@@ -104,7 +111,8 @@ inline void write_tensors(json_items& items, const space& s, int f, rank_t rank,
 }
 
 /// {"rank":..,"coordinates":{..},"regions":[..]}
-inline void write_rank_json(text_output& out, const computed_holding& holding, rank_t rank, state_set states) {
+inline void write_rank_json(text_output& out, const computed_holding& holding, rank_t rank, const state_set& states,
+                            const state_list& list = adam) {
   const space& s = holding.space();
   out << "{\"rank\":" << rank << ",\"coordinates\":{";
   constexpr const char* names[2][mesh_ndim] = {{"tp", "cp", "dp", "pp"}, {"etp", "ep", "edp", nullptr}};
@@ -117,24 +125,24 @@ inline void write_rank_json(text_output& out, const computed_holding& holding, r
   }
   out << "},\"regions\":[";
   json_items regions(out);
-  for (int state = 0; state < state_count; ++state) {
-    if (!states.contains(state)) continue;
+  for (const int state : states) {
     std::string before = "\"state\":\"";
-    before += adam_states[state].name;
+    before += list[state].name;
     before += '"';
-    each_held(holding, rank, adam_states[state].placed_as,
+    each_held(holding, rank, states.role_of(state),
               [&](int f, const family_box& b) { write_tensors(regions, s, f, rank, b, before); });
   }
   out << "]}";
 }
 
 /// {"ranks":[..]} of the ranks in an interval.
-inline void write_regions_json(text_output& out, const computed_holding& holding, interval ranks, state_set states) {
+inline void write_regions_json(text_output& out, const computed_holding& holding, interval ranks,
+                               const state_set& states, const state_list& list = adam) {
   out << "{\"ranks\":[";
   json_items items(out);
   for (rank_t rank = ranks.begin; rank < ranks.end; ++rank) {
     items.next();
-    write_rank_json(out, holding, rank, states);
+    write_rank_json(out, holding, rank, states, list);
   }
   out << "]}\n";
 }

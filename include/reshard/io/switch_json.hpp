@@ -24,13 +24,12 @@ rank_t rank_with(const H& h, int f, role r, const family_box& b) {
   return lowest;
 }
 
-inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst, state_set states,
-                           int f, const family_box& b, index_t stage) {
+inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst,
+                           const state_set& states, int f, const family_box& b, index_t stage) {
   const space& target = change.to().space();
-  for (int s = 0; s < state_count; ++s) {
-    if (!states.contains(s)) continue;
+  for (const int s : states) {
     text_output before, after;
-    before << "\"src\":" << src << ",\"dst\":" << dst << ",\"state\":\"" << adam_states[s].name << "\"";
+    before << "\"src\":" << src << ",\"dst\":" << dst << ",\"state\":\"" << change.list()[s].name << "\"";
     after << ",\"stage\":" << stage << ",\"phase\":0,\"relay\":false";
     write_tensors(items, target, f, change.to_rank(dst), b, before.text(), after.text());
   }
@@ -67,11 +66,10 @@ inline void write_lost(text_output& out, const computed_switch& change, const st
   const space& target = change.to().space();
   out << "\"lost\":[";
   json_items items(out);
-  const auto write = [&](state_set states, int f, const family_box& b) {
-    for (int s = 0; s < state_count; ++s)
-      if (states.contains(s))
-        write_tensors(items, target, f, detail::rank_with(change.to(), f, adam_states[s].placed_as, b), b,
-                      reshard::detail::text_of("\"state\":\"", adam_states[s].name, "\""));
+  const auto write = [&](const state_set& states, int f, const family_box& b) {
+    for (const int s : states)
+      write_tensors(items, target, f, detail::rank_with(change.to(), f, states.role_of(s), b), b,
+                    reshard::detail::text_of("\"state\":\"", change.list()[s].name, "\""));
   };
   if (of_device == nullptr) each_lost(change, [&](const lost_box& b) { write(b.states, b.family, b.where); });
   else

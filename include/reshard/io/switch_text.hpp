@@ -89,7 +89,7 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
     for (const interval& gone : change.lost_devices()) lost += gone.size();
     on += text_of(", ", count_text(lost), " of them lost");
   }
-  if (change.states() != all_states) on += text_of(", ", to_text(change.states()), " only");
+  if (change.states() != change.list().all()) on += text_of(", ", to_text(change.states(), change.list()), " only");
   if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
   text += folded(on, 4) + "\n\n";
 

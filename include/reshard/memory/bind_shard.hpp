@@ -29,9 +29,9 @@ inline void require_memory_of_shard(const binding& out, const shard& s, memory a
 inline void bind_located(binding& out, const tensor_table& table, const shard& s, const shard_place& place, memory at,
                          const extents& stride) {
   const int state = place.state;
-  if (s.type != adam_states[state].type)
-    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", and this library keeps it as ",
-           name(adam_states[state].type));
+  if (const dtype type = out.list()[state].type; s.type != type)
+    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", and the list of states has it as ",
+           name(type));
   if (stride.ndim != s.shape.ndim)
     refuse(out.who(), ": '", s.tensor, "' has ", s.shape.ndim, " dimensions, and strides for ", stride.ndim,
            " were given");
@@ -51,7 +51,8 @@ inline void bind_located(binding& out, const tensor_table& table, const shard& s
       const index_t members = checked_multiply(t.member - b.dim[axis_of::layer].begin, step[axis_of::layer]),
                     experts = checked_multiply(t.expert - b.dim[axis_of::expert].begin, step[axis_of::expert]);
       const index_t elements = checked_add(checked_multiply(rows, stride.at[0]), checked_add(members, experts));
-      out.add(bound_box{{state, t, part}, at.data + elements * width(s.type), {strides[0], strides[1], strides[2]}});
+      out.add(bound_box{
+          {state, t, part}, at.data + elements * width(s.type), {strides[0], strides[1], strides[2]}, width(s.type)});
     });
   });
 }
@@ -59,14 +60,14 @@ inline void bind_located(binding& out, const tensor_table& table, const shard& s
 }  // namespace detail
 
 /// Binds a shard whose element x (0 <= x < shape) lies at data + width (sum over i of x[i] stride[i]); the element type
-/// is the state's. What `locate` refuses of a shard is refused here too, and what has no memory.
+/// is the state's, in the binding's list. What `locate` refuses of a shard is refused here too, and what has no memory.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at, const extents& stride) {
-  detail::bind_located(out, table, s, locate(table, s, out.who() + ": "), at, stride);
+  detail::bind_located(out, table, s, locate(table, s, out.who() + ": ", out.list()), at, stride);
 }
 
 /// The same for a shard in row-major order, none between its elements.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, memory at) {
-  const shard_place place = locate(table, s, out.who() + ": ");
+  const shard_place place = locate(table, s, out.who() + ": ", out.list());
   extents stride = s.shape;
   index_t elements = 1;
   for (int i = s.shape.ndim - 1; i >= 0; --i) {

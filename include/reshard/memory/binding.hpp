@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of
 // a plan are looked up in it by binary search. It also says which of the memory may be given back by granules, and how.
-// Builds on: base/sink.hpp, base/sort.hpp, algebra/flat.hpp, model/state.hpp, memory/memory_block.hpp,
+// Builds on: base/sink.hpp, base/sort.hpp, algebra/flat.hpp, model/state_list.hpp, memory/memory_block.hpp,
 // memory/tensor_names.hpp.
 #pragma once
 
@@ -18,20 +18,18 @@
 #include <reshard/base/sort.hpp>
 #include <reshard/memory/memory_block.hpp>
 #include <reshard/memory/tensor_names.hpp>
-#include <reshard/model/state.hpp>
+#include <reshard/model/state_list.hpp>
 
 namespace reshard {
 
 /// A box [part, row, column] of one tensor of one state, in global coordinates.
 struct tensor_box {
-  int state = 0;  // index into adam_states
+  int state = 0;  // its number in a list
   tensor_id tensor = {};
   box<3> where = {};
 
   /// Whether both are of one tensor and state.
   constexpr bool same_tensor(const tensor_box& other) const { return state == other.state && tensor == other.tensor; }
-  constexpr bytes_t element_bytes() const { return width(adam_states[state].type); }
-  constexpr bytes_t bytes() const { return where.volume() * element_bytes(); }
 
   friend constexpr bool precedes(const tensor_box& a, const tensor_box& b) {
     if (a.state != b.state) return a.state < b.state;
@@ -40,16 +38,18 @@ struct tensor_box {
   }
 };
 
-/// A box in memory: element x lies at data + width (sum over i of (x[i] - where.dim[i].begin) stride[i]).
+/// A box in memory: element x lies at data + element_bytes (sum over i of (x[i] - where.dim[i].begin) stride[i]).
 struct bound_box : tensor_box {
   std::byte* data = nullptr;
-  index_t stride[3] = {};  // elements
+  index_t stride[3] = {};     // elements
+  bytes_t element_bytes = 0;  // of its state; a binding that it is added to knows them where they are not said
 
-  /// From its first element to past its last: width (1 + sum over i of (size(where.dim[i]) - 1) stride[i]); not empty.
+  constexpr bytes_t bytes() const { return where.volume() * element_bytes; }
+  /// From its first element to past its last: element_bytes (1 + sum over i of (size(where.dim[i]) - 1) stride[i]); not empty.
   constexpr bytes_t bytes_spanned() const {
     index_t last = 0;
     for (int i = 0; i < 3; ++i) last = checked_add(last, checked_multiply(where.dim[i].size() - 1, stride[i]));
-    return checked_multiply(checked_add(last, 1), element_bytes());
+    return checked_multiply(checked_add(last, 1), element_bytes);
   }
 
   /// The dimensions in order of their strides, the greatest first.
@@ -66,7 +66,7 @@ struct bound_box : tensor_box {
     bound_box result = *this;
     result.where = intersect(where, within);
     for (int i = 0; i < 3; ++i)
-      result.data += (result.where.dim[i].begin - where.dim[i].begin) * stride[i] * element_bytes();
+      result.data += (result.where.dim[i].begin - where.dim[i].begin) * stride[i] * element_bytes;
     return result;
   }
 };
@@ -93,8 +93,11 @@ void require_memory(memory at, dtype type, index_t fewest, index_t most, Array&&
 class binding {
  public:
   /// `who` is what sentences call its owner: "rank 3 of FROM".
-  explicit binding(std::string who = "a binding", tensor_names names = {})
-      : who_(std::move(who)), names_(std::move(names)) {}
+  explicit binding(std::string who = "a binding", tensor_names names = {}, const state_list& list = adam)
+      : who_(std::move(who)), names_(std::move(names)), list_(list) {}
+
+  /// What its states are called, and how wide their elements are.
+  const state_list& list() const { return list_; }
 
   /// A box whose elements lie in row-major order, none between them.
   void add(const tensor_box& what, memory at) {
@@ -105,8 +108,7 @@ class binding {
   /// element to past its last, or larger than its rows with what the strides leave between them; or of elements of
   /// another width.
   void add(const tensor_box& what, memory at, const index_t (&stride)[3]) {
-    if (what.state < 0 || what.state >= state_count)
-      refuse(who_, ": there is no state ", what.state, "; states are 0 to ", state_count - 1);
+    const dtype type = type_of(what);
     if (what.where.empty()) return;
     index_t last = 0, pitch = 0;
     for (int i = 0; i < 3; ++i) {
@@ -116,14 +118,19 @@ class binding {
       pitch = greatest(pitch, checked_multiply(what.where.dim[i].size(), stride[i]));
     }
     last = checked_add(last, 1);  // past the last element
-    detail::require_memory(at, adam_states[what.state].type, last, greatest(last, pitch),
-                           [&] { return who_ + ": " + name(what); });
-    boxes_.push_back({what, at.data, {stride[0], stride[1], stride[2]}});
+    detail::require_memory(at, type, last, greatest(last, pitch), [&] { return who_ + ": " + name(what); });
+    boxes_.push_back({what, at.data, {stride[0], stride[1], stride[2]}, width(type)});
     sealed_ = false;
   }
 
-  /// A box as it is bound elsewhere.
-  void add(const bound_box& b) { add(b, {b.data, b.bytes_spanned()}, b.stride); }
+  /// A box as it is bound elsewhere; refused where its elements are of another width than the state's.
+  void add(const bound_box& b) {
+    bound_box known = b;
+    if (b.element_bytes == 0) known.element_bytes = width(type_of(b));
+    memory at{b.data, b.where.empty() ? 0 : known.bytes_spanned()};
+    at.element_bytes = known.element_bytes;
+    add(b, at, b.stride);
+  }
 
   /// The flat range of a local row-major tensor, such as an optimizer buffer holds: `local` is the local tensor's box,
   /// `at` the memory of the range's elements, one after the other. At most 5 boxes.
@@ -134,11 +141,11 @@ class binding {
     if (range.begin < 0 || range.end > local.where.volume())
       refuse(who_, ": [", range.begin, ", ", range.end, ") is no range of the ", local.where.volume(), " elements of ",
              name(local));
-    detail::require_memory(at, adam_states[local.state].type, range.size(), range.size(),
-                           [&] { return who_ + ": " + name(local); });
+    const dtype type = type_of(local);
+    detail::require_memory(at, type, range.size(), range.size(), [&] { return who_ + ": " + name(local); });
     invert_flat(extent, range, [&](const box<3>& part) {
-      bound_box bound{local, at.data, {extent[1] * extent[2], extent[2], 1}};
-      bound.data += (flat_hull(extent, part).begin - range.begin) * local.element_bytes();
+      bound_box bound{local, at.data, {extent[1] * extent[2], extent[2], 1}, width(type)};
+      bound.data += (flat_hull(extent, part).begin - range.begin) * width(type);
       bound.where = translate(part, corner);
       boxes_.push_back(bound);
     });
@@ -213,7 +220,7 @@ class binding {
   std::string name(const tensor_box& what) const {
     const tensor_id& t = what.tensor;
     return detail::text_of(
-        adam_states[what.state].name, " of ",
+        list_[what.state].name, " of ",
         names_ ? names_(t) : detail::text_of("family ", t.family, ", member ", t.member, ", expert ", t.expert));
   }
 
@@ -241,6 +248,14 @@ class binding {
   }
 
  private:
+  /// The type of a box's state; refused where there is none of the number.
+  dtype type_of(const tensor_box& what) const {
+    if ((what.state < 0 || what.state >= list_.size()) && what.state != statistic_state)
+      refuse(who_, ": there is no state ", what.state, "; states are 0 to ", list_.size() - 1, ", and ",
+             statistic_state, " of statistics");
+    return list_[what.state].type;
+  }
+
   void each_part(const tensor_box& wanted, const detail::sink<const bound_box&>& sink) const {
     tensor_box first = wanted;
     for (interval& i : first.where.dim) i = {-1, -1};  // precedes every box
@@ -252,6 +267,7 @@ class binding {
 
   std::string who_;
   tensor_names names_;
+  state_list list_;
   std::vector<bound_box> boxes_;
   std::vector<memory_block> blocks_;
   memory_place place_;

@@ -80,7 +80,7 @@ void fill(const binding& b, const H& h, const Values& values = {}) {
   for (const bound_box& box : b.boxes()) {
     const index_t(&extent)[5] = h.family_at(box.tensor.family).extent;
     const auto known = values(box);
-    detail::each_element_of_width(box.element_bytes(), box, {extent[2], extent[3], extent[4]},
+    detail::each_element_of_width(box.element_bytes, box, {extent[2], extent[3], extent[4]},
                                   [known](auto& element, index_t index) {
                                     element = known.template value<std::remove_reference_t<decltype(element)>>(index);
                                   });
@@ -96,8 +96,7 @@ template <typename H, typename Values = known_values>
     const auto known = values(box);
     index_t wrong = 0;
     detail::each_element_of_width(
-        box.element_bytes(), box, {extent[2], extent[3], extent[4]},
-        [known, &wrong](const auto& element, index_t index) {
+        box.element_bytes, box, {extent[2], extent[3], extent[4]}, [known, &wrong](const auto& element, index_t index) {
           wrong += element != known.template value<std::remove_cvref_t<decltype(element)>>(index) ? 1 : 0;
         });
     result.elements += box.where.volume();

@@ -28,8 +28,8 @@ inline void each_stretch(const bound_box& b, bytes_t gap, const sink<const std::
     bytes_t stride;
   } loops[3];
   int loop_count = 0;
-  for (const int i : b.by_stride()) loops[loop_count++] = {b.where.dim[i].size(), b.stride[i] * b.element_bytes()};
-  bytes_t hull = b.element_bytes();
+  for (const int i : b.by_stride()) loops[loop_count++] = {b.where.dim[i].size(), b.stride[i] * b.element_bytes};
+  bytes_t hull = b.element_bytes;
   int outer = 3;
   for (; outer > 0; --outer) {
     const loop& l = loops[outer - 1];

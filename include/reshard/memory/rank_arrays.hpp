@@ -11,21 +11,22 @@
 namespace reshard {
 
 /// One array: `box` of a tensor, or, where `sharded`, a rank's slices of an optimizer buffer; of `box` only the state
-/// counts then.
+/// counts then. Elements of element_bytes each.
 struct rank_array {
   tensor_box box = {};
   bool sharded = false;
   buffer_slices buffer = {};
   index_t elements = 0;
+  bytes_t element_bytes = 0;
 
-  bytes_t bytes() const { return elements * box.element_bytes(); }
+  bytes_t bytes() const { return elements * element_bytes; }
 };
 
 /// "exp_avg of decoder.layers.3.mlp.linear_fc2.weight", or "exp_avg buffer of chunk 0, experts": another one for every
 /// array of a rank.
 template <Holding H>
-std::string array_name(const H& h, const rank_array& a) {
-  const std::string_view name = adam_states[a.box.state].name;
+std::string array_name(const H& h, const rank_array& a, const state_list& list = adam) {
+  const std::string_view name = list[a.box.state].name;
   if (!a.sharded) return detail::text_of(name, " of ", tensor_name(h, a.box.tensor));
   return detail::text_of(name, " buffer of chunk ", a.buffer.chunk,
                          a.buffer.mesh == mesh_kind::expert ? ", experts" : "");
@@ -33,21 +34,23 @@ std::string array_name(const H& h, const rank_array& a) {
 
 /// Calls sink(rank_array) with every array of a rank, of the wanted states that the holding has, state by state.
 template <Holding H, typename Sink>
-void each_array(const H& h, rank_t rank, state_set wanted, Sink&& sink) {
+void each_array(const H& h, rank_t rank, const state_set& wanted, Sink&& sink) {
   if (rank < 0) return;
-  wanted = wanted & h.states();
-  for (int state = 0; state < state_count; ++state) {
-    if (!wanted.contains(state)) continue;
-    const role r = adam_states[state].placed_as;
+  const state_set asked = states_asked_of(h, wanted);
+  for (const int state : asked) {
+    const role r = asked.role_of(state);
+    const bytes_t width = asked.width_of(state);
     if constexpr (BufferedHolding<H>) {
       if (h.buffered(r)) {
-        each_buffer(h, rank, [&](const buffer_slices& b) { sink(rank_array{{state, {}, {}}, true, b, b.elements}); });
+        each_buffer(h, rank, [&](const buffer_slices& b) {
+          sink(rank_array{{state, {}, {}}, true, b, b.elements, width});
+        });
         continue;
       }
     }
     each_held(h, rank, r, [&](int f, const family_box& b) {
       each_tensor(f, b, [&](const tensor_id& t, const reshard::box<3>& part) {
-        sink(rank_array{{state, t, part}, false, {}, part.volume()});
+        sink(rank_array{{state, t, part}, false, {}, part.volume(), width});
       });
     });
   }
@@ -58,7 +61,7 @@ template <Holding H>
 void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, memory at) {
   if (!array.sharded) return out.add(array.box, at);
   if constexpr (BufferedHolding<H>) {
-    const state& kept = adam_states[array.box.state];
+    const state kept = out.list()[array.box.state];
     detail::require_memory(at, kept.type, array.elements, array.elements, [&] {
       return detail::text_of(out.who(), ": ", kept.name, " of the optimizer buffer of pipeline chunk ",
                              array.buffer.chunk, array.buffer.mesh == mesh_kind::expert ? ", experts," : "");
@@ -73,11 +76,12 @@ void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, 
 }
 
 /// The binding of a rank whose arrays lie where `memory_of(rank_array)` says: what a trainer writes. Rank -1, none, has
-/// nothing.
+/// nothing. The list names the states; all of it are wanted, of those that the layout has, where no others are.
 template <Layout L, typename MemoryOf>
-binding bind_rank(const L& layout, rank_t rank, std::string who, MemoryOf&& memory_of, state_set wanted = all_states) {
-  const auto& h = holding_of(layout, wanted);
-  binding result(std::move(who), names_of(h));
+binding bind_rank(const L& layout, rank_t rank, std::string who, MemoryOf&& memory_of,
+                  const state_set& wanted = all_states, const state_list& list = adam) {
+  const auto& h = holding_of(layout, wanted, list);
+  binding result(std::move(who), names_of(h), list);
   each_array(h, rank, wanted, [&](const rank_array& a) { bind_array(result, h, rank, a, memory_of(a)); });
   result.seal();
   return result;

@@ -21,14 +21,14 @@ class rank_storage {
 
   template <Layout L>
   rank_storage(const L& layout, rank_t rank, std::string who, pages_are at_first = pages_are::reserved,
-               state_set wanted = all_states) {
-    const auto& h = holding_of(layout, wanted);
+               const state_set& wanted = all_states, const state_list& list = adam) {
+    const auto& h = holding_of(layout, wanted, list);
     const auto reserve = [&](const rank_array& a) {
       page_range& range = ranges_.emplace_back(a.bytes());
       if (at_first == pages_are::committed) range.commit(0, range.bytes());
       return memory{range.data(), a.bytes()};
     };
-    bound_ = bind_rank(h, rank, std::move(who), reserve, wanted);
+    bound_ = bind_rank(h, rank, std::move(who), reserve, wanted, list);
     for (page_range& range : ranges_) bound_.own(range, at_first);
     bound_.seal();
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model: a dozen tensor families in the order in which the framework builds its parameters, which is also the order
 // (reversed) of its optimizer buffers. Families before the layers, families of the layers, families after them.
-// Builds on: model/tensor_id.hpp, model/layer_set.hpp, model/state.hpp.
+// Builds on: model/tensor_id.hpp, model/layer_set.hpp, model/state_list.hpp.
 #pragma once
 
 #include <reshard/model/layer_set.hpp>
-#include <reshard/model/state.hpp>
+#include <reshard/model/state_list.hpp>
 #include <reshard/model/tensor_id.hpp>
 
 namespace reshard {
@@ -21,11 +21,8 @@ constexpr bool has_states_of(tensor_kind kind, role r) {
 }
 
 /// Those of the states that tensors of a kind have.
-constexpr state_set states_of(tensor_kind kind, state_set states) {
-  state_set kept;
-  for (int s = 0; s < state_count; ++s)
-    if (states.contains(s) && has_states_of(kind, adam_states[s].placed_as)) kept = kept | only(s);
-  return kept;
+constexpr state_set states_of(tensor_kind kind, const state_set& states) {
+  return kind == tensor_kind::statistic ? states & statistic_states : states - statistic_states;
 }
 
 /// What a model's checkpoint calls its tensors, where it has names of Hugging Face's; else why it has none.

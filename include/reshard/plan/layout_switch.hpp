@@ -18,16 +18,20 @@ namespace reshard {
 /// without them.
 enum class when_lost { refuse, leave_out };
 
-/// Where the two worlds sit, and what is to move. Defaults: rank r on device r, one node, all states that TO has, no
-/// device lost.
+/// Where the two worlds sit, which states they keep, and what is to move. Defaults: rank r on device r, one node, all
+/// states that TO has, of mixed-precision Adam; no device lost.
 struct placement {
   device_map from = {};
   device_map to = {};
   index_t node_devices = 0;  // devices of a node; 0: all share one
   state_set states = all_states;
-  rank_t devices = 0;             // at least; there are as many as ranks of both sides need
+  rank_t devices = 0;  // at least; there are as many as ranks of both sides need
+  state_list list = adam;
   std::vector<rank_t> lost = {};  // devices that are gone: FROM's ranks on them hold nothing
   when_lost lost_elements = when_lost::refuse;
+
+  /// The states that are to move; all_states are those of the list.
+  constexpr const state_set& wanted() const { return states == all_states ? list.all() : states; }
 };
 
 namespace detail {
@@ -61,15 +65,15 @@ inline constexpr bool is_list = ListOfShards<std::remove_cvref_t<L>>;
 
 /// What is made of a space beside a holding has the states of that.
 template <typename L>
-constexpr state_set states_beside(const L& other, state_set wanted) {
-  if constexpr (Holding<L>) return wanted == all_states ? other.states() : wanted;
-  else return wanted;
+constexpr state_set states_beside(const L& other, const placement& placed) {
+  if constexpr (Holding<L>) return placed.wanted() == placed.list.all() ? other.states() : placed.wanted();
+  else return placed.wanted();
 }
 
 template <typename From, typename To, typename A, typename B>
   requires(!is_list<A> && !is_list<B>)
-constexpr two_sides<From, To> make_sides(A&& from, B&& to, state_set wanted) {
-  const state_set of_from = states_beside(to, wanted), of_to = states_beside(from, wanted);
+constexpr two_sides<From, To> make_sides(A&& from, B&& to, const placement& placed) {
+  const state_set of_from = states_beside(to, placed), of_to = states_beside(from, placed);
   return {holding_of(std::forward<A>(from), of_from), holding_of(std::forward<B>(to), of_to)};
 }
 
@@ -87,21 +91,21 @@ tensor_table table_beside(const H&) {
 
 template <typename From, typename To, typename A, typename B>
   requires(is_list<A> && !is_list<B>)
-two_sides<From, To> make_sides(const A& from, B&& to, state_set wanted) {
-  return make_sides<From, To>(listed_holding(table_beside(to), from), std::forward<B>(to), wanted);
+two_sides<From, To> make_sides(const A& from, B&& to, const placement& placed) {
+  return make_sides<From, To>(listed_holding(table_beside(to), from, placed.list), std::forward<B>(to), placed);
 }
 template <typename From, typename To, typename A, typename B>
   requires(!is_list<A> && is_list<B>)
-two_sides<From, To> make_sides(A&& from, const B& to, state_set wanted) {
-  listed_holding list(table_beside(from), to);
-  return make_sides<From, To>(std::forward<A>(from), std::move(list), wanted);
+two_sides<From, To> make_sides(A&& from, const B& to, const placement& placed) {
+  listed_holding list(table_beside(from), to, placed.list);
+  return make_sides<From, To>(std::forward<A>(from), std::move(list), placed);
 }
 template <typename From, typename To, typename A, typename B>
   requires(is_list<A>&& is_list<B>)
-two_sides<From, To> make_sides(const A& from, const B& to, state_set wanted) {
+two_sides<From, To> make_sides(const A& from, const B& to, const placement& placed) {
   const shard_list &a = from, &b = to;
   const tensor_table both{&a.shards(), &b.shards()};
-  return make_sides<From, To>(listed_holding(both, a), listed_holding(both, b), wanted);
+  return make_sides<From, To>(listed_holding(both, a, placed.list), listed_holding(both, b, placed.list), placed);
 }
 
 /// Whether the extents of a family along an axis may differ from side to side: the rows of a padded vocabulary, and
@@ -122,14 +126,16 @@ class layout_switch {
   template <typename A, typename B>
     requires(detail::is_layout<A>&& detail::is_layout<B>)
   constexpr layout_switch(A&& from, B&& to, const placement& placed = {})
-      : sides_(detail::make_sides<From, To>(std::forward<A>(from), std::forward<B>(to), placed.states)),
+      : sides_(detail::make_sides<From, To>(std::forward<A>(from), std::forward<B>(to), placed)),
         from_devices_(placed.from.of_world(sides_.from.ranks())), to_devices_(placed.to.of_world(sides_.to.ranks())),
-        node_devices_(placed.node_devices), states_(placed.states == all_states ? sides_.to.states() : placed.states),
+        node_devices_(placed.node_devices), list_(placed.list),
+        states_(placed.wanted() == list_.all() ? sides_.to.states() : placed.wanted()),
         devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))),
         lost_elements_(placed.lost_elements) {
     require_placed();
     if (!placed.lost.empty()) lose(placed.lost);
     require_one_model();
+    require_listed();
     require_states(sides_.from.states(), "FROM");
     require_states(sides_.to.states(), "TO");
   }
@@ -150,7 +156,10 @@ class layout_switch {
 
   constexpr rank_t devices() const { return devices_; }
   constexpr index_t node_devices() const { return node_devices_; }
-  constexpr state_set states() const { return states_; }
+  /// The list that names the states; both sides keep them.
+  constexpr const state_list& list() const { return list_; }
+  /// Those that move.
+  constexpr const state_set& states() const { return states_; }
 
   /// Ranks of FROM that are lost with their devices, as ascending, disjoint intervals.
   constexpr const std::vector<interval>& lost_ranks() const { return lost_ranks_; }
@@ -213,16 +222,22 @@ class layout_switch {
                  " on the other");
     }
   }
-  constexpr void require_states(state_set has, std::string_view side) const {
-    for (int s = 0; s < state_count; ++s)
-      if (states_.contains(s) && !has.contains(s) && has_role(sides_.to, adam_states[s].placed_as))
-        refuse("switch: ", adam_states[s].name, " shall move, and ", side, " does not have it");
+  constexpr void require_states(const state_set& has, std::string_view side) const {
+    for (const int s : states_ - (states_ & has))
+      if (has_role(sides_.to, states_.role_of(s)))
+        refuse("switch: ", list_[s].name, " shall move, and ", side, " does not have it");
+  }
+  constexpr void require_listed() const {
+    for (const int s : states_ - (states_ & list_.all()))
+      refuse("switch: state ", s, " shall move, of ", states_.width_of(s), " bytes and level ",
+             sharding_level(states_.role_of(s)), ", and is none of the switch's list; name the list in the placement");
   }
 
   detail::two_sides<From, To> sides_;
   device_map from_devices_;
   device_map to_devices_;
   index_t node_devices_;
+  state_list list_;
   state_set states_;
   rank_t devices_;
   when_lost lost_elements_;

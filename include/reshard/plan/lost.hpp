@@ -31,7 +31,7 @@ template <Holding From, Holding To, typename Sink>
 constexpr void each_lost(const layout_switch<From, To>& change, Sink&& sink) {
   const From& from = change.from();
   for (const role r : roles) {
-    const state_set states = states_of(r) & change.states();
+    const state_set states = change.states().of(r);
     if (states.empty() || !has_role(change.to(), r)) continue;
     for (const interval& ranks : change.lost_ranks())
       for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)

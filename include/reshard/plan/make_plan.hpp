@@ -21,7 +21,7 @@ class router {
       : change_(&change), from_(&sources), to_(&change.to()), device_(device), from_rank_(change.from_rank(device)),
         to_rank_(change.to_rank(device)) {}
 
-  constexpr void receives(role r, state_set states, plan& out) const {
+  constexpr void receives(role r, const state_set& states, plan& out) const {
     if (to_rank_ < 0) return;
     each_shared(*to_, to_rank_, r, [&](int f, const family_box& target, const Holders auto& destinations) {
       const index_t k = destinations.index_of(to_rank_), wanted = destinations.count();
@@ -54,7 +54,7 @@ class router {
     });
   }
 
-  constexpr void sends(role r, state_set states, plan& out) const {
+  constexpr void sends(role r, const state_set& states, plan& out) const {
     if (from_rank_ < 0) return;
     each_shared(*from_, from_rank_, r, [&](int f, const family_box& source, const Holders auto& holders) {
       const index_t index = holders.index_of(from_rank_), all = holders.count();
@@ -92,7 +92,7 @@ class router {
 
  private:
   /// Rows of the vocabulary that only TO's padding has begin as zeros; how many elements.
-  constexpr index_t create(int f, const family_box& target, state_set states, plan& out) const {
+  constexpr index_t create(int f, const family_box& target, const state_set& states, plan& out) const {
     const family_box fresh = padding_beyond(from_->family_at(f), target);
     if (fresh.empty()) return 0;
     out.creates.push_back({device_, device_, states, f, fresh});
@@ -100,7 +100,7 @@ class router {
   }
 
   /// What lost ranks alone held of a box, left out or refused; how many elements.
-  constexpr index_t lose(int f, role r, const family_box& target, state_set states, plan& out) const {
+  constexpr index_t lose(int f, role r, const family_box& target, const state_set& states, plan& out) const {
     index_t lost = 0;
     from_->lost(f, r, target, [&](const family_box& source) {
       const family_box piece = intersect(source, target);
@@ -134,7 +134,7 @@ template <Holding From, Holding To, Holding Sources>
 constexpr void route_all(const layout_switch<From, To>& change, const Sources& sources, plan& result) {
   const router<From, To, Sources> route(change, sources, result.device);
   for (const role r : roles) {
-    const state_set states = states_of(r) & change.states();
+    const state_set states = change.states().of(r);
     if (states.empty() || !has_role(change.to(), r)) continue;
     route.receives(r, states, result);
     route.sends(r, states, result);

@@ -40,7 +40,7 @@ template <Holding From, Holding To>
     total.moved = -total.lost;
   }
   for (const role r : roles) {
-    const bytes_t width = (states_of(r) & change.states()).bytes_per_element();
+    const bytes_t width = change.states().of(r).bytes_per_element();
     if (width == 0 || !has_role(change.to(), r)) continue;
     index_t needed = 0, kept = 0, created = 0;  // elements
     std::vector<detail::wanted_box> wanted;

@@ -141,7 +141,7 @@ template <Holding From, Holding To>
   std::vector<ordered> pieces;
   for (const transfer& t : transfers) {
     const rank_t rank = change.to_rank(t.dst);
-    const role r = (t.states & parameter_states).empty() ? role::optimizer : role::parameter;
+    const role r = t.states.role_of(*t.states.begin());
     each_tensor(t.family, t.where, [&](const tensor_id& tensor, const box<3>& part) {
       pieces.push_back({{0, t.src, t.dst, t.states, tensor, part}, change.to().order_of(tensor, rank, r)});
     });

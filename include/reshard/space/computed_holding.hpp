@@ -21,7 +21,7 @@ class computed_holding {
   constexpr explicit computed_holding(const reshard::space& s, state_set wanted = all_states)
       : space_(s), states_(wanted), holders_(s),
         tabulated_(s.degrees().zero >= 1 && s.degrees().shard == shard_by::buffers &&
-                   !(wanted & optimizer_states).empty()) {
+                   wanted.sharded_at(s.degrees().zero)) {
     if (tabulated_) buffers_ = optimizer_buffers(s);
     for (const role r : roles) cuts_[static_cast<int>(r)] = find_cut(r);
     find_alike();
@@ -98,7 +98,7 @@ class computed_holding {
   constexpr index_t shard_index(mesh_kind kind, rank_t rank) const { return space_.shard_index(kind, rank); }
 
   /// Whether ranks of a sharding group have parts of a role's states, and not all of them.
-  constexpr bool sharded(role r) const { return cut_of(r) != cut::whole; }
+  constexpr bool sharded(role r) const { return cuts_[static_cast<int>(r)] != cut::whole; }
   /// Whether optimizer buffers say where a role lies. Refuses a role that needs them where they were not tabulated.
   constexpr bool buffered(role r) const { return cut_of(r) == cut::buffers; }
 
@@ -161,7 +161,8 @@ class computed_holding {
   }
   constexpr cut cut_of(role r) const {
     if (cuts_[static_cast<int>(r)] == cut::unknown)
-      refuse("this holding was made without optimizer states, and is asked for them; name them where it is made");
+      refuse("this holding was made without states that zero=", space_.degrees().zero,
+             " shards, and is asked for them; name them where it is made");
     return cuts_[static_cast<int>(r)];
   }
 

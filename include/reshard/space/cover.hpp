@@ -65,8 +65,9 @@ struct joined_boxes {
 
 template <Holding H>
 constexpr bool covers_of(const H& h, state_set wanted) {
+  const state_set asked = states_asked_of(h, wanted);
   for (const role r : roles) {
-    if ((states_of(r) & wanted & h.states()).empty()) continue;
+    if (asked.of(r).empty()) continue;
     for (int f = 0; f < h.families(); ++f) {
       if (!has_states_of(h.family_at(f).kind, r)) continue;
       joined_boxes all;
@@ -79,8 +80,9 @@ constexpr bool covers_of(const H& h, state_set wanted) {
 
 template <Holding H>
 constexpr bool agrees_of(const H& h, state_set wanted) {
+  const state_set asked = states_asked_of(h, wanted);
   for (const role r : roles) {
-    if ((states_of(r) & wanted & h.states()).empty()) continue;
+    if (asked.of(r).empty()) continue;
     for (int f = 0; f < h.families(); ++f) {
       bool same = true;
       index_t missing = 0;  // elements, once for every holder
@@ -117,8 +119,9 @@ struct role_widths {
 
   template <Holding H>
   constexpr role_widths(const H& h, state_set wanted) {
+    const state_set asked = states_asked_of(h, wanted);
     for (const role r : roles)
-      if (const state_set states = states_of(r) & wanted & h.states(); !states.empty() && has_role(h, r))
+      if (const state_set states = asked.of(r); !states.empty() && has_role(h, r))
         of[static_cast<int>(r)] = states.bytes_per_element();
   }
 };

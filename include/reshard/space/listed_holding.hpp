@@ -38,16 +38,17 @@ static_assert(Holders<listed_ranks>);
 /// that lie differently.
 class listed_holding {
  public:
-  listed_holding(tensor_table table, const std::vector<shard>& shards, rank_t ranks)
+  listed_holding(tensor_table table, const std::vector<shard>& shards, rank_t ranks, const state_list& states = adam)
       : table_(std::move(table)), ranks_(ranks) {
     std::vector<entry> entries;
-    for (const shard& s : shards) expand(s, entries);
+    for (const shard& s : shards) expand(s, states, entries);
     for (std::size_t r = 0; r < std::size(roles); ++r) collect(entries, roles[r], boxes_[r]);
   }
-  listed_holding(tensor_table table, const shard_list& list)
-      : listed_holding(std::move(table), list.shards(), list.ranks()) {}
+  listed_holding(tensor_table table, const shard_list& list, const state_list& states = adam)
+      : listed_holding(std::move(table), list.shards(), list.ranks(), states) {}
   /// A list by itself, without a model.
-  explicit listed_holding(const shard_list& list) : listed_holding(tensor_table{&list.shards()}, list) {}
+  explicit listed_holding(const shard_list& list, const state_list& states = adam)
+      : listed_holding(tensor_table{&list.shards()}, list, states) {}
 
   rank_t ranks() const { return ranks_; }
   int families() const { return table_.families(); }
@@ -113,18 +114,18 @@ class listed_holding {
     std::vector<held_box> by_rank;
   };
 
-  void expand(const shard& s, std::vector<entry>& entries) {
+  void expand(const shard& s, const state_list& states, std::vector<entry>& entries) {
     if (s.rank < 0 || s.rank >= ranks_)
       refuse("shard of '", s.tensor, "': rank ", s.rank, " of a world of ", ranks_, " ranks");
-    const shard_place at = locate(table_, s);
-    listed_ = listed_ | only(at.state);
+    const shard_place at = locate(table_, s, "", states);
+    listed_ = listed_ | states.only(at.state);
     shard_boxes(table_, s, at, [&](const family_box& b, index_t) {
       entries.push_back({at.tensor.family, b, at.state, s.rank});
     });
   }
 
   void collect(std::vector<entry>& entries, role r, per_role& out) {
-    const state_set wanted = states_of(r) & listed_;
+    const state_set wanted = listed_.of(r);
     const auto before = [](const entry& a, const entry& b) {
       if (a.family != b.family) return a.family < b.family;
       if (a.where != b.where) return precedes(a.where, b.where);
@@ -138,16 +139,16 @@ class listed_holding {
       listed_box b{head.family, head.where, {}};
       for (; i < entries.size() && entries[i].family == head.family && entries[i].where == head.where;) {
         const rank_t rank = entries[i].rank;
-        state_set states;
+        std::uint32_t states = 0;
         for (; i < entries.size() && entries[i].family == head.family && entries[i].where == head.where &&
                entries[i].rank == rank;
              ++i)
-          states = states | only(entries[i].state);
-        states = states & wanted;
-        if (states.empty()) continue;
-        if (states != wanted)
+          states |= 1u << entries[i].state;
+        states &= wanted.bits;
+        if (states == 0) continue;
+        if (states != wanted.bits)
           refuse("rank ", rank, " lists some states of a box of '", family_at(head.family).name,
-                 "' and not others; states of one role (all but param) lie alike");
+                 "' and not others; states of one level, such as those of the optimizer, lie alike");
         b.ranks.push_back(rank);
       }
       if (b.ranks.empty()) continue;

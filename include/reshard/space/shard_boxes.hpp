@@ -7,12 +7,12 @@
 #include <string_view>
 
 #include <reshard/algebra/flat.hpp>
-#include <reshard/model/state.hpp>
+#include <reshard/model/state_list.hpp>
 #include <reshard/space/tensor_table.hpp>
 
 namespace reshard {
 
-/// A shard's state, an index into adam_states, and its tensor.
+/// A shard's state, its number in the list, and its tensor.
 struct shard_place {
   int state = 0;
   tensor_id tensor;
@@ -24,12 +24,12 @@ constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1
 
 /// The shard's place in the table. Refuses what no table admits: an unknown name or state, a shape that is not the
 /// tensor's, a shard that reaches outside of it. `who` begins the sentence: nothing, or an owner and ": ".
-[[nodiscard]] inline shard_place locate(const tensor_table& table, const shard& s, std::string_view who = "") {
-  int state = 0;
-  while (state < state_count && adam_states[state].name != s.state) ++state;
-  if (state == state_count)
-    refuse(who, "shard of '", s.tensor, "': no state is called '", s.state,
-           "'; states are param, master, exp_avg and exp_avg_sq");
+[[nodiscard]] inline shard_place locate(const tensor_table& table, const shard& s, std::string_view who = "",
+                                        const state_list& states = adam) {
+  const int state = states.find(s.state);
+  if (state < 0)
+    refuse(who, "shard of '", s.tensor, "': no state is called '", s.state, "'; states are ",
+           detail::state_names(states, " and "));
   const auto found = table.find(s.tensor);
   if (!found) refuse(who, "no tensor is called '", s.tensor, "'");
   const family& tensors = table.family_at(found->family);
@@ -50,12 +50,9 @@ constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1
       refuse(who, "shard of '", s.tensor, "': dimension ", i, " is said to have extent ", s.whole.at[i],
              "; the tensor's is ", extent);
   }
-  while (!has_states_of(tensors.kind, adam_states[state].placed_as)) {  // a statistic's has the name of a parameter's
-    while (++state < state_count && adam_states[state].name != s.state) {
-    }
-    if (state == state_count) refuse(who, "shard of '", s.tensor, "': this tensor has no state '", s.state, "'");
-  }
-  return {state, *found};
+  const state_set kept = states_of(tensors.kind, states.named(s.state));  // a statistic's has the name of a parameter's
+  if (kept.empty()) refuse(who, "shard of '", s.tensor, "': this tensor has no state '", s.state, "'");
+  return {*kept.begin(), *found};
 }
 
 /// Calls sink(box, rows) with the boxes that make up the shard, none of them empty: one, or up to three where parts are
