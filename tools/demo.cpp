@@ -34,7 +34,7 @@ using reshard::io::bytes_text, reshard::io::count_text, reshard::refuse, reshard
     reshard::io::text_of;
 
 constexpr const char* usage =
-    "tools/demo [--json] [--rounds N] [--transport threads|mailboxes|sockets] "
+    "tools/demo [--json] [--rounds N] [--transport threads|mailboxes|sockets|mpi] "
     "[MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST]]";
 constexpr const char* self = "/proc/self/exe";
 
@@ -72,8 +72,13 @@ index_t parse_rounds(const std::string& text) {
 
 std::string parse_transport(const std::string& text) {
   for (const char* name : transport_names)
-    if (text == name) return text;
-  refuse("--transport ", reshard::io::one_line(text), ": it is threads, mailboxes or sockets; others were not built");
+    if (text == name) {
+      if (text == "mpi" && ::access(over_mpi_program().c_str(), X_OK) != 0)
+        refuse("--transport mpi: this demo was built without MPI");
+      return text;
+    }
+  refuse("--transport ", reshard::io::one_line(text),
+         ": it is threads, mailboxes, sockets or mpi; others were not built");
 }
 
 request_list parse_arguments(const std::vector<std::string>& arguments) {
@@ -184,7 +189,7 @@ numbers run_child(const switch_request& r, measurement kind, OnStage&& on_stage)
     throw std::runtime_error(text_of("reshard: ", r.name, ": the process that measured '",
                                      measurement_names[static_cast<int>(kind)], "' was ended by signal ",
                                      WTERMSIG(status), WTERMSIG(status) == 9 ? ", as for want of memory" : ""));
-  if (WEXITSTATUS(status) != 0) throw child_failed("refused");
+  if (WEXITSTATUS(status) != 0 || told.contains("failed")) throw child_failed("refused");
   return told;
 }
 
@@ -318,6 +323,10 @@ void print_json(const outcome& o) {
   if (messages)
     for (const char* key : {"messages", "wire_bytes", "staging_bytes", "lag"})
       line += text_of(",\"", key, "\":", o.count(key));
+  if (o.staged.contains("alltoallw_seconds")) {
+    decimal("alltoallw_seconds", o.at("alltoallw_seconds"));
+    decimal("alltoallw_ratio", o.at("uncut_seconds") / o.at("alltoallw_seconds"));
+  }
   std::printf("%s}\n", line.c_str());
   std::fflush(stdout);
 }
@@ -361,6 +370,12 @@ void print_table(const std::vector<outcome>& all) {
     row("  rate of a memcpy, memory all there",
         [&](const outcome& o) { return decimal(o.gigabytes() / o.warm_copy_seconds, " GB/s"); });
     row("  of that", [&](const outcome& o) { return decimal(100 * o.warm_ratio(), " %"); });
+  }
+  if (all[0].staged.contains("alltoallw_seconds")) {
+    row("time without, memory all there", [](const outcome& o) { return seconds_text(o.at("uncut_seconds")); });
+    row("  MPI_Alltoallw", [](const outcome& o) { return seconds_text(o.at("alltoallw_seconds")); });
+    row("  of that",
+        [&](const outcome& o) { return decimal(100 * o.at("uncut_seconds") / o.at("alltoallw_seconds"), " %"); });
   }
   row("elements compared", [](const outcome& o) { return count_text(o.count("elements")); });
   row("  wrong", [](const outcome& o) { return count_text(o.count("wrong")); });

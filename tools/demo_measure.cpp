@@ -21,7 +21,7 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/volume.hpp>
 
-#include "../tests/support/forwarding.hpp"
+#include "demo_found.hpp"
 #include "demo_processes.hpp"
 
 namespace demo {
@@ -32,12 +32,7 @@ using namespace reshard::io;
 
 namespace {
 
-using seconds = std::chrono::duration<double>;
-using instant = std::chrono::steady_clock::time_point;
 constexpr int warm_repetitions = 9;
-
-void tell(const char* key, std::int64_t value) { std::printf("%s %lld\n", key, static_cast<long long>(value)); }
-void tell_seconds(double value) { std::printf("seconds %.9f\n", value); }
 
 /// From the first begin to the last end of several threads.
 class stopwatch {
@@ -71,61 +66,12 @@ bytes_t most_resident() {
   return kib * 1024;
 }
 
-device_map devices_of(const char* what, const std::string& list, rank_t ranks) {
-  return list.empty() ? device_map(ranks) : device_map(parse_device_list(what, list, ranks));
-}
-
-/// The switch that is asked for.
-computed_switch switch_of(const switch_request& r) {
-  const model m = load_model(r.model);
-  const space from(m, parse_degrees(r.from)), to(m, parse_degrees(r.to));
-  return layout_switch(from, to,
-                       {devices_of("--from-devices", r.from_devices, from.ranks()),
-                        devices_of("--to-devices", r.to_devices, to.ranks())});
-}
-
 bytes_t bytes_before(const computed_switch& change, rank_t device) {
   return held_bytes(change.from(), change.from_rank(device));
 }
 bytes_t bytes_after(const computed_switch& change, rank_t device) {
   return held_bytes(change.to(), change.to_rank(device));
 }
-
-/// What a device found. Plain data, so that processes may leave it in memory that they share.
-struct found_by_device {
-  switch_report report;
-  comparison compared;
-  index_t messages = 0;
-  bytes_t wire_bytes = 0, staging = 0;
-  instant begin, end;
-};
-
-/// An endpoint that tells, for device 0, which stages are done, and counts messages where there are any.
-template <typename Endpoint>
-struct telling : testing::forwarding<Endpoint> {
-  using typename testing::forwarding<Endpoint>::moves;
-  using testing::forwarding<Endpoint>::inner, testing::forwarding<Endpoint>::device;
-  found_by_device& found;
-  index_t slots = 0;
-
-  moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    slots = plan.stages + inner_lag();
-    moves made = inner.prepare(plan, into, pages);
-    if constexpr (std::is_same_v<moves, exchange_moves>) {
-      found.messages = static_cast<index_t>(made.out.size());
-      found.wire_bytes = made.sent_bytes();
-      found.staging = inner.staging_bytes(plan, 0);
-    }
-    return made;
-  }
-  void move(moves& prepared, index_t k) {
-    inner.move(prepared, k);
-    if (device() != 0) return;
-    std::printf("at %lld %lld\n", static_cast<long long>(k + 1), static_cast<long long>(slots));
-    std::fflush(stdout);
-  }
-  index_t inner_lag() const { return lag_of(inner); }
-};
 
 /// Storage of every device for its rank on one side, of the states that move; none where it has no rank.
 template <typename RankOf>
@@ -137,55 +83,6 @@ std::vector<rank_storage> storage_of(const computed_holding& h, rank_t devices, 
     else all.emplace_back(h, rank, "rank " + std::to_string(rank) + " of " + side, at_first);
   }
   return all;
-}
-
-/// One device's switch, from when all are ready.
-template <typename Endpoint>
-void switch_once(const computed_switch& change, binding& before, binding& after, Endpoint& here,
-                 const switch_options& options, found_by_device& found) {
-  telling<Endpoint> endpoint{{here}, found};
-  here.all_reduce_max(0);
-  found.begin = std::chrono::steady_clock::now();
-  found.report = switch_state(change, before, after, endpoint, options);
-  found.end = std::chrono::steady_clock::now();
-}
-double elapsed(const std::vector<found_by_device>& all) {
-  instant begin = all[0].begin, end = all[0].end;
-  for (const found_by_device& f : all) begin = std::min(begin, f.begin), end = std::max(end, f.end);
-  return seconds(end - begin).count();
-}
-
-void tell_found(const std::vector<found_by_device>& all, const switch_request& request, double best) {
-  found_by_device sum;
-  bytes_t excess = 0, peak = 0, floor = 0, bound = bytes_t{64} << 20;
-  for (const found_by_device& f : all) {
-    const switch_report& r = f.report;
-    sum.report.received += r.received;
-    sum.report.retained += r.retained;
-    sum.compared.elements += f.compared.elements;
-    sum.compared.wrong += f.compared.wrong;
-    sum.messages += f.messages;
-    sum.wire_bytes += f.wire_bytes;
-    sum.staging = std::max(sum.staging, f.staging);
-    excess = std::max(excess, r.memory.excess());
-    peak = std::max(peak, r.memory.peak);
-    floor = std::max({floor, r.memory.before, r.memory.after});
-    bound += std::max(r.memory.before, r.memory.after) + request.budget;
-  }
-  tell_seconds(best);
-  tell("elements", sum.compared.elements);
-  tell("wrong", sum.compared.wrong);
-  tell("moved_bytes", sum.report.received);
-  tell("retained_bytes", sum.report.retained);
-  tell("stages", all[0].report.stages);
-  tell("lag", all[0].report.lag);
-  tell("messages", sum.messages);
-  tell("wire_bytes", sum.wire_bytes);
-  tell("staging_bytes", sum.staging);
-  tell("peak_excess_bytes", excess);
-  tell("peak_bytes", peak);
-  tell("floor_bytes", floor);
-  tell("vmhwm_bound_bytes", bound);
 }
 
 /// The switch, once under the budget or several times between memory that is all there; the best time, and what it did.
@@ -296,6 +193,18 @@ void measure_copy(const switch_request& request, measurement kind) {
   tell_seconds(best);
 }
 
+/// The same over MPI: a program of its own, which becomes this process and starts itself under mpirun.
+void measure_over_mpi(const switch_request& r) {
+  const rank_t devices = switch_of(r).devices();
+  std::vector<std::string> words = {over_mpi_program(),       std::to_string(devices), r.model,     r.from, r.to,
+                                    std::to_string(r.budget), r.from_devices,          r.to_devices};
+  std::vector<char*> arguments;
+  for (std::string& w : words) arguments.push_back(w.data());
+  arguments.push_back(nullptr);
+  ::execv(arguments[0], arguments.data());
+  refuse("--transport mpi: ", words[0], " cannot be started; it is built where MPI is found");
+}
+
 void measure_plan(const switch_request& request) {
   const computed_switch change = switch_of(request);
   const switch_volume volume = volume_of(change);
@@ -314,10 +223,18 @@ void measure_plan(const switch_request& request) {
 
 }  // namespace
 
+std::string over_mpi_program() {
+  char path[4096] = {};
+  const ssize_t bytes = ::readlink("/proc/self/exe", path, sizeof path - 1);
+  const std::string self(path, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+  return self.substr(0, self.rfind('/') + 1) + "demo-mpi";
+}
+
 void measure(const switch_request& what, measurement kind) {
   switch (kind) {
     case measurement::plan: return measure_plan(what);
     case measurement::staged:
+      if (what.transport == "mpi") return measure_over_mpi(what);
       if (between_processes(what)) return measure_processes(what);
       [[fallthrough]];
     case measurement::warm:

@@ -23,10 +23,12 @@ struct switch_request {
   std::string transport = "threads";
 };
 
-/// What carries the switch: threads that copy, threads that exchange messages, or processes over TCP.
-inline constexpr const char* transport_names[] = {"threads", "mailboxes", "sockets"};
+/// What carries the switch: threads that copy, threads that exchange messages, or processes over TCP or MPI.
+inline constexpr const char* transport_names[] = {"threads", "mailboxes", "sockets", "mpi"};
 /// Whether a transport's devices are processes: nothing is measured beside their switch.
-inline bool between_processes(const switch_request& r) { return r.transport == "sockets"; }
+inline bool between_processes(const switch_request& r) { return r.transport == "sockets" || r.transport == "mpi"; }
+/// The program that measures over MPI: it lies beside this one.
+std::string over_mpi_program();
 
 /// The whole demo runs in processes of one of these kinds.
 enum class measurement {

@@ -68,8 +68,8 @@ inline reshard::bytes_t elements_of(const reshard::computed_switch& change, resh
   return elements;
 }
 
-/// Random switches of 2 to 8 devices, in one stage and in many, in every way, checked and not: run(change, options, how)
-/// carries one out on as many processes and returns what they left behind.
+/// Random switches of 2 to 8 devices, in one stage and in many, in every way, checked and not: run(change, options,
+/// how) carries one out on as many processes and returns what they left behind.
 template <typename Run>
 void random_switches(int count, Run&& run) {
   using namespace reshard;

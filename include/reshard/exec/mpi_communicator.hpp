@@ -103,8 +103,8 @@ class mpi_communicator {
   ~mpi_communicator() {
     if (!abandoned_ && detail::mpi_runs()) MPI_Comm_free(&own_);
   }
-  /// Something may be on its way for ever: this duplicate is not freed then, because MPI gives the number of a freed one
-  /// to the next, where what was on its way would arrive.
+  /// Something may be on its way for ever: this duplicate is not freed then, because MPI gives the number of a freed
+  /// one to the next, where what was on its way would arrive.
   void abandon() { abandoned_ = true; }
 
   MPI_Comm get() const { return own_; }
