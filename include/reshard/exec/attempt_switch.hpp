@@ -13,7 +13,7 @@ namespace reshard {
 
 /// As switch_state, over a transport whose devices part with one another's word where one is gone:
 ///   finished  iff every device is known to have every stage in place;
-///   unknown   where all who are left have everything, and none knows that the gone had;
+///   unknown   where all who are left have everything, and the device that decides whether all have is gone;
 ///   failed    where the sources were kept, torn where they were released, otherwise;
 ///   refused   where it ended before anything was touched.
 template <Holding From, Holding To, typename T>
@@ -22,6 +22,7 @@ template <Holding From, Holding To, typename T>
   static_assert(
       requires(index_t stages) {
         { transport.part(stages, true) } -> std::same_as<parting>;
+        { transport.decides() } -> std::same_as<rank_t>;
       },
       "reshard: this transport cannot tell who is left; a socket_endpoint can");
   typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
@@ -43,7 +44,7 @@ template <Holding From, Holding To, typename T>
     steps.leave_rest();
     return finished{steps.report()};
   }
-  if (left.all_have_all) return unknown{sentence, stages, left.survivors};
+  if (left.in_doubt(transport.decides())) return unknown{sentence, stages, left.survivors};
   if (options.after_use == sources::keep) return failed{sentence, left.survivors};
   return torn{sentence, stages, left.in_place, left.survivors};
 }

@@ -58,6 +58,10 @@ class exchange {
     return all;
   }
 
+  /// The device that decides what is in place everywhere.
+  rank_t decides() const requires requires(const M& m) { m.hub(); }
+  { return meeting_->hub(); }
+
   /// The arenas of both directions, the same in every slot; asked for slot 0 first.
   bytes_t staging_bytes(const staged_plan& plan, index_t slot) {
     if (slot == 0) staging_ = arena_sizes(plan, how_, trailer_).total();

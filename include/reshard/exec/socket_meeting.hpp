@@ -65,6 +65,7 @@ class socket_meeting {
   /// For messages and confirmations: who is silent is found out by the hub before that.
   patience waits() const { return 2 * wait_ + std::chrono::seconds(1); }
   const std::string& address(rank_t device) const { return addresses_[static_cast<std::size_t>(device)]; }
+  rank_t hub() const { return hub_; }
   patience of_one() const { return wait_; }
   /// Devices without an address.
   const std::vector<rank_t>& absent() const { return absent_; }

@@ -3,6 +3,7 @@
 // Builds on: exec/switch_options.hpp.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,7 +33,8 @@ struct torn {
   index_t in_place = 0;  // C: stages 0 .. C - 1 are in place on every device; nobody's sources of the others went
   std::vector<rank_t> survivors;
 };
-/// This device has everything and its last sources, but the decision that all have did not reach it.
+/// This device has everything and its last sources, and so have all who are left; but who decides that all have is not
+/// among them, and may have.
 struct unknown {
   std::string sentence;
   index_t stages = 1;
@@ -53,12 +55,16 @@ using switch_ending = std::variant<finished, refused, failed, torn, unknown>;
 }
 
 /// What devices that broke off agree on: how many stages some device knows to be in place on all; whether all of them
-/// have everything; and who they are, ascending. A device that was given up learns of no survivors.
+/// have everything; and who they are, ascending. A device that was given up learns of no survivors. In doubt they are
+/// where all have everything, and the device that decides so is not among them.
 struct parting {
   index_t in_place = 0;
   bool all_have_all = false;
   std::vector<rank_t> survivors = {};
 
+  bool in_doubt(rank_t decides) const {
+    return all_have_all && std::find(survivors.begin(), survivors.end(), decides) == survivors.end();
+  }
   /// What it is after one more device's word.
   void add(rank_t device, index_t known, bool has_all) {
     in_place = greatest(in_place, known);

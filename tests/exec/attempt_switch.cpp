@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a switch ends between real processes of which one dies or stops: all who live say the same, in time; what each
+// then holds is what the agreed numbers say, element by element; and they go on with it.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <reshard/exec/attempt_switch.hpp>
+#include <reshard/exec/sockets.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/exec/torn_switch.hpp>
+#include <reshard/memory/known_values.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/forwarding.hpp"
+#include "../support/processes.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+using testing::dice, testing::left_behind, testing::processes;
+
+namespace {
+
+constexpr patience two_seconds = std::chrono::seconds(2);
+constexpr rank_t devices = 4;
+
+model tiny() {
+  return make_transformer({.name = "tiny",
+                           .layers = 8,
+                           .hidden = 64,
+                           .heads = 4,
+                           .groups = 4,
+                           .head_dim = 16,
+                           .ffn = 128,
+                           .vocabulary = 256});
+}
+computed_switch change_of(const char* from, const char* to) {
+  return layout_switch(space(tiny(), parse_degrees(from)), space(tiny(), parse_degrees(to)));
+}
+
+/// Seconds on the clock that all processes share.
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Of no element is it zero.
+struct never_zero {
+  struct of_tensor {
+    std::uint64_t base;
+    template <typename Element>
+    Element value(index_t index) const {
+      return static_cast<Element>((base + static_cast<std::uint64_t>(index)) % 251 + 1);
+    }
+  };
+  of_tensor operator()(const tensor_box& t) const {
+    return {static_cast<std::uint64_t>(t.state * 7 + t.tensor.family * 31 + t.tensor.member * 5)};
+  }
+};
+
+/// "torn 8 3 0,1,3": the kind, S and C where they are told, and who survives.
+std::string words_of(const switch_ending& ending) {
+  constexpr const char* kinds[] = {"finished", "refused", "failed", "torn", "unknown"};
+  std::string text = kinds[ending.index()];
+  const auto add = [&](const std::vector<rank_t>& survivors) {
+    for (std::size_t i = 0; i < survivors.size(); ++i) text += (i == 0 ? " " : ",") + std::to_string(survivors[i]);
+  };
+  if (const torn* t = std::get_if<torn>(&ending)) {
+    text += " " + std::to_string(t->stages) + " " + std::to_string(t->in_place);
+    add(t->survivors);
+  }
+  if (const failed* f = std::get_if<failed>(&ending)) add(f->survivors);
+  if (const unknown* u = std::get_if<unknown>(&ending)) add(u->survivors);
+  return text;
+}
+
+/// An end that raises a signal at the begin of a slot.
+struct faulty : testing::forwarding<socket_endpoint> {
+  int number;
+  index_t at_slot;  // of the slots; below 0: in the closing round
+  left_behind& left;
+
+  void raise_it() {
+    left.seconds = now();
+    left.reached = 1;
+    ::raise(number);
+  }
+  void move(moves& m, index_t slot) {
+    left.stages = static_cast<long>(m.stages);
+    if (number != 0 && left.reached == 0 && slot == std::min(at_slot, m.stages)) raise_it();
+    inner.move(m, slot);
+  }
+  parting part(index_t stages, bool moved) { return inner.part(stages, moved); }
+  rank_t decides() const { return inner.decides(); }
+};
+
+/// The survivors' new world, with addresses of its own: they go on to dp=3.
+void go_on(const computed_switch& change, const torn& ending, rank_t d, std::vector<std::string> addresses,
+           listening_socket listening, const binding& old_tensors, const binding& new_tensors, left_behind& left) {
+  const std::vector<torn_box> boxes = torn_boxes(change, ending.stages, ending.in_place, ending.survivors);
+  binding held = binding_after(boxes, d, old_tensors, new_tensors);
+  const comparison listed = compare(held, change.to(), never_zero{});
+  left.wrong = static_cast<long>(listed.wrong), left.elements = static_cast<long>(listed.elements);
+  for (rank_t a = 0; a < devices; ++a)
+    if (std::find(ending.survivors.begin(), ending.survivors.end(), a) == ending.survivors.end())
+      addresses[static_cast<std::size_t>(a)].clear();
+  const torn_layout layout = layout_after(change, boxes, ending.survivors);
+  const space then(tiny(), parse_degrees("dp=3,zero=1"));
+  const layout_switch next(layout.shards, then, layout.placed(device_map(ending.survivors)));
+  socket_endpoint again(d, addresses, std::move(listening), two_seconds * 5);
+  rank_storage fresh(next.to(), next.to_rank(d), "fresh");
+  switch_state(next, held, fresh.tensors(), again, {.budget = 4_MiB, .after_use = sources::keep});
+  const comparison found = compare(fresh.tensors(), next.to(), never_zero{});
+  index_t lost = 0;
+  for (const transfer& t : make_plan(next, d).lost)
+    for (int s = 0; s < state_count; ++s) lost += t.states.contains(s) ? t.where.volume() : 0;
+  left.wrong += found.wrong == lost ? 0 : 1'000'000;
+  left.kernel_agrees = static_cast<long>(lost);
+}
+
+struct fault {
+  int number;
+  rank_t victim;
+  int third;  // of the stages: first, middle, last
+  bool keep;
+};
+
+void check_fault(const fault& f) {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  CAPTURE(f.number);
+  CAPTURE(f.victim);
+  CAPTURE(f.third);
+  CAPTURE(f.keep);
+  processes all(devices);
+  std::vector<std::optional<listening_socket>> later;  // of the survivors' world
+  std::vector<std::string> addresses;
+  for (rank_t d = 0; d < devices; ++d) {
+    later.emplace_back("127.0.0.1:0");
+    addresses.push_back("127.0.0.1:" + std::to_string(later.back()->port()));
+  }
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    listening_socket mine = std::move(*later[static_cast<std::size_t>(d)]);
+    later.clear();
+    rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+    fill(before.tensors(), change.from(), never_zero{});
+    const bytes_t budget = f.keep ? largest_holding(change) * 13 / 10 : 1_MiB;
+    switch_ending ending;
+    {
+      socket_endpoint here(d, all.addresses, std::move(listening), two_seconds);
+      const auto stages = static_cast<index_t>(f.keep ? 3 : 12);  // about, for where the middle is
+      const index_t slots[] = {0, stages / 2, most_stages};
+      faulty through{{here}, d == f.victim ? f.number : 0, slots[f.third], left};
+      ending = attempt_switch(change, before.tensors(), after.tensors(), through,
+                              {.budget = budget, .after_use = f.keep ? sources::keep : sources::release});
+    }
+    if (d != f.victim) left.seconds = now();
+    left.say(words_of(ending) + "|" + sentence_of(ending));
+    if (f.keep) left.wrong = static_cast<long>(compare(before.tensors(), change.from(), never_zero{}).wrong);
+    if (d == f.victim || f.keep) return;
+    if (const torn* t = std::get_if<torn>(&ending))
+      go_on(change, *t, d, addresses, std::move(mine), before.tensors(), after.tensors(), left);
+  });
+  later.clear();
+  REQUIRE(all.ended_within(30, f.number == SIGSTOP ? f.victim : -1));
+  std::string survivors, first;
+  for (rank_t d = 0; d < devices; ++d)
+    if (d != f.victim) survivors += (survivors.empty() ? "" : ",") + std::to_string(d);
+  CHECK(all.of(f.victim).reached == 1);
+  for (rank_t d = 0; d < devices; ++d) {
+    if (d == f.victim) continue;
+    CAPTURE(d);
+    const std::string said = all.of(d).sentence, words = said.substr(0, said.find('|'));
+    CAPTURE(said);
+    if (first.empty()) first = words;
+    CHECK(words == first);
+    const bool in_doubt = words.starts_with("unknown ");  // all had everything, and the hub was gone
+    CHECK((words.starts_with(f.keep ? "failed " : "torn ") || (in_doubt && f.victim == 0 && f.third == 2)));
+    CHECK(words.ends_with(" " + survivors));
+    CHECK(said.find("device " + std::to_string(f.victim)) != said.npos);
+    CHECK(all.of(d).seconds - all.of(f.victim).seconds < (f.number == SIGKILL ? 2 : 4));
+    CHECK(all.of(d).wrong == 0);
+    if (!f.keep && !in_doubt) CHECK(all.of(d).elements > 0);
+  }
+  if (f.number != SIGSTOP) return;
+  all.send_signal(f.victim, SIGCONT);  // it wakes, and finds out
+  REQUIRE(all.ended_within(30));
+  const std::string said = all.of(f.victim).sentence;
+  CAPTURE(said);
+  CHECK_FALSE(said.starts_with("finished"));
+  CHECK(said.find("was given up") != said.npos);
+}
+
+}  // namespace
+
+TEST_CASE("a switch without a fault is finished on all, and one that is refused touches nothing") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  processes all(devices);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    socket_endpoint here(d, all.addresses, std::move(listening), two_seconds * 5);
+    rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+    fill(before.tensors(), change.from());
+    const switch_ending tight = attempt_switch(change, before.tensors(), after.tensors(), here, {.budget = 1});
+    left.untouched = tight.index() == 1 && after.resident_bytes() == 0;
+    const switch_ending ending = attempt_switch(change, before.tensors(), after.tensors(), here, {.budget = 2_MiB});
+    left.say(words_of(ending) + sentence_of(ending));
+    left.wrong = static_cast<long>(compare(after.tensors(), change.to()).wrong);
+  });
+  REQUIRE(all.ended_within(30));
+  for (rank_t d = 0; d < devices; ++d) {
+    CHECK(std::string(all.of(d).sentence) == "finished");
+    CHECK(all.of(d).untouched == 1);
+    CHECK(all.of(d).wrong == 0);
+  }
+}
+
+TEST_CASE("who is killed: survivors agree on what is in place and on who is left, and go on") {
+  for (const rank_t victim : {0, 1, 3})
+    for (const int third : {0, 1, 2}) check_fault({SIGKILL, victim, third, false});
+  for (const rank_t victim : {0, 2}) check_fault({SIGKILL, victim, 1, true});
+}
+
+TEST_CASE("who stops: the same, and who wakes hears that it was given up") {
+  for (const rank_t victim : {0, 2}) check_fault({SIGSTOP, victim, static_cast<int>(victim) / 2 + 1, false});
+  check_fault({SIGSTOP, 1, 0, true});
+}
+
+TEST_CASE("killed at a random time, closing rounds included: never finished beside torn, failed or refused") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  dice random(71);
+  int kinds[5] = {};
+  for (int n = 0; n < testing::tries(24); ++n) {
+    const auto victim = static_cast<rank_t>(random.below(devices));
+    const bool keep = n % 2 == 0, closing = n % 3 == 0;
+    const index_t slot = closing ? most_stages : random.below(12);
+    const std::int64_t wait_us = random.below(closing ? 400 : 1500);
+    processes all(devices);
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+      fill(before.tensors(), change.from(), never_zero{});
+      socket_endpoint here(d, all.addresses, std::move(listening), two_seconds);
+      struct tired : testing::forwarding<socket_endpoint> {
+        bool me;
+        index_t slot;
+        std::int64_t wait_us;
+        void move(moves& m, index_t k) {
+          if (me && k == std::min(slot, m.stages)) {
+            std::thread([us = wait_us] {
+              std::this_thread::sleep_for(std::chrono::microseconds(us));
+              ::raise(SIGKILL);
+            }).detach();
+          }
+          inner.move(m, k);
+        }
+        parting part(index_t stages, bool moved) { return inner.part(stages, moved); }
+        rank_t decides() const { return inner.decides(); }
+      } through{{here}, d == victim, slot, wait_us};
+      const switch_ending ending = attempt_switch(change, before.tensors(), after.tensors(), through,
+                                                  {.budget = keep ? largest_holding(change) * 13 / 10 : 1_MiB,
+                                                   .after_use = keep ? sources::keep : sources::release});
+      left.reached = 1 + static_cast<long>(ending.index());
+      left.say(words_of(ending));
+      if (ending.index() == 0 || ending.index() == 4)
+        left.wrong = static_cast<long>(compare(after.tensors(), change.to(), never_zero{}).wrong);
+    });
+    REQUIRE(all.ended_within(30));
+    bool finished_somewhere = false, broken_somewhere = false;
+    for (rank_t d = 0; d < devices; ++d) {
+      if (d == victim && all.of(d).reached == 0) continue;
+      CAPTURE(d);
+      const std::string words = all.of(d).sentence;
+      CAPTURE(words);
+      REQUIRE(all.of(d).reached > 0);
+      const long kind = all.of(d).reached - 1;
+      ++kinds[kind];
+      finished_somewhere = finished_somewhere || kind == 0;
+      broken_somewhere = broken_somewhere || (kind >= 1 && kind <= 3);
+      CHECK(all.of(d).wrong == 0);
+    }
+    CHECK_FALSE((finished_somewhere && broken_somewhere));
+  }
+  std::printf("{\"kills\":%d,\"finished\":%d,\"refused\":%d,\"failed\":%d,\"torn\":%d,\"unknown\":%d}\n",
+              testing::tries(24), kinds[0], kinds[1], kinds[2], kinds[3], kinds[4]);
+  CHECK(kinds[3] > 0);
+  CHECK(kinds[2] > 0);
+}
