@@ -4,10 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <sys/time.h>
 
 #include <reshard/exec/attempt_switch.hpp>
 #include <reshard/exec/sockets.hpp>
@@ -248,10 +251,9 @@ TEST_CASE("killed at a random time, closing rounds included: never finished besi
         std::int64_t wait_us;
         void move(moves& m, index_t k) {
           if (me && k == std::min(slot, m.stages)) {
-            std::thread([us = wait_us] {
-              std::this_thread::sleep_for(std::chrono::microseconds(us));
-              ::raise(SIGKILL);
-            }).detach();
+            std::signal(SIGALRM, [](int) { ::kill(::getpid(), SIGKILL); });
+            const itimerval once{{}, {0, static_cast<suseconds_t>(wait_us + 1)}};
+            ::setitimer(ITIMER_REAL, &once, nullptr);
           }
           inner.move(m, k);
         }
