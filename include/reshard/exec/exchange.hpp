@@ -48,8 +48,8 @@ class exchange {
     meeting_->fail(sentence);
   }
 
-  /// What this device and those who are left know of a switch in so many stages that broke off, `moved` where it came to
-  /// its first slot. The world is over.
+  /// What this device and those who are left know of a switch in so many stages that broke off, `moved` where it came
+  /// to its first slot. The world is over.
   parting part(index_t stages, bool moved) requires requires(M& m) { m.part(true); }
   {
     const index_t before = moved ? before_ : confirmed_;

@@ -118,6 +118,7 @@ struct torn_layout {
     return {.from = device_map(devices), .to = to, .list = list, .lost = lost, .lost_elements = when_lost::leave_out};
   }
 };
+/// The list of what the boxes say, and where its ranks sit. Refuses where something is lost and no device is.
 template <Holding From, Holding To>
 [[nodiscard]] torn_layout layout_after(const layout_switch<From, To>& change, const std::vector<torn_box>& boxes,
                                        const std::vector<rank_t>& survivors) {
