@@ -72,12 +72,12 @@ std::string words_of(const switch_ending& ending) {
   const auto add = [&](const std::vector<rank_t>& survivors) {
     for (std::size_t i = 0; i < survivors.size(); ++i) text += (i == 0 ? " " : ",") + std::to_string(survivors[i]);
   };
-  if (const torn* t = std::get_if<torn>(&ending)) {
+  if (const ended::torn* t = std::get_if<ended::torn>(&ending)) {
     text += " " + std::to_string(t->stages) + " " + std::to_string(t->in_place);
     add(t->survivors);
   }
-  if (const failed* f = std::get_if<failed>(&ending)) add(f->survivors);
-  if (const unknown* u = std::get_if<unknown>(&ending)) add(u->survivors);
+  if (const ended::failed* f = std::get_if<ended::failed>(&ending)) add(f->survivors);
+  if (const ended::unknown* u = std::get_if<ended::unknown>(&ending)) add(u->survivors);
   return text;
 }
 
@@ -102,7 +102,7 @@ struct faulty : testing::forwarding<socket_endpoint> {
 };
 
 /// The survivors' new world, with addresses of its own: they go on to dp=3.
-void go_on(const computed_switch& change, const torn& ending, rank_t d, std::vector<std::string> addresses,
+void go_on(const computed_switch& change, const ended::torn& ending, rank_t d, std::vector<std::string> addresses,
            listening_socket listening, const binding& old_tensors, const binding& new_tensors, left_behind& left) {
   const std::vector<torn_box> boxes = torn_boxes(change, ending.stages, ending.in_place, ending.survivors);
   binding held = binding_after(boxes, d, old_tensors, new_tensors);
@@ -164,7 +164,7 @@ void check_fault(const fault& f) {
     left.say(words_of(ending) + "|" + sentence_of(ending));
     if (f.keep) left.wrong = static_cast<long>(compare(before.tensors(), change.from(), never_zero{}).wrong);
     if (d == f.victim || f.keep) return;
-    if (const torn* t = std::get_if<torn>(&ending))
+    if (const ended::torn* t = std::get_if<ended::torn>(&ending))
       go_on(change, *t, d, addresses, std::move(mine), before.tensors(), after.tensors(), left);
   });
   later.clear();

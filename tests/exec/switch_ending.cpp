@@ -34,9 +34,9 @@ TEST_CASE("in doubt is who has everything without the one who decides") {
 }
 
 TEST_CASE("every ending but a finished switch has a sentence") {
-  CHECK(sentence_of(finished{}).empty());
-  CHECK(sentence_of(refused{"a"}) == "a");
-  CHECK(sentence_of(failed{"b", {}}) == "b");
-  CHECK(sentence_of(torn{"c", 4, 1, {0}}) == "c");
-  CHECK(sentence_of(unknown{"d", 4, {0}}) == "d");
+  CHECK(sentence_of(ended::finished{}).empty());
+  CHECK(sentence_of(ended::refused{"a"}) == "a");
+  CHECK(sentence_of(ended::failed{"b", {}}) == "b");
+  CHECK(sentence_of(ended::torn{"c", 4, 1, {0}}) == "c");
+  CHECK(sentence_of(ended::unknown{"d", 4, {0}}) == "d");
 }

@@ -30,23 +30,23 @@ template <Holding From, Holding To, typename T>
   try {
     steps.prepare();
     steps.run();
-    return finished{steps.report()};
+    return ended::finished{steps.report()};
   } catch (const std::exception& e) {
     sentence = e.what();
   } catch (...) {
     sentence = "reshard: an exception of no standard kind";
   }
-  if (steps.all_refused()) return refused{sentence};
+  if (steps.all_refused()) return ended::refused{sentence};
   const index_t stages = steps.report().stages;
   const parting left = transport.part(stages, steps.moved());
-  if (!steps.touched()) return refused{sentence};
+  if (!steps.touched()) return ended::refused{sentence};
   if (left.in_place >= stages) {
     steps.leave_rest();
-    return finished{steps.report()};
+    return ended::finished{steps.report()};
   }
-  if (left.in_doubt(transport.decides())) return unknown{sentence, stages, left.survivors};
-  if (options.after_use == sources::keep) return failed{sentence, left.survivors};
-  return torn{sentence, stages, left.in_place, left.survivors};
+  if (left.in_doubt(transport.decides())) return ended::unknown{sentence, stages, left.survivors};
+  if (options.after_use == sources::keep) return ended::failed{sentence, left.survivors};
+  return ended::torn{sentence, stages, left.in_place, left.survivors};
 }
 
 }  // namespace reshard

@@ -12,6 +12,9 @@
 
 namespace reshard {
 
+/// The ways in which a switch ends.
+namespace ended {
+
 /// The new tensors hold what they shall, on every device.
 struct finished {
   switch_report report;
@@ -26,7 +29,7 @@ struct failed {
   std::vector<rank_t> survivors;
 };
 /// Begun and broken off, the sources being released. From (stages, in_place, survivors) alone each survivor derives who
-/// holds what (schedule/torn_switch.hpp).
+/// holds what (exec/torn_switch.hpp).
 struct torn {
   std::string sentence;
   index_t stages = 1;    // S
@@ -41,8 +44,10 @@ struct unknown {
   std::vector<rank_t> survivors;
 };
 
+}  // namespace ended
+
 /// How a switch ended on one device. While one that lives has refused, failed or torn, none has finished.
-using switch_ending = std::variant<finished, refused, failed, torn, unknown>;
+using switch_ending = std::variant<ended::finished, ended::refused, ended::failed, ended::torn, ended::unknown>;
 
 /// The sentence of an ending; of a finished switch it is empty.
 [[nodiscard]] inline std::string sentence_of(const switch_ending& ending) {
