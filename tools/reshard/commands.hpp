@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include <reshard/model/state.hpp>
+#include <reshard/model/state_list.hpp>
 
 #include <reshard/io/regions.hpp>
 
@@ -19,6 +19,7 @@ struct arguments {
   std::string layout;  // FROM, for those that take two
   std::string to;
   std::optional<std::string> rank;
+  std::optional<std::string> states;
   std::optional<std::string> state;
   std::optional<std::string> svg;
   std::optional<std::string> cluster;
@@ -36,8 +37,10 @@ void check(const arguments& given);
 void regions(const arguments& given);
 void plan(const arguments& given);
 
-/// --state: one of the four, `optimizer`, or `all` (the default).
-state_set states_asked_for(const arguments& given);
+/// --states: the list of states, of mixed-precision Adam by default.
+state_list list_asked_for(const arguments& given);
+/// --state: one of the list's, `optimizer` (all of level 1), or `all` (the default).
+state_set states_asked_for(const arguments& given, const state_list& list);
 
 /// Refuses a world too large to be gone through rank by rank, before anything is made for it.
 inline void require_listable(const char* side, rank_t ranks) {

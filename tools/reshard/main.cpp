@@ -43,12 +43,15 @@ is one rank. Keys:
   order                axes from fastest to slowest: tp-cp-ep-dp-pp
   pad                  the vocabulary's rows, a multiple of pad x tp
   names                megatron, or with shard=rows hf: a checkpoint's tensors
-A state is param, master, exp_avg, exp_avg_sq, optimizer (the last three) or
-all (the default).)";
+A list of states (--states) is adam (the default), lion, momentum or sgd, each
+also with +grad, or name:dtype:level by commas, level 1 to 3 being the least
+zero at which it is sharded: param:fp32:3,exp_avg:bf16:1. A state (--state) is
+one of the list, optimizer (all of level 1) or all (the default).)";
 
 void add_model(CLI::App& command, arguments& given) {
   command.add_option("MODEL", given.model, "preset or config.json")->required();
   command.add_flag("--json", given.json, "answer a program: JSON on stdout");
+  command.add_option("--states", given.states, "the states that the job keeps, see below");
 }
 
 void add_state(CLI::App& command, arguments& given) {

@@ -30,8 +30,8 @@ interval devices_asked_for(const computed_switch& change, rank_t only_device) {
 }
 
 /// Refuses what could overflow later: all bytes of all devices, on both sides, and every one of them moved.
-void require_countable(const model& m, rank_t from_ranks, rank_t to_ranks) {
-  checked_multiply(checked_multiply(m.parameters(), all_states.bytes_per_element()), greatest(from_ranks, to_ranks));
+void require_countable(const model& m, const state_list& list, rank_t from_ranks, rank_t to_ranks) {
+  checked_multiply(checked_multiply(m.parameters(), list.all().bytes_per_element()), greatest(from_ranks, to_ranks));
 }
 
 /// Refuses a switch of which something is lost that is not left out.
@@ -74,14 +74,16 @@ double timed(Work&& work) {
 
 /// The switch that the command asks about.
 computed_switch switch_asked_for(const arguments& given, const model& m) {
+  const state_list list = list_asked_for(given);
   const degrees from_degrees = parse_degrees(given.layout), to_degrees = parse_degrees(given.to);
   const space from(m, from_degrees), to(m, to_degrees);
   require_listable("FROM", from.ranks());
   require_listable("TO", to.ranks());
-  require_countable(m, from.ranks(), to.ranks());
+  require_countable(m, list, from.ranks(), to.ranks());
   placement placed{.from = devices_of("--from-devices", given.from_devices, from.ranks()),
                    .to = devices_of("--to-devices", given.to_devices, to.ranks()),
-                   .states = states_asked_for(given)};
+                   .states = states_asked_for(given, list),
+                   .list = list};
   if (given.lost_devices) placed.lost = parse_devices("--lost-devices", *given.lost_devices);
   if (given.leave_out_lost) placed.lost_elements = when_lost::leave_out;
   if (given.cluster) {
