@@ -70,9 +70,8 @@ void move_by_alltoallw(const staged_plan& plan, const binding& from, const bindi
   const auto count = static_cast<std::size_t>(size);
   std::vector<boxes_type> out(count), in(count);
   const auto add = [](std::vector<boxes_type>& types, rank_t peer, const staged_piece& p, const binding& of) {
-    for (int state = 0; state < state_count; ++state)
-      if (p.states.contains(state))
-        of.meet({state, p.tensor, p.where}, [&](const bound_box& b) { types[static_cast<std::size_t>(peer)].add(b); });
+    for (const int state : p.states)
+      of.meet({state, p.tensor, p.where}, [&](const bound_box& b) { types[static_cast<std::size_t>(peer)].add(b); });
   };
   for (const staged_piece& p : plan.sends) add(out, p.dst, p, from);
   for (const staged_piece& p : plan.receives) add(in, p.src, p, into);
