@@ -53,6 +53,30 @@ std::vector<shard> by_rows(const model& m, rank_t ranks) {
   return list;
 }
 
+/// The same under a checkpoint's names: q, k, v, gate and up apart.
+std::vector<shard> by_rows_of_checkpoint(const model& m, rank_t ranks) {
+  const hf_names names(m);
+  std::vector<shard> list;
+  for (int f = 0; f < m.families; ++f)
+    for (index_t member = 0; member < m[f].extent[0]; ++member)
+      for (int piece = 0; piece < pieces(m[f]); ++piece)
+        for (const state& s : testing::each_state()) {
+          if (!has_states_of(m[f].kind, s.placed_as())) continue;
+          const box<3> where = piece_box(m, f, piece);
+          const extents whole = m[f].vector() ? extents{where.dim[2].size()}
+                                              : extents{where.dim[0].size() * where.dim[1].size(), where.dim[2].size()};
+          for (rank_t rank = 0; rank < ranks; ++rank) {
+            const interval rows = even_part({0, whole.at[0]}, rank, ranks);
+            shard one{rank, names[{{f, member, 0}, piece}], s.type, whole, whole, whole, std::string(s.name)};
+            for (int i = 0; i < whole.ndim; ++i) one.offset.at[i] = 0;
+            one.offset.at[0] = rows.begin;
+            one.shape.at[0] = rows.size();
+            list.push_back(one);
+          }
+        }
+  return list;
+}
+
 /// Memory for one rank's shards, a row of each `pad` elements longer than it need be.
 struct shard_memory {
   std::vector<std::vector<std::byte>> arrays;
@@ -75,10 +99,10 @@ struct shard_memory {
 }  // namespace
 
 namespace {
-void there_and_back(filled_by by) {
+void there_and_back(filled_by by, bool checkpoint = false) {
   const model m = tiny();
   const tensor_table table(m);
-  const std::vector<shard> three = by_rows(m, 3), five = by_rows(m, 5);
+  const std::vector<shard> three = checkpoint ? by_rows_of_checkpoint(m, 3) : by_rows(m, 3), five = by_rows(m, 5);
   const listed_holding first(table, three, 3), last(table, five, 5);
   const space s(m, parse_degrees("tp=2,pp=2,zero=1"));
   const computed_holding middle(s);
@@ -119,6 +143,9 @@ void there_and_back(filled_by by) {
 TEST_CASE("from a list to a computed layout, and on to another list, by name") {
   there_and_back(filled_by::library);
   there_and_back(filled_by::judge);
+}
+TEST_CASE("from a list in a checkpoint's names to a computed layout, and on to a list in the model's own") {
+  there_and_back(filled_by::judge, true);
 }
 
 TEST_CASE("what is no shard of ours is refused with its name") {

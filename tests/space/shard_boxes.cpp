@@ -100,6 +100,135 @@ TEST_CASE(
   CHECK(folds_parts(m[0]));
 }
 
+namespace {
+
+/// A tensor of a checkpoint: its stored extents, the model's tensor, and which of that one's rows (of a vector:
+/// elements) row r is. Written from the contract.
+struct of_checkpoint {
+  std::string name, of;
+  extents whole;
+  std::vector<index_t> row;
+};
+/// Of a layer of Qwen2's kind with two groups of two heads of two, hidden size 4 and feed-forward size 5; the model's
+/// own name for the same tensor comes too, as both may be listed.
+std::vector<of_checkpoint> checkpoint_of_layer(int layer) {
+  constexpr index_t groups = 2, heads = 4, d = 2, hidden = 4, ffn = 5, queries = heads / groups;
+  const std::string hf = "model.layers." + std::to_string(layer) + ".",
+                    own = "decoder.layers." + std::to_string(layer) + ".";
+  const auto rows = [](index_t count, auto&& row) {
+    std::vector<index_t> all;
+    for (index_t r = 0; r < count; ++r) all.push_back(row(r));
+    return all;
+  };
+  const auto q = [](index_t r) { return (r / d / queries * (queries + 2) + r / d % queries) * d + r % d; };
+  const auto k = [](index_t r) { return (r / d * (queries + 2) + queries) * d + r % d; };
+  const auto v = [](index_t r) { return (r / d * (queries + 2) + queries + 1) * d + r % d; };
+  const auto same = [](index_t r) { return r; };
+  std::vector<of_checkpoint> all;
+  for (const std::string kind : {"weight", "bias"}) {
+    const auto add = [&](const char* name, index_t count, auto&& row) {
+      const extents whole = kind == "bias" ? extents{count} : extents{count, hidden};
+      all.push_back(
+          {hf + "self_attn." + name + "." + kind, own + "self_attention.linear_qkv." + kind, whole, rows(count, row)});
+    };
+    add("q_proj", heads * d, q), add("k_proj", groups * d, k), add("v_proj", groups * d, v);
+    const index_t fused = (heads + 2 * groups) * d;
+    all.push_back({own + "self_attention.linear_qkv." + kind, own + "self_attention.linear_qkv." + kind,
+                   kind == "bias" ? extents{fused} : extents{fused, hidden}, rows(fused, same)});
+  }
+  const std::string fc1 = own + "mlp.linear_fc1.weight";
+  all.push_back({hf + "mlp.gate_proj.weight", fc1, {ffn, hidden}, rows(ffn, same)});
+  all.push_back({hf + "mlp.up_proj.weight", fc1, {ffn, hidden}, rows(ffn, [](index_t r) { return ffn + r; })});
+  all.push_back({hf + "mlp.down_proj.weight", own + "mlp.linear_fc2.weight", {hidden, ffn}, rows(hidden, same)});
+  all.push_back({hf + "self_attn.o_proj.weight",
+                 own + "self_attention.linear_proj.weight",
+                 {hidden, heads * d},
+                 rows(hidden, same)});
+  all.push_back({hf + "input_layernorm.weight",
+                 own + "self_attention.linear_qkv.layer_norm_weight",
+                 {hidden},
+                 rows(hidden, same)});
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint's names: every shard of q, k, v, gate, up and all others is its elements of the model's own") {
+  const model m = make_transformer({.name = "qwen2",
+                                    .layers = 2,
+                                    .hidden = 4,
+                                    .heads = 4,
+                                    .groups = 2,
+                                    .head_dim = 2,
+                                    .ffn = 5,
+                                    .vocabulary = 8,
+                                    .qkv_bias = true});
+  const tensor_table table(m);
+  dice random(3);
+  std::map<std::string, int> met;
+  for (int n = 0; n < 3000; ++n) {
+    const int layer = static_cast<int>(random.below(2));
+    const std::vector<of_checkpoint> all = checkpoint_of_layer(layer);
+    const of_checkpoint& tensor = all[static_cast<std::size_t>(random.below(static_cast<index_t>(all.size())))];
+    shard s{.rank = 0, .tensor = tensor.name, .whole = tensor.whole, .offset = tensor.whole, .shape = tensor.whole};
+    for (int i = 0; i < s.whole.ndim; ++i) {
+      s.offset.at[i] = random.below(s.whole.at[i]);
+      s.shape.at[i] = random.within(1, s.whole.at[i] - s.offset.at[i]);
+    }
+    CAPTURE(tensor.name);
+    const shard_place at = locate(table, s);
+    const family& of = m[at.tensor.family];
+    CHECK(m.tensor(at.tensor) == tensor.of);
+    const bool vector = s.whole.ndim == 1;
+    const index_t inner = vector ? of.extent[4] : of.extent[3];
+    std::vector<std::pair<index_t, index_t>> wanted, found;  // row of the shard, row of the model's tensor
+    for (index_t r = 0; r < s.shape.at[0]; ++r)
+      wanted.emplace_back(r, tensor.row[static_cast<std::size_t>(s.offset.at[0] + r)]);
+    shard_boxes(table, s, at, [&](const family_box& b, index_t row) {
+      CHECK(b.dim[0] == interval{layer, layer + 1});
+      CHECK(b.dim[1] == interval{0, 1});
+      if (!vector) CHECK(b.dim[4] == interval{s.offset.at[1], s.offset.at[1] + s.shape.at[1]});
+      const interval along = vector ? b.dim[4] : b.dim[3];
+      for (index_t part = b.dim[2].begin; part < b.dim[2].end; ++part)
+        for (index_t r = along.begin; r < along.end; ++r) found.emplace_back(row++, part * inner + r);
+    });
+    CHECK(found == wanted);
+    ++met[tensor.name];
+  }
+  CHECK(met.size() == 2 * checkpoint_of_layer(0).size());
+  const auto said = [&](const shard& s) { return refused([&] { static_cast<void>(locate(table, s)); }); };
+  CHECK(said({0, "lm_head.weight", bf16, {8, 4}, {0, 0}, {8, 4}}) == "accepted");
+  CHECK(said({0, "model.norm.weight", bf16, {4}, {0}, {4}}) == "accepted");
+  CHECK(said({0, "model.layers.2.input_layernorm.weight", bf16, {4}, {0}, {4}}) ==
+        "reshard: no tensor is called 'model.layers.2.input_layernorm.weight'");
+  CHECK(said({0, "model.layers.1.self_attn.k_proj.weight", bf16, {8, 4}, {0, 0}, {8, 4}}) ==
+        "reshard: shard of 'model.layers.1.self_attn.k_proj.weight': dimension 0 is said to have extent 8; the "
+        "tensor's is 4");
+}
+
+TEST_CASE("a model whose checkpoints have no such names has its own alone") {
+  const tensor_table gpt(make_transformer({.name = "gpt",
+                                           .layers = 1,
+                                           .hidden = 4,
+                                           .heads = 2,
+                                           .groups = 2,
+                                           .head_dim = 2,
+                                           .ffn = 8,
+                                           .vocabulary = 8,
+                                           .learned_positions = 16}));
+  CHECK_FALSE(gpt.find_stored("model.norm.weight").has_value());
+  CHECK(gpt.find_stored("decoder.final_layernorm.weight").has_value());
+  model own{.name = "own", .shape = {.checkpoint = checkpoint_form::usual}};
+  own.add({.name = "decoder.final_layernorm.weight",
+           .extent = {1, 1, 1, 1, 4},
+           .place = home::last_stage,
+           .shape_ndim = 1});
+  CHECK(tensor_table(own).find_stored("model.norm.weight").has_value());
+  own.add({.name = "odd", .extent = {1, 1, 1, 1, 4}, .place = home::last_stage, .shape_ndim = 1});
+  CHECK_FALSE(tensor_table(own).find_stored("model.norm.weight").has_value());
+  CHECK(tensor_table(own).find_stored("odd")->where == box<3>{{{0, 1}, {0, 1}, {0, 4}}});
+}
+
 TEST_CASE("parts are folded into rows in a matrix that has several, and nowhere else") {
   for (int f = 0; f < tiny().families; ++f)
     CHECK(folds_parts(tiny()[f]) == (tiny()[f].name.find("linear_fc1.weight") != std::string_view::npos ||

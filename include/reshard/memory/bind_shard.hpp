@@ -43,7 +43,10 @@ inline void bind_located(binding& out, const tensor_table& table, const shard& s
   const family& tensors = table.family_at(place.tensor.family);
   index_t step[family_ndim] = {};
   for (int i = 0; i < stride.ndim; ++i) step[family_ndim - stride.ndim + i] = stride.at[i];
-  if (folds_parts(tensors)) step[axis_of::part] = checked_multiply(tensors.extent[axis_of::row], step[axis_of::row]);
+  if (folds_parts(tensors, place.stored.dim[0].size())) {
+    const int first = family_ndim - tensors.shape_ndim;  // the axis of the first stored dimension
+    step[axis_of::part] = checked_multiply(place.stored.dim[first - axis_of::part].size(), step[first]);
+  }
   const index_t strides[] = {step[axis_of::part], step[axis_of::row], step[axis_of::column]};
   require_memory_of_shard(out, s, at, stride);
   shard_boxes(table, s, place, [&](const family_box& b, index_t rows) {

@@ -185,6 +185,9 @@ class hf_names {
     refuse("model ", model_.name, ": family ", p.tensor.family, " has no piece ", p.piece);
   }
 
+  /// Which parts, rows and columns of its tensor a piece is.
+  box<3> box_of(const tensor_piece& p) const { return piece_box(model_, p.tensor.family, p.piece); }
+
   /// What a name means: (*this)[*find(name)] == name, but for a tied copy, whose name means the tensor that it copies;
   /// nothing where no tensor has it. Of a prediction layer's norm that layers of both kinds have, the family that
   /// counts is meant.

@@ -12,15 +12,17 @@
 
 namespace reshard {
 
-/// A shard's state, its number in the list, and its tensor.
+/// A shard's state, its number in the list, its tensor, and the parts, rows and columns that are stored under its name.
 struct shard_place {
   int state = 0;
   tensor_id tensor;
+  box<3> stored = {};
 };
 
-/// Whether a family is stored as a matrix whose rows are those of several parts, one part after the other: [parts x
-/// rows, columns].
-constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1 && f.shape_ndim == 2; }
+/// Whether what is stored of a family's tensors, `parts` of them, is a matrix whose rows are those of several parts, one
+/// part after the other: [parts x rows, columns]; or a vector [parts x columns].
+constexpr bool folds_parts(const family& f, index_t parts) { return parts > 1 && f.shape_ndim <= 2; }
+constexpr bool folds_parts(const family& f) { return folds_parts(f, f.extent[axis_of::part]); }
 
 /// The shard's place in the table. Refuses what no table admits: an unknown name or state, a shape that is not the
 /// tensor's, a shard that reaches outside of it. `who` begins the sentence: nothing, or an owner and ": ".
@@ -30,9 +32,9 @@ constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1
   if (state < 0)
     refuse(who, "shard of '", s.tensor, "': no state is called '", s.state, "'; states are ",
            detail::state_names(states, " and "));
-  const auto found = table.find(s.tensor);
+  const auto found = table.find_stored(s.tensor);
   if (!found) refuse(who, "no tensor is called '", s.tensor, "'");
-  const family& tensors = table.family_at(found->family);
+  const family& tensors = table.family_at(found->tensor.family);
   if (s.whole.ndim != tensors.shape_ndim)
     refuse(who, "shard of '", s.tensor, "': ", s.whole.ndim, " dimensions; the tensor has ", tensors.shape_ndim);
   if (s.offset.ndim != s.whole.ndim || s.shape.ndim != s.whole.ndim)
@@ -45,14 +47,16 @@ constexpr bool folds_parts(const family& f) { return f.extent[axis_of::part] > 1
              s.shape.at[i], ") reaches outside the extent ", s.whole.at[i], " of dimension ", i);
   for (int i = 0; i < s.whole.ndim; ++i) {
     const int axis = family_ndim - tensors.shape_ndim + i;
-    const index_t extent = tensors.extent[axis] * (folds_parts(tensors) && i == 0 ? tensors.extent[axis_of::part] : 1);
+    const index_t parts = found->where.dim[0].size(),
+                  inner = axis < axis_of::part ? tensors.extent[axis] : found->where.dim[axis - axis_of::part].size(),
+                  extent = inner * (folds_parts(tensors, parts) && i == 0 ? parts : 1);
     if (s.whole.at[i] != extent)
       refuse(who, "shard of '", s.tensor, "': dimension ", i, " is said to have extent ", s.whole.at[i],
              "; the tensor's is ", extent);
   }
   const state_set kept = states_of(tensors.kind, states.named(s.state));  // a statistic's has the name of a parameter's
   if (kept.empty()) refuse(who, "shard of '", s.tensor, "': this tensor has no state '", s.state, "'");
-  return {*kept.begin(), *found};
+  return {*kept.begin(), found->tensor, found->where};
 }
 
 /// Calls sink(box, rows) with the boxes that make up the shard, none of them empty: one, or up to three where parts are
@@ -63,18 +67,23 @@ void shard_boxes(const tensor_table& table, const shard& s, const shard_place& a
   family_box held = tensors.whole();
   held.dim[axis_of::layer] = {at.tensor.member, at.tensor.member + 1};
   held.dim[axis_of::expert] = {at.tensor.expert, at.tensor.expert + 1};
-  const auto along = [&](int dim) { return interval{s.offset.at[dim], s.offset.at[dim] + s.shape.at[dim]}; };
-  for (int i = folds_parts(tensors) ? 1 : 0; i < tensors.shape_ndim; ++i)
-    held.dim[family_ndim - tensors.shape_ndim + i] = along(i);
-  if (!folds_parts(tensors)) {
+  for (int i = 0; i < 3; ++i) held.dim[axis_of::part + i] = at.stored.dim[i];
+  const bool folded = folds_parts(tensors, at.stored.dim[0].size());
+  const int first = family_ndim - tensors.shape_ndim;  // the axis of the first stored dimension
+  for (int i = folded ? 1 : 0; i < tensors.shape_ndim; ++i) {
+    const index_t begin = s.offset.at[i] + (first + i < axis_of::part ? 0 : held.dim[first + i].begin);
+    held.dim[first + i] = {begin, begin + s.shape.at[i]};
+  }
+  if (!folded) {
     if (!held.empty()) sink(held, index_t{0});
     return;
   }
-  const index_t rows[2] = {tensors.extent[axis_of::part], tensors.extent[axis_of::row]};
-  invert_flat(rows, along(0), [&](const box<2>& part) {
-    held.dim[axis_of::part] = part.dim[0];
-    held.dim[axis_of::row] = part.dim[1];
-    if (!held.empty()) sink(held, flat_hull(rows, part).begin - along(0).begin);
+  const interval parts = held.dim[axis_of::part], inner = held.dim[first];
+  const index_t rows[2] = {parts.size(), inner.size()};
+  invert_flat(rows, {s.offset.at[0], s.offset.at[0] + s.shape.at[0]}, [&](const box<2>& part) {
+    held.dim[axis_of::part] = translate(part.dim[0], parts.begin);
+    held.dim[first] = translate(part.dim[1], inner.begin);
+    if (!held.empty()) sink(held, flat_hull(rows, part).begin - s.offset.at[0]);
   });
 }
 

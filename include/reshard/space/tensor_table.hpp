@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors by name: a table of the families that two sides of a plan speak of, and where a named tensor stands in its
 // family.
-// Builds on: space/shard.hpp, model/model.hpp.
+// Builds on: space/shard.hpp, model/hf_names.hpp.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,17 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/model/model.hpp>
+#include <reshard/model/hf_names.hpp>
 #include <reshard/space/shard.hpp>
 
 namespace reshard {
+
+/// What is stored under a name: which tensor, and the parts, rows and columns of it; all, but for the pieces q, k, v,
+/// gate and up of a checkpoint.
+struct stored_tensor {
+  tensor_id tensor;
+  box<3> where;
+};
 
 /// The tensors that both sides of a plan speak of: a model's families, or one family per tensor that any list names. A
 /// value; copies share what was read once.
@@ -25,6 +32,7 @@ class tensor_table {
   explicit tensor_table(const model& m) {
     content all;
     all.of_model = true;
+    all.checkpoint = checkpoint_names(m);
     for (int f = 0; f < m.families; ++f) all.add(m[f], m[f].place == home::layers ? m.layers_of(f) : layer_set::all(1));
     keep(std::move(all));
   }
@@ -76,9 +84,22 @@ class tensor_table {
     return std::nullopt;
   }
 
+  /// The same, or what a checkpoint of Hugging Face's has under the name, where the model has such names.
+  std::optional<stored_tensor> find_stored(std::string_view name) const {
+    if (const auto own = find(name)) {
+      const family_box whole = family_at(own->family).whole();
+      return stored_tensor{*own, {{whole.dim[axis_of::part], whole.dim[axis_of::row], whole.dim[axis_of::column]}}};
+    }
+    if (!content_->checkpoint) return std::nullopt;
+    const auto piece = content_->checkpoint->find(name);
+    if (!piece) return std::nullopt;
+    return stored_tensor{piece->tensor, content_->checkpoint->box_of(*piece)};
+  }
+
  private:
   struct content {
     bool of_model = false;
+    std::optional<hf_names> checkpoint;
     std::vector<std::string> names;  // of a table of lists
     std::vector<family> families;
     std::vector<layer_set> layers;
@@ -88,6 +109,15 @@ class tensor_table {
       layers.push_back(of);
     }
   };
+  /// The names that a model's checkpoints have: none where there is a family that they have no name for.
+  static std::optional<hf_names> checkpoint_names(const model& m) {
+    if (!has_hf_names(m)) return std::nullopt;
+    try {
+      return hf_names(m);
+    } catch (const refusal&) {  // of a model of one's own
+      return std::nullopt;
+    }
+  }
   void keep(content&& all) { content_ = std::make_shared<const content>(std::move(all)); }
 
   static bool number(std::string_view& text, index_t& value) {
