@@ -73,10 +73,18 @@ TEST_CASE("a plan is one of the tensors' names and sizes: of another model it is
     return layout_switch(from, to);
   };
   const auto change = change_of("w", 4);
+  const std::vector<shard> whole = {{0, "w", bf16, {4, 8}, {0, 0}, {4, 8}}},
+                           there = {{1, "w", bf16, {4, 8}, {0, 0}, {4, 8}}};
   const std::vector<std::byte> bytes = to_bytes(make_plan(change, 0), change);
   CHECK(plan_from_bytes(bytes, change_of("w", 4)) == make_plan(change, 0));
   CHECK_REFUSED(plan_from_bytes(bytes, change_of("w", 5)), "plan from bytes: the plan is of another model");
   CHECK_REFUSED(plan_from_bytes(bytes, change_of("v", 4)), "plan from bytes: the plan is of another model");
+  CHECK(plan_from_bytes(bytes, layout_switch(whole, there)) == make_plan(change, 0));
+  for (const char* list : {"sgd", "param:bf16:3,master:fp32:1,exp_avg:fp32:1,exp_avg_sq:fp32:2",
+                           "param:bf16:3,master:fp32:1,exp_avg:fp32:1,exp_avg_sq:bf16:1",
+                           "param:bf16:3,master:fp32:1,exp_avg:fp32:1,exp_avg_s:fp32:1"})
+    CHECK_REFUSED(plan_from_bytes(bytes, layout_switch(whole, there, {.list = parse_state_list(list)})),
+                  "plan from bytes: the plan is of another model or list of states");
 }
 
 TEST_CASE("what is wrong is said") {

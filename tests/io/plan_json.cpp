@@ -44,6 +44,18 @@ TEST_CASE("the format is the one that is documented") {
     "creates": [], "lost": []})"));
 }
 
+TEST_CASE("a plan of another list of states is refused") {
+  const model m = make_transformer(
+      {.name = "tiny", .layers = 1, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});
+  const space from(m, parse_degrees("dp=2,zero=1")), to(m, parse_degrees("tp=2"));
+  const layout_switch one(from, to, {.list = sgd}), other(from, to, {.list = lion});
+  const std::string text = to_json(make_plan(one, 0), one);
+  CHECK(plan_from_json(text, one) == make_plan(one, 0));
+  CHECK(refused([&] { static_cast<void>(plan_from_json(text, other)); }) ==
+        "reshard: plan from JSON: it is of the states \"param:bf16:3,master:fp32:1\", and the switch has "
+        "param:bf16:3,master:fp32:1,exp_avg:fp32:1");
+}
+
 TEST_CASE("names are quoted as JSON wants them, and refused where they are no text") {
   const auto named = [](const std::string& name) {
     const std::vector<shard> list = {{0, name, bf16, {4}, {0}, {4}}};

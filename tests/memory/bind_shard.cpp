@@ -34,11 +34,11 @@ extents stored(const family& f) {
 }
 
 /// All tensors of the model, rows (of vectors: elements) in `ranks` uneven parts, every state.
-std::vector<shard> by_rows(const model& m, rank_t ranks) {
+std::vector<shard> by_rows(const model& m, rank_t ranks, const state_list& states = adam) {
   std::vector<shard> list;
   for (int f = 0; f < m.families; ++f)
     for (index_t member = 0; member < m[f].extent[0]; ++member)
-      for (const state& s : testing::each_state()) {
+      for (const state& s : testing::each_state(states)) {
         if (!has_states_of(m[f].kind, s.placed_as())) continue;
         for (rank_t rank = 0; rank < ranks; ++rank) {
           const extents whole = stored(m[f]);
@@ -81,8 +81,9 @@ std::vector<shard> by_rows_of_checkpoint(const model& m, rank_t ranks) {
 struct shard_memory {
   std::vector<std::vector<std::byte>> arrays;
   binding bound;
-  shard_memory(const tensor_table& table, const std::vector<shard>& list, rank_t rank, index_t pad)
-      : bound("rank " + std::to_string(rank) + " of a list", names_of(table)) {
+  shard_memory(const tensor_table& table, const std::vector<shard>& list, rank_t rank, index_t pad,
+               const state_list& states = adam)
+      : bound("rank " + std::to_string(rank) + " of a list", names_of(table), states) {
     for (const shard& s : list) {
       if (s.rank != rank) continue;
       extents stride = s.shape;
@@ -99,22 +100,24 @@ struct shard_memory {
 }  // namespace
 
 namespace {
-void there_and_back(filled_by by, bool checkpoint = false) {
+void there_and_back(filled_by by, bool checkpoint = false, const state_list& states = adam) {
   const model m = tiny();
   const tensor_table table(m);
-  const std::vector<shard> three = checkpoint ? by_rows_of_checkpoint(m, 3) : by_rows(m, 3), five = by_rows(m, 5);
-  const listed_holding first(table, three, 3), last(table, five, 5);
-  const space s(m, parse_degrees("tp=2,pp=2,zero=1"));
-  const computed_holding middle(s);
+  const std::vector<shard> three = checkpoint ? by_rows_of_checkpoint(m, 3) : by_rows(m, 3, states),
+                           five = by_rows(m, 5, states);
+  const listed_holding first(table, three, 3, states), last(table, five, 5, states);
+  const space s(m, parse_degrees(checkpoint ? "tp=2,pp=2,zero=1" : "tp=2,dp=2,zero=2"));
+  const computed_holding middle(s, states);
   std::vector<shard_memory> before, after;
   std::vector<rank_storage> between;
-  for (rank_t r = 0; r < 3; ++r) testing::fill(by, before.emplace_back(table, three, r, 3).bound, table);
-  for (rank_t r = 0; r < 5; ++r) after.emplace_back(table, five, r, 0);
-  for (rank_t r = 0; r < 4; ++r) between.emplace_back(middle, r, "rank " + std::to_string(r));
+  for (rank_t r = 0; r < 3; ++r) testing::fill(by, before.emplace_back(table, three, r, 3, states).bound, table);
+  for (rank_t r = 0; r < 5; ++r) after.emplace_back(table, five, r, 0, states);
+  for (rank_t r = 0; r < 4; ++r)
+    between.emplace_back(middle, r, "rank " + std::to_string(r), pages_are::reserved, states, states);
   between.emplace_back();
   binding none("no rank");
 
-  const layout_switch there(first, middle);
+  const layout_switch there(first, middle, {.list = states});
   thread_group four(4);
   four.run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
@@ -123,7 +126,7 @@ void there_and_back(filled_by by, bool checkpoint = false) {
   for (rank_t r = 0; r < 4; ++r)
     CHECK(testing::compare(by, between[static_cast<std::size_t>(r)].tensors(), middle).wrong == 0);
 
-  const layout_switch back(middle, last);
+  const layout_switch back(middle, last, {.list = states});
   thread_group world(5);
   world.run([&](auto& here) {
     const auto d = static_cast<std::size_t>(here.device());
@@ -136,7 +139,7 @@ void there_and_back(filled_by by, bool checkpoint = false) {
     CHECK(found.wrong == 0);
     elements += found.elements;
   }
-  CHECK(elements == 4 * m.parameters());
+  CHECK(elements == states.size() * m.parameters());
 }
 }  // namespace
 
@@ -146,6 +149,49 @@ TEST_CASE("from a list to a computed layout, and on to another list, by name") {
 }
 TEST_CASE("from a list in a checkpoint's names to a computed layout, and on to a list in the model's own") {
   there_and_back(filled_by::judge, true);
+}
+TEST_CASE("fp32 parameters, bf16 moments and fp8 gradients are bound and moved, of a list that has them so") {
+  const state_list own = parse_state_list("exp_avg:bf16:1,param:fp32:3,grad:fp8:2");
+  there_and_back(filled_by::judge, false, own);
+  there_and_back(filled_by::library, false, own);
+  const tensor_table table(tiny());
+  std::vector<std::byte> bytes(48);
+  binding b("rank 7", names_of(tiny()), own);
+  const shard norm{7, "decoder.final_layernorm.weight", fp32, {12}, {0}, {12}};
+  CHECK(refused([&] { bind_shard(b, table, norm, memory(bytes)); }) == "accepted");
+  shard moment = norm;
+  moment.state = "exp_avg";
+  CHECK(refused([&] { bind_shard(b, table, moment, memory(bytes)); }) ==
+        "reshard: rank 7: exp_avg of 'decoder.final_layernorm.weight' is fp32, and the list of states has it as bf16");
+  moment.state = "master";
+  CHECK(refused([&] { bind_shard(b, table, moment, memory(bytes)); }) ==
+        "reshard: rank 7: shard of 'decoder.final_layernorm.weight': no state is called 'master'; states are exp_avg, "
+        "param and grad");
+  std::vector<std::uint16_t> narrow(12);  // of bf16, where the list has fp32
+  CHECK(refused([&] {
+          binding("rank 7", {}, own).add({1, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, 12}}}}, memory(narrow));
+        }).find("is fp32, 4 bytes an element, and its memory has elements of 2") != std::string::npos);
+}
+TEST_CASE("bindings of another list than the switch's are refused, state by state") {
+  const space s(tiny(), parse_degrees(""));
+  const state_list other = parse_state_list("param:bf16:3,moment:fp32:1"), wide = parse_state_list("param:fp32:3");
+  const layout_switch change(s, s, {.list = sgd});
+  const auto said = [&](const state_list& of_from, const state_list& of_to) {
+    rank_storage from(s, 0, "the sources", pages_are::reserved, all_states, of_from),
+        to(s, 0, "the targets", pages_are::reserved, all_states, of_to);
+    std::string sentence;
+    thread_group one(1);
+    one.run([&](auto& here) { sentence = refused([&] { switch_state(change, from.tensors(), to.tensors(), here); }); });
+    return sentence;
+  };
+  CHECK(said(sgd, sgd) == "accepted");
+  CHECK(said(sgd, lion) == "accepted");  // more than what moves
+  CHECK(said(sgd, other) ==
+        "reshard: device 0, the targets: state 1 is bound as moment:fp32:1, and the switch moves "
+        "master:fp32:1; bindings and switch have one list of states");
+  CHECK(said(wide, sgd) ==
+        "reshard: device 0, the sources: state 0 is bound as param:fp32:3, and the switch moves "
+        "param:bf16:3; bindings and switch have one list of states");
 }
 
 TEST_CASE("what is no shard of ours is refused with its name") {

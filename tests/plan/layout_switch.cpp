@@ -245,6 +245,36 @@ TEST_CASE("what shall move is there on both sides; without a word it is what TO 
   CHECK(layout_switch(all, some, {.states = only(1)}).states() == only(1));
 }
 
+TEST_CASE("the list of states is the placement's: all of it moves, and what is none of it is refused") {
+  const space s(tiny, config<dp<2>, zero<1>>{});
+  const state_list own = parse_state_list("param:fp32:3,exp_avg:bf16:1,grad:fp32:2");
+  const layout_switch all(s, s, {.list = own});
+  CHECK(layout_switch(s, s).list() == adam);
+  CHECK(all.list() == own);
+  CHECK(all.states() == own.all());
+  CHECK(all.from().states() == own.all());
+  CHECK(layout_switch(s, s, {.states = own.only(2), .list = own}).states() == own.only(2));
+  const computed_holding moments(s, own.only(1));
+  CHECK(layout_switch(moments, s, {.list = own}).states() == own.only(1));
+  const std::vector<shard> listed = whole_on(1, "w", {4}, {"param", "grad"});
+  CHECK(layout_switch(listed, listed, {.list = own}).states() == (own.only(0) | own.only(2)));
+  CHECK(refusal_of(listed, listed, {}) ==
+        "reshard: shard of 'w': no state is called 'grad'; states are param, master, exp_avg and exp_avg_sq");
+  const auto refusal_of_states = [&](const placement& placed) {
+    return refused([&] { static_cast<void>(layout_switch(s, s, placed)); });
+  };
+  CHECK(refusal_of_states({.states = own.only(2)}) ==
+        "reshard: switch: state 2 shall move, of 4 bytes and level 2, and is none of the switch's list; name the list "
+        "in the placement");
+  CHECK(refusal_of_states({.states = only(0), .list = own})
+            .starts_with("reshard: switch: state 0 shall move, of 2 bytes and level 3, and is none"));
+  CHECK(refusal_of_states({.states = only(3), .list = sgd}).starts_with("reshard: switch: state 3 shall move"));
+  CHECK(refusal_of_states({.states = only(1), .list = sgd}) == "accepted");
+  CHECK(refused([&] {
+          static_cast<void>(layout_switch(moments, s));
+        }).starts_with("reshard: switch: state 1 shall move, of 2 bytes and level 1, and is none"));
+}
+
 TEST_CASE("a space beside a holding or a list of some states is asked for those only") {
   const space s(tiny, config<dp<2>, zero<1>>{});
   const layout_switch change(computed_holding(s, parameter_states), s), back(s, computed_holding(s, only(2)));

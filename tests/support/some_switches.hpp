@@ -33,6 +33,21 @@ void some_switches(Visit&& visit) {
   visit(layout_switch(of("dp=2"), of("dp=2")));  // nothing moves
   visit(layout_switch(of("tp=2,dp=2"), of("dp=2"),
                       {.to = device_map({1, 3}), .lost = {0, 2}, .lost_elements = when_lost::leave_out}));
+  const state_list own = parse_state_list("grad:fp8:2,exp_avg:bf16:1,param:fp32:3,ema:fp32:3");
+  visit(layout_switch(of("dp=4,zero=2"), of("tp=2,dp=2,zero=1"), {.list = own}));
+  visit(layout_switch(of("dp=4,zero=2"), of("tp=2"), {.states = own.only(0) | own.only(3), .list = own}));
+  const model moe = make_transformer({.name = "biased",
+                                      .layers = 2,
+                                      .hidden = 4,
+                                      .heads = 2,
+                                      .groups = 2,
+                                      .head_dim = 2,
+                                      .ffn = 4,
+                                      .vocabulary = 4,
+                                      .experts = 2,
+                                      .expert_ffn = 2,
+                                      .expert_bias = true});
+  visit(layout_switch(space(moe, parse_degrees("pp=2")), space(moe, parse_degrees("ep=2,dp=2,zero=1")), {.list = sgd}));
   visit(rows_to_columns());
   std::vector<shard> whole;
   for (int f = 0; f < m.families; ++f)

@@ -42,7 +42,7 @@ struct tensor_box {
 struct bound_box : tensor_box {
   std::byte* data = nullptr;
   index_t stride[3] = {};     // elements
-  bytes_t element_bytes = 0;  // of its state; a binding that it is added to knows them where they are not said
+  bytes_t element_bytes = 0;  // 0: a binding that it is added to knows those of its state
 
   constexpr bytes_t bytes() const { return where.volume() * element_bytes; }
   /// From its first element to past its last: element_bytes (1 + sum over i of (size(where.dim[i]) - 1) stride[i]); not empty.

@@ -19,8 +19,8 @@ struct shard_place {
   box<3> stored = {};
 };
 
-/// Whether what is stored of a family's tensors, `parts` of them, is a matrix whose rows are those of several parts, one
-/// part after the other: [parts x rows, columns]; or a vector [parts x columns].
+/// Whether `parts` parts of a family's tensors are stored as a matrix whose rows are theirs, one part after the other:
+/// [parts x rows, columns]; or as a vector [parts x columns].
 constexpr bool folds_parts(const family& f, index_t parts) { return parts > 1 && f.shape_ndim <= 2; }
 constexpr bool folds_parts(const family& f) { return folds_parts(f, f.extent[axis_of::part]); }
 
