@@ -24,6 +24,7 @@
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/print.hpp>
 
+#include "demo_fault.hpp"
 #include "demo_measure.hpp"
 #include "demo_processes.hpp"
 
@@ -35,11 +36,13 @@ using reshard::io::bytes_text, reshard::io::count_text, reshard::refuse, reshard
 
 constexpr const char* usage =
     "tools/demo [--json] [--rounds N] [--transport threads|mailboxes|sockets|mpi] "
-    "[MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST]]";
+    "[MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST] "
+    "[--fault kill|stop:DEVICE@STAGE [--keep] [--then LAYOUT] [--patience SECONDS]]]";
 constexpr const char* self = "/proc/self/exe";
 
 struct request_list {
   std::vector<switch_request> switches;
+  fault_request fault;
   index_t rounds = 0;  // 0: as many as time allows
   enum class format { text, json } as = format::text;
 };
@@ -85,7 +88,7 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
   request_list result;
   std::vector<std::string> words;
   switch_request options;
-  bool special = false;
+  bool special = false, of_fault = false, named = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     const auto value = [&]() -> const std::string& {
@@ -94,13 +97,21 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
     };
     if (word == "--json") result.as = request_list::format::json;
     else if (word == "--rounds") result.rounds = parse_rounds(value());
-    else if (word == "--transport") options.transport = parse_transport(value());
+    else if (word == "--transport") options.transport = parse_transport(value()), named = true;
+    else if (word == "--fault") parse_fault(value(), result.fault), special = true;
+    else if (word == "--keep") result.fault.keep = of_fault = true;
+    else if (word == "--then") result.fault.then = value(), of_fault = true;
+    else if (word == "--patience") result.fault.patience_seconds = parse_patience(value()), of_fault = true;
     else if (word == "--budget") options.budget = reshard::io::parse_bytes("--budget", value()), special = true;
     else if (word == "--from-devices") options.from_devices = value(), special = true;
     else if (word == "--to-devices") options.to_devices = value(), special = true;
     else if (word.starts_with("--")) refuse("there is no option ", reshard::io::one_line(word), "; ", usage);
     else words.push_back(word);
   }
+  const bool faulty = result.fault.what != fault_request::kind::none;
+  if (of_fault && !faulty) refuse("--keep, --then and --patience are of --fault; ", usage);
+  if (faulty && named && options.transport != "sockets")
+    refuse("--fault wants processes that can die alone; give --transport sockets with it");
   if (words.empty() && !special) {
     const char* models = std::getenv("RESHARD_DEMO_MODELS");
     result.switches = usual_switches(models != nullptr ? models : "examples/models");
@@ -406,6 +417,8 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   const request_list requests = parse_arguments(arguments);
+  if (requests.fault.what != fault_request::kind::none)
+    return run_with_fault(requests.switches[0], requests.fault) ? 0 : 1;
   std::vector<outcome> all;
   bool right = true;
   {

@@ -159,8 +159,8 @@ void check_fault(const fault& f) {
       faulty through{{here}, d == f.victim ? f.number : 0, slots[f.third], left};
       ending = attempt_switch(change, before.tensors(), after.tensors(), through,
                               {.budget = budget, .after_use = f.keep ? sources::keep : sources::release});
+      if (d != f.victim) left.seconds = now();
     }
-    if (d != f.victim) left.seconds = now();
     left.say(words_of(ending) + "|" + sentence_of(ending));
     if (f.keep) left.wrong = static_cast<long>(compare(before.tensors(), change.from(), never_zero{}).wrong);
     if (d == f.victim || f.keep) return;

@@ -53,9 +53,34 @@ with tempfile.TemporaryDirectory() as folder:
         assert told["messages"] >= told["stages"], told
         assert told["moved_bytes"] <= told["wire_bytes"] <= 1.2 * told["moved_bytes"] + 512 * told["messages"], told
 
+    faulty = [str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1"]
+    for fault, options, outcomes in [("kill:1@0", ["--budget", "2MiB", "--then", "tp=2"], {"torn"}), ("stop:0@2", ["--budget", "2MiB", "--patience", "1"], {"torn"}),
+                                     ("kill:3@0", ["--budget", "64MiB", "--keep", "--then", "dp=3"], {"failed", "unknown"})]:
+        result = run(*faulty, "--transport", "sockets", "--fault", fault, *options)
+        assert result.returncode == 0 and result.stderr == "", result
+        victim = int(fault[5])
+        told = [json.loads(line) for line in result.stdout.splitlines()]
+        assert [t["device"] for t in told[:3]] == [d for d in range(4) if d != victim], result
+        for t in told[:3]:
+            assert list(t) == ["device", "outcome", "gone", "stages", "in_place_stages", "seconds_to_report", "holds", "wrong", "sentence"], t
+            assert t["outcome"] in outcomes and t["gone"] == [victim] and t["wrong"] == 0 and t["holds"], t
+            assert 0 < t["seconds_to_report"] < (2 if fault.startswith("kill") else 3) and f"device {victim}" in t["sentence"], t
+            assert (t["outcome"], t["stages"], t["in_place_stages"]) == (told[0]["outcome"], told[0]["stages"], told[0]["in_place_stages"]), t
+        assert list(told[3]) == ["lost"] and told[3]["lost"], told[3]
+        assert list(told[3]["lost"][0]) == ["state", "tensor", "dims", "box"] == list(told[0]["holds"][0]), told[3]
+        assert len(told) == (5 if "--then" in options else 4), result
+        if "--then" in options:
+            assert list(told[4]) == [k for k in KEYS if k not in beside] + of_messages, told[4]
+            assert told[4]["wrong"] == 0 and told[4]["elements"] > 0 and told[4]["moved_bytes"] == told[4]["least_bytes"], told[4]
+
     for arguments, words in [((str(model), "tp=3", "dp=2"), "legal are tp in"), (("/no/such/config.json", "", ""), "cannot be read"),
                              ((str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"), "the least budget that does is"),
-                             (("--nothing",), "no option"), ((str(model), "dp=2"), "a MODEL and two layouts are wanted"),
+                             (("--nothing",), "no option"), ((*faulty, "--fault", "kill:1@900", "--budget", "2MiB"), "none was the 900th"),
+                             ((*faulty, "--fault", "kill:9@0"), "there is no device 9"), ((*faulty, "--fault", "burn:1@0"), "it is written kill:DEVICE@STAGE"),
+                             ((*faulty, "--fault", "kill:1@0", "--budget", "2MiB", "--keep"), "the least budget that does is"),
+                             ((*faulty, "--fault", "kill:1@0", "--then", "dp=4"), "of 4 devices one does not survive"),
+                             ((*faulty, "--fault", "kill:1@0", "--patience", "0"), "seconds, 0.1 to 3600"), ((*faulty, "--keep"), "are of --fault"),
+                             ((*faulty, "--fault", "kill:1@0", "--transport", "threads"), "give --transport sockets"), ((str(model), "dp=2"), "a MODEL and two layouts are wanted"),
                              (("--rounds", "x"), "--rounds"), (("--transport", "pigeons"), "it is threads, mailboxes or sockets"),
                              (("--transport", "sockets", str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"),
                               "the least budget that does is")]:
