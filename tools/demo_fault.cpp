@@ -317,9 +317,8 @@ class faulted_switch {
       for (const std::vector<transfer>* list : {&mine.receives, &mine.retains})
         for (const transfer& t : *list)
           each_tensor(t.family, t.where, [&](const tensor_id& tensor, const box<3>& part) {
-            for (int s = 0; s < state_count; ++s)
-              if (t.states.contains(s))
-                fresh.tensors().meet({s, tensor, part}, [&](const bound_box& b) { brought.add(b); });
+            for (const int s : t.states)
+              fresh.tensors().meet({s, tensor, part}, [&](const bound_box& b) { brought.add(b); });
           });
       brought.seal();
       const comparison found = compare(brought, next.to());
@@ -369,9 +368,8 @@ class faulted_switch {
     json_items items(out);
     const space to = fault_.then.empty() ? change_.to().space() : space(model_, parse_degrees(fault_.then));
     const auto write = [&](state_set states, int f, const family_box& b) {
-      for (int s = 0; s < state_count; ++s)
-        if (states.contains(s))
-          write_tensors(items, to, f, 0, b, text_of("\"state\":\"", change_.list()[s].name, "\""));
+      for (const int s : states)
+        write_tensors(items, to, f, 0, b, text_of("\"state\":\"", change_.list()[s].name, "\""));
     };
     if (left_[teller].how == is_torn) {
       for (const torn_box& b : boxes_of(teller))
