@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of one's own: four layers of one fused matrix under names of its own, checked, cut four ways, and moved.
+// A model and states of one's own: four layers of one fused matrix under names of its own, checked, cut four ways, and
+// moved, with bf16 moments and gradients.
 #include <cstdio>
 #include <string>
 
@@ -22,6 +23,9 @@ constexpr model own_model() {
 constexpr model own = own_model();
 static_assert((require_model(own), true));
 static_assert(covers(computed_holding(space(own, config<tp<4>, pp<2>>{}))));
+
+constexpr state_list bf16_moments{{"param", fp32, 3}, {"exp_avg", bf16, 1}, {"exp_avg_sq", bf16, 1}, {"grad", fp32, 2}};
+static_assert(max_bytes_per_rank(space(models::llama2_7b, config<dp<8>, zero<2>>{}), bf16_moments) == 33'692'078'080);
 }  // namespace
 
 int main() {
@@ -32,4 +36,6 @@ int main() {
               static_cast<long long>(piece_box(own, 1, 0).dim[1].size()),
               static_cast<long long>(own[1].extent[axis_of::row]));
   std::printf("%lld bytes move\n", static_cast<long long>(moved_bytes(change)));
+  const layout_switch other(change.from().space(), change.to().space(), {.list = bf16_moments});
+  std::printf("%lld of another list of states\n", static_cast<long long>(moved_bytes(other)));
 }

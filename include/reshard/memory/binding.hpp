@@ -45,7 +45,8 @@ struct bound_box : tensor_box {
   bytes_t element_bytes = 0;  // 0: a binding that it is added to knows those of its state
 
   constexpr bytes_t bytes() const { return where.volume() * element_bytes; }
-  /// From its first element to past its last: element_bytes (1 + sum over i of (size(where.dim[i]) - 1) stride[i]); not empty.
+  /// From its first element to past its last, of a box that is not empty:
+  /// element_bytes (1 + sum over i of (size(where.dim[i]) - 1) stride[i])
   constexpr bytes_t bytes_spanned() const {
     index_t last = 0;
     for (int i = 0; i < 3; ++i) last = checked_add(last, checked_multiply(where.dim[i].size() - 1, stride[i]));
