@@ -115,7 +115,7 @@ bytes_t compare_with_alltoallw(const computed_switch& change, mpi_endpoint& here
   before.tensors().seal(), after.tensors().seal();
   std::vector<double> ours, theirs;
   bytes_t wrong = 0;
-  constexpr int repetitions = 9;
+  constexpr int repetitions = 5;
   for (int i = 0; i < repetitions; ++i) {
     for (const bool mine : {true, false}) {
       if (i == 0) fill(after.tensors(), change.to(), known_values{99});

@@ -16,6 +16,7 @@ and where needed
                             "static_assert": the program does not compile, because an assertion of its own fails
   timeout = 300             seconds the program may run
   flags = ["-DSOMETHING"]   more arguments for the compiler
+  packages = ["mpi"]        what pkg-config says of these too; where it does not know them the mutant is skipped
   args = ["--test-case=x"]  arguments for the program"""
 import concurrent.futures
 import datetime
@@ -42,7 +43,7 @@ if names[:1] == ["--of"]:
     share, names = int(names[1]), names[2:]
 source = pathlib.Path(source)
 compiler = sys.argv[split + 1:]
-DEFAULTS = {"expect": "exit", "timeout": 300, "flags": [], "args": []}
+DEFAULTS = {"expect": "exit", "timeout": 300, "flags": [], "args": [], "packages": []}
 NEEDED = {"name", "header", "original", "replacement", "test"}
 
 
@@ -50,9 +51,22 @@ class Fault(Exception):
     """What is wrong with a mutant or its test, in a sentence."""
 
 
+def package_flags(packages):
+    """What the compiler is told of packages, their headers as system headers; None where one is missing."""
+    if not packages:
+        return []
+    try:
+        done = subprocess.run(["pkg-config", "--cflags", "--libs", *packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except FileNotFoundError:
+        return None
+    return None if done.returncode else re.sub(r"(?<!\S)-I", "-isystem", done.stdout).split()
+
+
 def build(test, flags, include, program):
     """Compiles and links a test against a copy of include/. Returns the exit code and what the compiler said."""
-    done = subprocess.run([*compiler, "-I", str(include), *flags, str(source / test), library, "-o", str(program)],
+    libraries = [f for f in flags if f.startswith("-l")]  # a linker wants them last
+    done = subprocess.run([*compiler, "-I", str(include), *(f for f in flags if f not in libraries), str(source / test), library, *libraries,
+                           "-o", str(program)],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env={**os.environ, "LC_ALL": "C"})
     return done.returncode, done.stdout
 
@@ -76,7 +90,7 @@ def tail(text, lines=15):
 
 
 def test_of(mutant):
-    return mutant["test"], tuple(mutant["flags"]), tuple(mutant["args"])
+    return mutant["test"], tuple(mutant["flags"]) + tuple(package_flags(mutant["packages"])), tuple(mutant["args"])
 
 
 def check_sound(key):
@@ -112,7 +126,7 @@ def kill(mutant):
         program = pathlib.Path(room) / "program"
         shutil.copytree(source / "include", include)
         (include / mutant["header"]).write_text(mutated(mutant))
-        code, said = build(mutant["test"], mutant["flags"], include, program)
+        code, said = build(mutant["test"], test_of(mutant)[1], include, program)
         if mutant["expect"] == "static_assert":
             if code == 0:
                 raise Fault(f"survived: {mutant['test']} compiles with it")
@@ -156,6 +170,10 @@ def main():
         sys.exit(f"mutants: there is no {' '.join(sorted(set(names) - {m['name'] for m in mutants}))}")
     mutants = [m for m in mutants if not names or m["name"] in names]
     failed = killed = 0
+    skipped = [m for m in mutants if package_flags(m["packages"]) is None]
+    for m in skipped:
+        print(f"mutant {m['name']} is skipped: pkg-config knows no {' '.join(m['packages'])}", flush=True)
+    mutants = [m for m in mutants if m not in skipped]
     for m in mutants:
         try:
             mutated(m)
@@ -180,7 +198,7 @@ def main():
             failed += fault is not None
             killed += fault is None
             print(f"mutant {m['name']} " + (str(fault) if fault else f"killed by {m['test']} in {seconds:.1f} s"), flush=True)
-    print(f"{killed} passed, {failed} failed")
+    print(f"{killed} passed, {failed} failed" + (f", {len(skipped)} skipped" if skipped else ""))
     return bool(failed)
 
 

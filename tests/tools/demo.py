@@ -41,7 +41,10 @@ with tempfile.TemporaryDirectory() as folder:
 
     of_messages = ["messages", "wire_bytes", "staging_bytes", "lag"]
     beside = ["copy_seconds", "ratio", "warm_ratio", "vmhwm_bytes", "vmhwm_bound_bytes"]
-    for transport, keys in [("mailboxes", KEYS + of_messages), ("sockets", [k for k in KEYS if k not in beside] + of_messages)]:
+    for transport, keys in [("mailboxes", KEYS + of_messages), ("sockets", [k for k in KEYS if k not in beside] + of_messages),
+                            ("mpi", [k for k in KEYS if k not in beside] + of_messages + ["alltoallw_seconds", "alltoallw_ratio"])]:
+        if transport == "mpi" and not (pathlib.Path(demo).parent / "demo-mpi").exists():
+            continue
         result = run("--transport", transport, str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1", "--budget", "2MiB")
         assert result.returncode == 0 and result.stderr == "", result
         (line,) = result.stdout.splitlines()
@@ -51,6 +54,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert told["wrong"] == 0 and told["elements"] > 0 and told["moved_bytes"] == told["least_bytes"], told
         assert 0 < told["staging_bytes"] <= told["budget_bytes"] and told["peak_excess_bytes"] <= told["budget_bytes"], told
         assert told["messages"] >= told["stages"], told
+        assert transport != "mpi" or told["alltoallw_seconds"] > 0 and told["alltoallw_ratio"] > 0, told
         assert told["moved_bytes"] <= told["wire_bytes"] <= 1.2 * told["moved_bytes"] + 512 * told["messages"], told
 
     faulty = [str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1"]
@@ -81,9 +85,11 @@ with tempfile.TemporaryDirectory() as folder:
                              ((*faulty, "--fault", "kill:1@0", "--then", "dp=4"), "of 4 devices one does not survive"),
                              ((*faulty, "--fault", "kill:1@0", "--patience", "0"), "seconds, 0.1 to 3600"), ((*faulty, "--keep"), "are of --fault"),
                              ((*faulty, "--fault", "kill:1@0", "--transport", "threads"), "give --transport sockets"), ((str(model), "dp=2"), "a MODEL and two layouts are wanted"),
-                             (("--rounds", "x"), "--rounds"), (("--transport", "pigeons"), "it is threads, mailboxes or sockets"),
+                             (("--rounds", "x"), "--rounds"), (("--transport", "pigeons"), "it is threads, mailboxes, sockets or mpi"),
                              (("--transport", "sockets", str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"),
-                              "the least budget that does is")]:
+                              "the least budget that does is"),
+                             (("--transport", "mpi", str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"),
+                              "the least budget that does is" if (pathlib.Path(demo).parent / "demo-mpi").exists() else "built without MPI")]:
         result = run(*arguments)
         assert result.returncode == 1 and result.stdout == "", result
         assert result.stderr.startswith("reshard: ") and words in result.stderr and result.stderr.count("\n") == 1, result

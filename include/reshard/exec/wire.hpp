@@ -25,6 +25,10 @@ struct message {
 ///   w.poll(at_most)                      makes progress, and marks what is done by then. Where nothing can be done it
 ///                                        waits for something, or for word from others, so long at most;
 ///   w.stop()                             on return no message is read or written any more, done or not.
+/// And where it has them:
+///   w.connect(peers)                     before the first message: with whom there will be any; called by both ends;
+///   w.unfinished()                       after stop: whether messages are read or written nonetheless;
+///   w.keep(memory)                       owns the memory that they lie in from then on.
 template <typename W>
 concept Wire = requires(W& w, message& m, std::chrono::microseconds at_most) {
   w.send(m);
