@@ -133,6 +133,14 @@ constexpr bool states_take_fourteen_bytes() {
          parameter_states == adam.named("param");
 }
 
+constexpr bool lists_of_states_are_read() {
+  const state_list own = parse_state_list("param:fp32:3,exp_avg:bf16:1,grad:fp8:2");
+  return own.size() == 3 && own[1].type == bf16 && own[2].placed_as() == role::gradient && own.find("grad") == 2 &&
+         own.all().bytes_per_element() == 4 + 2 + 1 + 4 && own.all().of(role::gradient) == own.only(2) &&
+         parse_state_list("adam") == adam && parse_state_list("lion+grad") == with_gradients(lion) &&
+         sgd.all().sharded_at(1) && !own.only(2).sharded_at(1) && own.only(2).sharded_at(2) && own != adam;
+}
+
 // ---- parallelism
 
 constexpr bool configurations_are_their_degrees() {
@@ -215,6 +223,25 @@ constexpr bool ranks_hold_their_bytes() {
          max_bytes_per_rank(llama_before) <= 80'000'000'000;
 }
 
+/// Of a list of one's own: moments of two bytes in the shards of eight ranks, parameters of four bytes, gradients whole.
+constexpr bool ranks_hold_bytes_of_any_list() {
+  const state_list own{{"param", fp32, 3}, {"exp_avg", bf16, 1}, {"grad", bf16, 2}};
+  const space s(make_transformer({.name = "small",
+                                  .layers = 2,
+                                  .hidden = 64,
+                                  .heads = 8,
+                                  .groups = 8,
+                                  .head_dim = 8,
+                                  .ffn = 64,
+                                  .vocabulary = 256}),
+                config<dp<8>, zero<1>>{});
+  const index_t n = s.model().parameters();
+  index_t moments = 0;
+  for (rank_t rank = 0; rank < 8; ++rank) moments += held_bytes(s, rank, own.only(1));
+  return moments == 2 * n && held_bytes(s, 3, own.only(0)) == 4 * n && held_bytes(s, 3, own.only(2)) == 2 * n &&
+         held_bytes(s, 3, own) == 6 * n + held_bytes(s, 3, own.only(1)) && covers(s, own);
+}
+
 /// What rank 20 holds, asked for by each of its boxes: the same box comes back, with rank 20 among its holders.
 constexpr bool owners_invert_held() {
   const computed_holding h(llama_before);
@@ -242,7 +269,8 @@ constexpr bool owners_invert_held() {
 #define RESHARD_MODEL_CASES(CASE)          \
   CASE(presets_have_their_published_sizes) \
   CASE(layer_sets_invert)                  \
-  CASE(states_take_fourteen_bytes)
+  CASE(states_take_fourteen_bytes)         \
+  CASE(lists_of_states_are_read)
 #define RESHARD_PARALLELISM_CASES(CASE)  \
   CASE(configurations_are_their_degrees) \
   CASE(ranks_are_mixed_radix)            \
@@ -254,6 +282,7 @@ constexpr bool owners_invert_held() {
   CASE(llama_after_is_covered)         \
   CASE(parameters_of_qwen_are_covered) \
   CASE(ranks_hold_their_bytes)         \
+  CASE(ranks_hold_bytes_of_any_list)   \
   CASE(owners_invert_held)
 #define RESHARD_CASES(CASE) \
   RESHARD_ALGEBRA_CASES(CASE) RESHARD_MODEL_CASES(CASE) RESHARD_PARALLELISM_CASES(CASE) RESHARD_SPACE_CASES(CASE)
