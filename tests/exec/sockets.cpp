@@ -246,7 +246,7 @@ struct always_zero {
 
 /// Those who live make a world of their own; what is lost, and nothing else, is zero afterwards.
 void check_without(const std::vector<rank_t>& lost, const std::string& from, const std::string& to, bytes_t budget) {
-  const space before_it(tiny(), parse_degrees(from)), after_it(tiny(), parse_degrees(to));
+  const space before_it(testing::tiny(8), parse_degrees(from)), after_it(testing::tiny(8), parse_degrees(to));
   std::vector<rank_t> living;
   for (rank_t d = 0; d < before_it.ranks(); ++d)
     if (std::find(lost.begin(), lost.end(), d) == lost.end()) living.push_back(d);

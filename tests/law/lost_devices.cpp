@@ -167,9 +167,12 @@ features check_random_switches(int count) {
     const space from(to_model(c.m), parse_degrees(c.from_text)), to(to_model(c.m), parse_degrees(c.to_text));
     const device_map from_devices(numbers(c.from_devices)), to_devices(numbers(c.to_devices));
     const index_t node = nodes[random.below(7)];
-    const placement placed{from_devices,        to_devices,         node,
-                           all_states,          *lost.rbegin() + 1, {lost.begin(), lost.end()},
-                           when_lost::leave_out};
+    const placement placed{.from = from_devices,
+                           .to = to_devices,
+                           .node_devices = node,
+                           .devices = *lost.rbegin() + 1,
+                           .lost = {lost.begin(), lost.end()},
+                           .lost_elements = when_lost::leave_out};
     const layout_switch change(from, to, placed);
     check_switch(change, c, lost, to, seen);
     seen.nodes += node != 0 ? 1 : 0;

@@ -317,10 +317,10 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, const
 
   // states that lie as parameters do share a table, and all others, which ZeRO shards and those not
   state_set beside, apart;
-  for (const int s : wanted) {
-    const role r = s == statistic_state ? role::parameter : wanted.role_of(s);
+  for (const int state : wanted) {
+    const role r = state == statistic_state ? role::parameter : wanted.role_of(state);
     state_set& table = holding.sharded(r) == holding.sharded(role::parameter) ? beside : apart;
-    table = table | wanted.masked(1u << s);
+    table = table | wanted.masked(1u << state);
   }
   for (const state_set& states : {beside, apart})
     if (!states.empty()) text += detail::boxes_text(holding, rank, states, boxes_shown, list);
