@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -265,6 +266,11 @@ TEST_CASE("hostile layouts and options") {
     check_refused({"regions", "llama2-7b", "tp=2", "--rank", rank}, "--rank");
   for (const char* state : {"grad", "", "PARAM", "param,master"})
     check_refused({"regions", "llama2-7b", "tp=2", "--state", state}, "--state");
+  for (const char* subcommand : {"check", "regions"})
+    check_refused({subcommand, "llama2-7b", "tp=2", "--states", "adamw"}, "states: 'adamw' is no list");
+  check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "--states", "param:bf16:1"}, "states: param is of level 1");
+  check_refused({"regions", "llama2-7b", "tp=2", "--states", "sgd", "--state", "exp_avg"},
+                "--state: 'exp_avg' is unknown; it is param, master, optimizer or all");
   check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/nonexistent/x.svg"}, "cannot be written");
   check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/"}, "cannot be written");
   check_refused({"regions", "llama2-7b", "tp=2", "--svg", "/dev/full"}, "cannot be written");
@@ -355,6 +361,19 @@ TEST_CASE("what is legal is answered") {
         "{\"legal\":true,\"world\":2,\"bytes_per_rank\":{\"param\":[" +
             std::string("156800,156800],\"master\":[313600,313600],\"exp_avg\":[313600,313600],\"exp_avg_sq\":[313600,"
                         "313600]}}\n"));
+  CHECK(ask({"check", config, "dp=2,zero=2", "--states", "m:bf16:1,param:fp32:3,grad:fp8:2", "--json"}).out ==
+        "{\"legal\":true,\"world\":2,\"bytes_per_rank\":{\"m\":[156288,156160],\"param\":[624896,624896],\"grad\":["
+        "78144,78080]}}\n");
+  for (const char* layout : {"dp=2,zero=1", "dp=2,zero=2"}) {  // what is not tabulated is not needed for a picture
+    CHECK(ask({"regions", config, layout, "--states", "param:fp32:3"}).code == 0);
+    CHECK(ask({"regions", config, layout, "--states", "param:fp32:3,grad:fp32:2", "--rank", "1"}).code == 0);
+  }
+  const nlohmann::json moved = nlohmann::json::parse(
+      ask({"plan", config, "dp=2,zero=1", "tp=2", "--states", "lion+grad", "--transfers", "--json"}).out);
+  std::map<std::string, int> states;
+  for (const nlohmann::json& t : moved.at("transfers")) ++states[t.at("state").get<std::string>()];
+  CHECK(states.size() == 4);
+  CHECK(states.count("grad") == 1);
   const std::string picture = (here().folder / "picture.svg").string();
   CHECK(ask({"regions", config, "tp=2", "--svg", picture}).code == 0);
   CHECK(content_of(picture).starts_with("<svg "));

@@ -387,6 +387,38 @@ def bad_options():
     return ["regions", llama, "tp=4", "--svg", dice.choice(svg)], REFUSED
 
 
+def state_list(good=True):
+    """A list of states as it may be written; or with one thing wrong."""
+    if good and dice.random() < 0.4:
+        return dice.choice(["adam", "lion", "momentum", "sgd"]) + dice.choice(["", "+grad"])
+    items = [f"s{i}.{dice.choice('_-/')}:{dice.choice(['bf16', 'fp16', 'fp32', 'fp8'])}:{dice.randint(1, 3)}" for i in range(dice.choice([0, 1, 3, 15]))]
+    items.insert(dice.randint(0, len(items)), f"param:{dice.choice(['bf16', 'fp32', 'fp8'])}:3")
+    if good:
+        return ",".join(items)
+    match dice.randrange(8):
+        case 0: return ",".join(items + [items[dice.randrange(len(items))]])
+        case 1: return ",".join(i for i in items if not i.startswith("param")) or "m:fp32:1"
+        case 2: return ",".join(items).replace("param:", dice.choice(["Param:", "param :", "p\nm:", "params:", "\udcff:"]))
+        case 3: return ",".join(f"{i}x" if n == 0 else i for n, i in enumerate(items))
+        case 4: return ",".join(items) + dice.choice([",", ",,", ",m", ",m:", ",m:fp32", ",m:fp32:", ",m:fp32:0", ",m:fp32:4", ",m:fp64:1", ",m:FP32:1", ",:fp32:1", ",m::1", ",m:fp32:1:1",
+                                                      ",m:fp32:01", ",m:fp32:-1", ",m:fp32: 1", ",m:fp32:1 ", ",m:fp32:\u0661", ",m:fp32:" + "1" * 5000, f",{'m' * 32}:fp32:1", f",{'m' * 100_000}:fp32:1"])
+        case 5: return ",".join(["param:bf16:3"] + [f"s{i}:fp32:1" for i in range(dice.choice([16, 17, 1000]))])
+        case 6: return dice.choice(["", "Adam", "adam+grads", "adam+grad+grad", "+grad", "adam,lion", "adam,m:fp32:1", "adam ", " adam", "all", "optimizer", "x" * 100_000, "\x1b[2J", "%s%n"])
+    return ",".join(items).replace(":3", dice.choice([":2", ":1", "::3", ":", ""]))
+
+
+def bad_states():
+    return [*asked(llama, "tp=2,dp=2,zero=1", "tp=4"), "--states", state_list(good=False)], REFUSED
+
+
+def states_of_ones_own():
+    text = state_list()
+    asks = [word for word in asked(llama, written(legal_degrees(LLAMA)), written(legal_degrees(LLAMA))) if word not in ("--state", "optimizer")]
+    if dice.random() < 0.5:
+        return [*asks, "--states", text], ANSWERED
+    return [*asks, "--states", os.fsdecode(damaged(text.encode()))], EITHER
+
+
 def bad_usage():
     good = ["plan", llama, "tp=2", "tp=4", "--rank", "0", "--state", "param"]
     words = dice.choice([
@@ -423,7 +455,7 @@ def what_is_legal():
 
 
 KINDS = [illegal_layout, illegal_key, damaged_key, other_models, wrong_other_models, random_layout, random_layout, huge_degree, world_overflow, broken_json, wrong_values, huge_extents, large_models, many_buckets, bad_models,
-         bad_devices, bad_options, bad_usage, damaged_config, damaged_words, what_is_legal]
+         bad_devices, bad_options, bad_states, states_of_ones_own, bad_usage, damaged_config, damaged_words, what_is_legal]
 
 
 def no_constant(name):
