@@ -195,6 +195,16 @@ TEST_CASE("states and ranks") {
   CHECK(refusal_of([] { parse_states(""); }).starts_with("reshard: --state: '' is unknown"));
   for (const int s : all_states) CHECK(parse_states(adam[s].name) == adam.named(adam[s].name));
   CHECK(parse_states("master") == only(1));
+  const state_list own = parse_state_list("all:bf16:2,exp_avg:fp8:1,param:fp32:3,ema:fp32:3,master:fp32:1");
+  CHECK(parse_states("param", own) == (own.only(2) | statistic_states));
+  CHECK(parse_states("ema", own) == own.only(3));
+  CHECK(parse_states("optimizer", own) == (own.only(1) | own.only(4)));
+  CHECK(parse_states("all", own) == own.only(0));  // names come first
+  CHECK(parse_states("all", sgd) == sgd.all());
+  CHECK(refusal_of([&] { parse_states("exp_avg_sq", own); }) ==
+        "reshard: --state: 'exp_avg_sq' is unknown; it is all, exp_avg, param, ema, master, optimizer or all");
+  CHECK(refusal_of([] { parse_states("optimizer", parse_state_list("param:fp32:3")); }) ==
+        "reshard: --state: 'optimizer' is unknown; it is param or all");
   CHECK(parse_rank("7", 8) == 7);
   CHECK(parse_rank("0", 1) == 0);
   CHECK(refusal_of([] { parse_rank("12", 12, "device"); }) ==

@@ -372,6 +372,22 @@ TEST_CASE("one rank: the whole text, of a dense model and of one with experts, w
   CHECK(parameters.find("\nparam: 2.08 KiB\n") == head);
   CHECK(moments.find("\nexp_avg + exp_avg_sq: ") == head);
   CHECK(both == parameters + moments.substr(head));
+  // of another list: what is not sharded lies with the parameters, the rest apart
+  const state_list list = parse_state_list("grad:bf16:2,param:bf16:3,exp_avg:bf16:1");
+  const auto tables = [&](const char* layout) {
+    const computed_holding h(space(make_transformer(two_layers(false)), parse_degrees(layout)), list);
+    std::vector<std::string> headings;
+    for (const std::string& line : lines_of(rank_text(h, 0, list, 4, list)))
+      if (line.find(": ") != std::string::npos) headings.push_back(line.substr(0, line.find(':')));
+    return headings;
+  };
+  CHECK(tables("dp=2") == std::vector<std::string>{"grad + param + exp_avg"});
+  CHECK(tables("dp=2,zero=1") == std::vector<std::string>{"grad + param", "exp_avg"});
+  CHECK(tables("dp=2,zero=2") == std::vector<std::string>{"param", "grad + exp_avg"});
+  CHECK(tables("dp=2,zero=3,shard=rows") == std::vector<std::string>{"grad + param + exp_avg"});
+  const std::string checked = check_text(computed_holding(sharded, list), list);
+  CHECK(line_of(checked, "grad")[1] == line_of(checked, "param")[1]);
+  CHECK(line_of(checked, "exp_avg")[1] != line_of(checked, "param")[1]);
 }
 
 TEST_CASE("check: up to 16 stages have a line each, more share them, also those without layers") {

@@ -187,3 +187,36 @@ TEST_CASE("bytes per rank are the volumes of the boxes") {
     CHECK(check.at("bytes_per_rank") == json(bytes));
   }
 }
+
+TEST_CASE("check of another list: its names, each state by its own width and level, statistics with param") {
+  transformer sizes{.name = "m",
+                    .layers = 2,
+                    .hidden = 8,
+                    .heads = 2,
+                    .groups = 2,
+                    .head_dim = 4,
+                    .ffn = 8,
+                    .vocabulary = 16,
+                    .experts = 4,
+                    .expert_ffn = 4,
+                    .expert_bias = true};
+  const space where(make_transformer(sizes), parse_degrees("dp=4,zero=2"));
+  const state_list list = parse_state_list("m:bf16:1,grad:fp32:2,param:fp32:3,v:fp32:1,ema:bf16:3,n:bf16:1");
+  text_output out;
+  const computed_holding h(where, list);
+  write_check_json(out, h, list);
+  std::map<std::string, std::vector<index_t>> bytes;
+  for (rank_t rank = 0; rank < 4; ++rank) {
+    index_t whole = 0, part = 0, statistics = 0;  // elements
+    each_held(h, rank, role::parameter, [&](int, const family_box& b) { whole += b.volume(); });
+    each_held(h, rank, role::optimizer, [&](int, const family_box& b) { part += b.volume(); });
+    each_held(h, rank, role::statistic, [&](int, const family_box& b) { statistics += b.volume(); });
+    CHECK(statistics == 2 * 4);
+    CHECK(part < whole);
+    bytes["m"].push_back(2 * part), bytes["n"].push_back(2 * part);
+    bytes["grad"].push_back(4 * part), bytes["v"].push_back(4 * part);
+    bytes["param"].push_back(4 * whole + 4 * statistics);
+    bytes["ema"].push_back(2 * whole);
+  }
+  CHECK(json::parse(out.text()).at("bytes_per_rank") == json(bytes));
+}

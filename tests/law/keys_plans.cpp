@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches between any two kinds of layout, over every key and architecture: the transfers of all devices are the plan
+// Switches between any two kinds of layout, over every key and architecture, of any list of states: the transfers of all devices are the plan
 // that the oracle accepts, element by element, and the bytes are those that it counts.
 #include <doctest/doctest.h>
 
@@ -16,6 +16,7 @@
 #include <reshard/plan/volume.hpp>
 
 #include "../oracle/random_keys.hpp"
+#include "../oracle/random_states.hpp"
 #include "../support/dice.hpp"
 #include "../support/printed.hpp"
 #include "../support/tries.hpp"
@@ -71,16 +72,20 @@ TEST_CASE("random switches over every key and architecture") {
   const char* const given = std::getenv("RESHARD_SWITCHES");
   const long cases = given != nullptr ? std::atol(given) : testing::tries(520);
   trainer::key_generator random(testing::seed());
+  trainer::state_generator lists(testing::seed());
   long elements = 0;
   for (long i = 0; i < cases; ++i) {
     trainer::switch_case c = random.next_switch();
-    c.question.states = trainer::parse_states("adam");
+    const std::string list_text = i % 2 == 0 ? "adam" : lists.next();
+    CAPTURE(list_text);
+    c.question.states = trainer::parse_states(list_text);
     CAPTURE(c.describe());
     const trainer::switch_question& q = c.question;
     const std::string config = c.config.dump();
     const model m = io::parse_config(config, "model");
-    const computed_switch change(space(m, parse_degrees(c.from_text)), space(m, parse_degrees(c.to_text)),
-                                 placement{.from = map_of(q.from_devices), .to = map_of(q.to_devices)});
+    const computed_switch change(
+        space(m, parse_degrees(c.from_text)), space(m, parse_degrees(c.to_text)),
+        placement{.from = map_of(q.from_devices), .to = map_of(q.to_devices), .list = parse_state_list(list_text)});
     switch_figures figures;
     const std::vector<trainer::piece> pieces = pieces_of(change, figures);
     trainer::switch_totals totals;
@@ -97,4 +102,9 @@ TEST_CASE("random switches over every key and architecture") {
     elements += totals.needed;
   }
   MESSAGE(cases, " switches, ", elements, " elements\n", random.switch_census().report());
+  for (const auto& [kind, times] : lists.counted()) MESSAGE(times, " lists of states: ", kind);
+  if (cases >= 500) {
+    CHECK(lists.counted().size() == 13);
+    for (const auto& [kind, times] : lists.counted()) CHECK_MESSAGE(times >= 5, kind);
+  }
 }

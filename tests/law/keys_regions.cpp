@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of a layout, on every architecture: what `reshard regions` prints of each rank is what the oracle says,
+// Every key of a layout, on every architecture, of any list of states: what `reshard regions` prints of each rank is what the oracle says,
 // which was written from the contract alone; and a layout is refused where the oracle refuses it. The cases are runs of
 // Megatron-core, and random ones.
 #include <doctest/doctest.h>
@@ -15,6 +15,7 @@
 
 #include "../oracle/golden_file.hpp"
 #include "../oracle/random_keys.hpp"
+#include "../oracle/random_states.hpp"
 #include "../support/dice.hpp"
 #include "../support/printed.hpp"
 #include "../support/tries.hpp"
@@ -65,24 +66,33 @@ TEST_CASE("random layouts over every key and architecture: every rank, state and
   const char* const given = std::getenv("RESHARD_LAYOUTS");
   const long cases = given != nullptr ? std::atol(given) : testing::tries(1050);
   trainer::key_generator random(testing::seed());
-  long elements = 0;
+  trainer::state_generator lists(testing::seed());
+  long elements = 0, in_buffers = 0;
   for (long i = 0; i < cases; ++i) {
     const trainer::layout_case c = random.next_layout();
+    const std::string list_text = i % 2 == 0 ? "adam" : lists.next();
+    const state_list list = parse_state_list(list_text);
+    const std::vector<trainer::state> states = trainer::parse_states(list_text);
+    CAPTURE(list_text);
     CAPTURE(c.describe());
     const std::string config = c.config.dump(), why = refusal_of(config, c.text);
     CHECK(why == "");
     if (!why.empty()) continue;
-    const computed_holding h(space(io::parse_config(config, "model"), parse_degrees(c.text)));
+    const computed_holding h(space(io::parse_config(config, "model"), parse_degrees(c.text)), list);
     CHECK(covers(h));
     CHECK(agrees(h));
+    for (const trainer::state& s : states) in_buffers += s.level == 2 && c.parsed.zero == 2 && !c.parsed.rows ? 1 : 0;
     CHECK(h.ranks() == c.parsed.world);
     bytes_t most = 0;
     for (rank_t rank = 0; rank < h.ranks(); ++rank) {
-      const auto theirs = expected(c.m, c.parsed, rank, trainer::parse_states("adam"));
-      CHECK(difference(printed(h, rank), theirs) == "");
+      const auto theirs = expected(c.m, c.parsed, rank, states);
+      CHECK(difference(printed(h, rank, list), theirs) == "");
       bytes_t bytes = 0;
-      for (const trainer::state& s : trainer::parse_states("adam"))
-        bytes += trainer::bytes_held(c.m, c.parsed, rank, s);
+      for (const trainer::state& s : states) {
+        const bytes_t of_state = trainer::bytes_held(c.m, c.parsed, rank, s);
+        CHECK(held_bytes(h, rank, list.named(s.name)) == of_state);
+        bytes += of_state;
+      }
       CHECK(held_bytes(h, rank) == bytes);
       most = greatest(most, bytes);
       for (const auto& [state, tensors] : theirs)
@@ -91,4 +101,46 @@ TEST_CASE("random layouts over every key and architecture: every rank, state and
     CHECK(max_bytes_per_rank(h) == most);
   }
   MESSAGE(cases, " layouts, ", elements, " elements\n", random.layout_census().report());
+  for (const auto& [kind, times] : lists.counted()) MESSAGE(times, " lists of states: ", kind);
+  MESSAGE(in_buffers, " states of level 2 in optimizer buffers");
+  if (cases < 1000) return;
+  CHECK(in_buffers >= 30);
+  for (const auto& [kind, times] : lists.counted()) CHECK_MESSAGE(times >= 10, kind);
+  CHECK(lists.counted().size() == 13);
+}
+
+TEST_CASE("random texts: a list of states is read where the oracle reads one, and says the same; else it is refused") {
+  trainer::state_generator random(testing::seed());
+  long read = 0, refused = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const std::string text = i % 4 == 0 ? random.next() : random.next_doubtful();
+    CAPTURE(text);
+    std::vector<trainer::state> theirs;
+    std::string why, sentence;
+    try {
+      theirs = trainer::parse_states(text);
+    } catch (const std::exception& e) {
+      why = e.what();
+    }
+    try {
+      const state_list ours = parse_state_list(text);
+      REQUIRE(ours.size() == static_cast<int>(theirs.size()));
+      for (int s = 0; s < ours.size(); ++s) {
+        const trainer::state& wanted = theirs[static_cast<std::size_t>(s)];
+        CHECK(ours[s].name == wanted.name);
+        CHECK(width(ours[s].type) == wanted.width);
+        CHECK(ours[s].level == wanted.level);
+      }
+    } catch (const refusal& e) {
+      sentence = e.what();
+    }
+    CAPTURE(why);
+    CAPTURE(sentence);
+    CHECK(sentence.empty() == why.empty());
+    CHECK((sentence.empty() || sentence.starts_with("reshard: states: ")));
+    ++(sentence.empty() ? read : refused);
+  }
+  MESSAGE(read, " texts read, ", refused, " refused");
+  CHECK(read > 500);
+  CHECK(refused > 500);
 }

@@ -35,9 +35,10 @@ inline printed_box box_of(const nlohmann::json& printed) {
 using states_of_rank = std::map<std::string, trainer::holding>;
 
 /// What the library prints of a rank, per state and tensor as flat indices.
-inline states_of_rank printed(const reshard::computed_holding& h, reshard::rank_t rank) {
+inline states_of_rank printed(const reshard::computed_holding& h, reshard::rank_t rank,
+                              const reshard::state_list& list = reshard::adam) {
   reshard::io::text_output out;
-  reshard::io::write_rank_json(out, h, rank, reshard::all_states);
+  reshard::io::write_rank_json(out, h, rank, list, list);
   const nlohmann::json text = nlohmann::json::parse(out.text());
   states_of_rank result;
   for (const nlohmann::json& region : text.at("regions")) {
