@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the demo measures over MPI, started by demo_measure.cpp: DEVICES MODEL FROM TO BUDGET FROM_DEVICES TO_DEVICES. It
-// starts itself under mpirun; each process is a device. Beside the switch under the budget it measures the switch
+// What the demo measures over MPI, started by demo_measure.cpp: DEVICES MODEL FROM TO BUDGET FROM_DEVICES TO_DEVICES.
+// It starts itself under mpirun; each process is a device. Beside the switch under the budget it measures the switch
 // without one between memory that is all there, and, in turn with it, one MPI_Alltoallw that moves the same elements.
 #include <algorithm>
 #include <cstdio>
