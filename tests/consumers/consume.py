@@ -21,6 +21,7 @@ env = {k: v for k, v in os.environ.items() if k not in ("MESON_BUILD_ROOT", "MES
 env["CXX"] = " ".join(compiler)
 warnings = "-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror"
 packages = ("reshard", "reshard-threads")
+has_mpi = not subprocess.run(["pkg-config", "--exists", "mpi"], check=False).returncode if shutil.which("pkg-config") else False
 
 
 def stop(text):
@@ -51,7 +52,8 @@ def flags(package, share):
 
 
 def compile_with(name, *options):
-    run(*compiler, "-std=c++20", *warnings.split(), *consumer.glob("*.cpp"), *options, "-o", consumer / name)
+    units = [u for u in consumer.glob("*.cpp") if (u.name == "with_mpi.cpp") == name.endswith("mpi")]
+    run(*compiler, "-std=c++20", *warnings.split(), *units, *options, "-o", consumer / name)
     run_program(name)
 
 
@@ -85,7 +87,7 @@ with tempfile.TemporaryDirectory() as name:
             stop("pkg-config names /usr/include with -isystem")
         shutil.rmtree(room / "build")
         install(room / "prefix", "/")
-        for package in packages:
+        for package in packages + ("reshard-mpi",) * has_mpi:
             compile_with(package, *flags(package, room / "prefix" / "share"))
     elif way == "copied":
         compile_with("consumer", "-isystem", source / "include", "-pthread")
@@ -94,7 +96,7 @@ with tempfile.TemporaryDirectory() as name:
         (consumer / "subprojects" / "reshard").symlink_to(source)
         run(*meson, "setup", consumer / "build", consumer, "--force-fallback-for=reshard", CXXFLAGS=warnings)
         run("ninja", "-C", consumer / "build")
-        for package in packages:
+        for package in packages + ("reshard-mpi",) * has_mpi:
             run_program("build/with-" + package)
         run(*meson, "install", "-C", consumer / "build", "--destdir", room / "installed")
         if list((room / "installed").rglob("*.hpp")):
@@ -106,6 +108,6 @@ with tempfile.TemporaryDirectory() as name:
         run("cmake", "-G", "Ninja", "-S", consumer, "-B", consumer / "build",
             *(f"-D{key}={value}" for key, value in settings.items()), CXXFLAGS=warnings)
         run("cmake", "--build", consumer / "build")
-        for package in packages:
+        for package in packages + ("reshard-mpi",) * has_mpi:
             run_program("build/with-" + package)
 print("1 passed, 0 failed")
