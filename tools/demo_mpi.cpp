@@ -36,7 +36,7 @@ double median(std::vector<double> all) {
 class boxes_type {
  public:
   void add(const bound_box& b) {
-    const auto bytes = static_cast<MPI_Aint>(b.element_bytes());
+    const auto bytes = static_cast<MPI_Aint>(b.element_bytes);
     const auto count = [](const interval& i) { return static_cast<int>(i.size()); };
     MPI_Datatype row = MPI_DATATYPE_NULL, plane = MPI_DATATYPE_NULL, whole = MPI_DATATYPE_NULL;
     if (b.stride[2] == 1) MPI_Type_contiguous(count(b.where.dim[2]) * static_cast<int>(bytes), MPI_BYTE, &row);
