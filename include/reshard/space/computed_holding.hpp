@@ -122,7 +122,8 @@ class computed_holding {
       expert[1] = experts.coordinate(mesh_axis::middle, rank);
       if (h.space_.degrees().zero > 0)
         for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert})
-          slice[static_cast<int>(kind)] = h.shard_index(kind, rank);
+          if (h.space_.shards(kind) > 0)  // no: more instances than ranks, of a group that shards nothing
+            slice[static_cast<int>(kind)] = h.shard_index(kind, rank);
     }
     constexpr seat(const computed_holding& h, rank_t rank, int f, role r) : stage(h.space_.stage_of(rank)) {
       const int on = h.kind_of(f);
