@@ -102,9 +102,9 @@ TEST_CASE("random switches over every key and architecture") {
     elements += totals.needed;
   }
   MESSAGE(cases, " switches, ", elements, " elements\n", random.switch_census().report());
-  for (const auto& [kind, times] : lists.counted()) MESSAGE(times, " lists of states: ", kind);
+  for (const auto& drawn : lists.counted()) MESSAGE(drawn.second, " lists of states: ", drawn.first);
   if (cases >= 500) {
     CHECK(lists.counted().size() == 13);
-    for (const auto& [kind, times] : lists.counted()) CHECK_MESSAGE(times >= 5, kind);
+    for (const auto& drawn : lists.counted()) CHECK_MESSAGE(drawn.second >= 5, drawn.first);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of a layout, on every architecture, of any list of states: what `reshard regions` prints of each rank is what the oracle says,
-// which was written from the contract alone; and a layout is refused where the oracle refuses it. The cases are runs of
-// Megatron-core, and random ones.
+// Every key of a layout, on every architecture, of any list of states: what `reshard regions` prints of each rank is
+// what the oracle says, which was written from the contract alone; and a layout is refused where the oracle refuses it.
+// The cases are runs of Megatron-core, and random ones.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -101,11 +101,11 @@ TEST_CASE("random layouts over every key and architecture: every rank, state and
     CHECK(max_bytes_per_rank(h) == most);
   }
   MESSAGE(cases, " layouts, ", elements, " elements\n", random.layout_census().report());
-  for (const auto& [kind, times] : lists.counted()) MESSAGE(times, " lists of states: ", kind);
+  for (const auto& drawn : lists.counted()) MESSAGE(drawn.second, " lists of states: ", drawn.first);
   MESSAGE(in_buffers, " states of level 2 in optimizer buffers");
   if (cases < 1000) return;
   CHECK(in_buffers >= 15);
-  for (const auto& [kind, times] : lists.counted()) CHECK_MESSAGE(times >= 10, kind);
+  for (const auto& drawn : lists.counted()) CHECK_MESSAGE(drawn.second >= 10, drawn.first);
   CHECK(lists.counted().size() == 13);
 }
 

@@ -49,7 +49,8 @@ constexpr const char* ready_lists[][2] = {
 }  // namespace
 
 TEST_CASE("the ready lists are the contract's, and each with gradients at its end") {
-  for (const auto& [name, text] : ready_lists) {
+  for (const auto& ready : ready_lists) {
+    const char *const name = ready[0], *const text = ready[1];
     CAPTURE(name);
     CHECK(parse_state_list(name) == parse_state_list(text));
     CHECK(parse_state_list(std::string(name) + "+grad") == parse_state_list(std::string(text) + ",grad:fp32:2"));

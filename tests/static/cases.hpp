@@ -223,7 +223,7 @@ constexpr bool ranks_hold_their_bytes() {
          max_bytes_per_rank(llama_before) <= 80'000'000'000;
 }
 
-/// Of a list of one's own: moments of two bytes in the shards of eight ranks, parameters of four bytes, gradients whole.
+/// Of a list of one's own: moments of two bytes in the shards of eight ranks, parameters of four, gradients whole.
 constexpr bool ranks_hold_bytes_of_any_list() {
   const state_list own{{"param", fp32, 3}, {"exp_avg", bf16, 1}, {"grad", bf16, 2}};
   const space s(make_transformer({.name = "small",

@@ -462,6 +462,15 @@ def no_constant(name):
     raise ValueError(name + " is no JSON")
 
 
+def states_of(words):
+    """How many states an answer tells of: those of the list that was asked with, by default adam's four."""
+    if "--states" not in words:
+        return 4
+    text = words[words.index("--states") + 1]
+    name, plus, _ = text.partition("+")
+    return {"adam": 4, "lion": 3, "momentum": 3, "sgd": 2}.get(name, text.count(",") + 1) + (1 if plus else 0)
+
+
 def whole(words, out):
     """What is wrong with an answer, or nothing."""
     if "--json" not in words:
@@ -472,7 +481,7 @@ def whole(words, out):
         return f"no whole JSON: {wrong}"
     if "legal" in told:
         counts = list(told["bytes_per_rank"].values())
-        ok = told["legal"] is True and len(counts) == 4 and all(len(c) == told["world"] and min(c) >= 0 for c in counts)
+        ok = told["legal"] is True and len(counts) == states_of(words) and all(len(c) == told["world"] and min(c) >= 0 for c in counts)
         factors = dict(item.split("=") for item in words[2].split(",") if item) if words[0] == "check" and len(words) > 2 else {}
         ok = ok and (not factors or told["world"] == math.prod(int(factors.get(key, 1)) for key in ("tp", "cp", "pp", "dp")))
     elif "ranks" in told:
