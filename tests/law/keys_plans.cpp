@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches between any two kinds of layout, over every key and architecture, of any list of states: the transfers of all devices are the plan
-// that the oracle accepts, element by element, and the bytes are those that it counts.
+// Switches between any two kinds of layout, over every key and architecture, of any list of states: the transfers of
+// all devices are the plan that the oracle accepts, element by element, and the bytes are those that it counts.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
