@@ -14,4 +14,7 @@ inline int tries(int n) {
   return few == nullptr ? n : std::min(n, std::max(20, n / std::max(1, std::atoi(few))));
 }
 
+/// Whether fewer tries are asked for: then what is costly beside what it can find is made small, too.
+inline bool few() { return std::getenv("RESHARD_FEW") != nullptr; }
+
 }  // namespace testing

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """demo.py DEMO SANITIZERS: the demo's JSON on switches of a tiny model holds what it promises, and its refusals are one sentence.
-SANITIZERS is Meson's b_sanitize: a sanitizer's shadow memory counts in VmHWM, so only a build with none is held to its bound."""
+SANITIZERS is Meson's b_sanitize: a sanitizer's shadow memory counts in VmHWM, so only a build with none is held to its bound; and
+ThreadSanitizer, that sees one process, is not shown what happens between several."""
 import json
 import pathlib
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tempfile
 
 demo, sanitizers = sys.argv[1:]
+between_processes = "thread" not in sanitizers
 CONFIG = {"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "hidden_size": 128, "num_attention_heads": 4,
           "num_key_value_heads": 2, "head_dim": 32, "moe_intermediate_size": 64, "num_experts": 8, "vocab_size": 1024,
           "tie_word_embeddings": True}
@@ -23,6 +25,8 @@ def run(*arguments):
 with tempfile.TemporaryDirectory() as folder:
     model = pathlib.Path(folder) / "tiny.config.json"
     model.write_text(json.dumps(CONFIG))
+    smallest = pathlib.Path(folder) / "smallest.config.json"  # a refused budget was replayed in up to 4096 stages
+    smallest.write_text(json.dumps({**CONFIG, "num_hidden_layers": 2, "hidden_size": 32, "head_dim": 8, "moe_intermediate_size": 16, "vocab_size": 64}))
     for before, after, options, ranks in [("tp=2,pp=2,dp=2,ep=2,zero=1", "dp=4,ep=4,zero=1", ["--budget", "1MiB"], 8),
                                           ("dp=4,zero=1", "tp=2,pp=2,dp=2", ["--to-devices", "2-9"], 10),
                                           ("tp=2", "tp=2", [], 2)]:
@@ -43,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
     beside = ["copy_seconds", "ratio", "warm_ratio", "vmhwm_bytes", "vmhwm_bound_bytes"]
     for transport, keys in [("mailboxes", KEYS + of_messages), ("sockets", [k for k in KEYS if k not in beside] + of_messages),
                             ("mpi", [k for k in KEYS if k not in beside] + of_messages + ["alltoallw_seconds", "alltoallw_ratio"])]:
-        if transport == "mpi" and not (pathlib.Path(demo).parent / "demo-mpi").exists():
+        if transport == "mpi" and not (pathlib.Path(demo).parent / "demo-mpi").exists() or transport != "mailboxes" and not between_processes:
             continue
         result = run("--transport", transport, str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1", "--budget", "2MiB")
         assert result.returncode == 0 and result.stderr == "", result
@@ -58,7 +62,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert told["moved_bytes"] <= told["wire_bytes"] <= 1.2 * told["moved_bytes"] + 512 * told["messages"], told
 
     faulty = [str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1"]
-    for fault, options, outcomes in [("kill:1@0", ["--budget", "2MiB", "--then", "tp=2"], {"torn"}), ("stop:0@2", ["--budget", "2MiB", "--patience", "1"], {"torn"}),
+    for fault, options, outcomes in between_processes * [("kill:1@0", ["--budget", "2MiB", "--then", "tp=2"], {"torn"}), ("stop:0@2", ["--budget", "2MiB", "--patience", "1"], {"torn"}),
                                      ("kill:3@0", ["--budget", "64MiB", "--keep", "--then", "dp=3"], {"failed", "unknown"})]:
         result = run(*faulty, "--transport", "sockets", "--fault", fault, *options)
         assert result.returncode == 0 and result.stderr == "", result
@@ -78,7 +82,7 @@ with tempfile.TemporaryDirectory() as folder:
             assert told[4]["wrong"] == 0 and told[4]["elements"] > 0 and told[4]["moved_bytes"] == told[4]["least_bytes"], told[4]
 
     for arguments, words in [((str(model), "tp=3", "dp=2"), "legal are tp in"), (("/no/such/config.json", "", ""), "cannot be read"),
-                             ((str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"), "the least budget that does is"),
+                             ((str(smallest), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "1000"), "the least budget that does is"),
                              (("--nothing",), "no option"), ((*faulty, "--fault", "kill:1@900", "--budget", "2MiB"), "none was the 900th"),
                              ((*faulty, "--fault", "kill:9@0"), "there is no device 9"), ((*faulty, "--fault", "burn:1@0"), "it is written kill:DEVICE@STAGE"),
                              ((*faulty, "--fault", "kill:1@0", "--budget", "2MiB", "--keep"), "the least budget that does is"),
@@ -86,10 +90,12 @@ with tempfile.TemporaryDirectory() as folder:
                              ((*faulty, "--fault", "kill:1@0", "--patience", "0"), "seconds, 0.1 to 3600"), ((*faulty, "--keep"), "are of --fault"),
                              ((*faulty, "--fault", "kill:1@0", "--transport", "threads"), "give --transport sockets"), ((str(model), "dp=2"), "a MODEL and two layouts are wanted"),
                              (("--rounds", "x"), "--rounds"), (("--transport", "pigeons"), "it is threads, mailboxes, sockets or mpi"),
-                             (("--transport", "sockets", str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"),
+                             (("--transport", "sockets", str(smallest), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "1000"),
                               "the least budget that does is"),
-                             (("--transport", "mpi", str(model), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "10000"),
+                             (("--transport", "mpi", str(smallest), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "1000"),
                               "the least budget that does is" if (pathlib.Path(demo).parent / "demo-mpi").exists() else "built without MPI")]:
+        if words == "the least budget that does is" and {"--transport", "--fault"} & set(arguments) and not between_processes:
+            continue
         result = run(*arguments)
         assert result.returncode == 1 and result.stdout == "", result
         assert result.stderr.startswith("reshard: ") and words in result.stderr and result.stderr.count("\n") == 1, result
