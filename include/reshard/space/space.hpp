@@ -34,7 +34,7 @@ class space {
       for (int f = 0; f < model_.families; ++f)
         if (family& rows = model_.family_at[f]; rows.padded == padded_as::vocabulary)
           rows.extent[axis_of::row] = round_up(rows.extent[axis_of::row], d.pad * d.tp);
-    if (m.shape.predictions > 0) keep_predictions_like(layer_like_predictions());
+    if (m.shape.predictions > 0) keep_predictions_of_one_kind();
     for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert})
       shards_[static_cast<int>(kind)] = sharding_group(kind) / d.instances;
     for (int f = 0; f < model_.families; ++f) cuts_[f] = cut_by_tensor_parallelism(f);
@@ -249,24 +249,25 @@ class space {
     return {parts, degree / parts, tensors.inner_axis()};
   }
 
-  /// A layer of the kind of the prediction layers: the last decoder layer; a mixture of experts where the model has
-  /// experts and their chunk has no decoder layer.
-  constexpr index_t layer_like_predictions() const {
-    const index_t last = model_.shape.layers - 1;
-    if (model_.shape.experts == 0 || !pipeline_.chunk(pipeline_.prediction_chunk()).empty()) return last;
+  /// Families of prediction layers that are not of this side's kind have no member. Their kind is that of the last decoder
+  /// layer; a mixture of experts where the model has experts and their chunk has no decoder layer.
+  constexpr void keep_predictions_of_one_kind() {
+    const bool with_experts = model_.shape.experts > 0 && pipeline_.chunk(pipeline_.prediction_chunk()).empty();
+    int set_of_experts = -1;
+    for (int f = 0; with_experts && f < model_.families; ++f)
+      if (const family& of = model_[f]; of.mesh == mesh_kind::expert && of.place == home::prediction)
+        set_of_experts = of.layers;
     for (int f = 0; f < model_.families; ++f)
-      if (const family& experts = model_[f]; experts.mesh == mesh_kind::expert && experts.place == home::layers) {
-        const layer_set& layers = model_.layers_of(f);
-        return layers.layer_of(layers.size() - 1);
-      }
-    return last;
-  }
-
-  /// Families of prediction layers of another kind are not on this side: they have no member.
-  constexpr void keep_predictions_like(index_t layer) {
-    for (int f = 0; f < model_.families; ++f)
-      if (family& of = model_.family_at[f]; of.place == home::prediction && !model_.sets[of.layers].contains(layer))
+      if (family& of = model_.family_at[f]; of.place == home::prediction && !is_of_kind(of, set_of_experts))
         of.extent[axis_of::layer] = 0;
+  }
+  /// Of a layer with experts, their set given, or of the last decoder layer. Where no decoder layer has experts, any
+  /// set but the first, which is of every layer, is of another kind.
+  constexpr bool is_of_kind(const family& of, int set_of_experts) const {
+    if (set_of_experts < 0) return model_.sets[of.layers].contains(model_.shape.layers - 1);
+    const layer_set& theirs = model_.sets[set_of_experts];
+    if (theirs.size() == 0) return of.layers == set_of_experts || of.layers == 0;
+    return model_.sets[of.layers].contains(theirs.layer_of(theirs.size() - 1));
   }
 
   reshard::model model_;
