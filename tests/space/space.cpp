@@ -4,12 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/computed_holding.hpp>
+#include <reshard/space/cover.hpp>
 
 #include "../support/refused.hpp"
 
@@ -193,4 +195,40 @@ TEST_CASE("experts are cut where there are some, on a mesh of their own; all els
   for (int axis = 0; axis < mesh_ndim; ++axis)
     CHECK(dense.mesh_for(mesh_kind::expert).extent[axis] == dense.mesh_for(mesh_kind::dense).extent[axis]);
   for (int f = 0; f < dense.families(); ++f) CHECK(dense.expert_parts(f) == 1);
+}
+
+TEST_CASE(
+    "a prediction layer alone in its chunk has experts, even of a model whose decoder has none; after a layer it is "
+    "its like") {
+  const model m = make_transformer({.name = "last dense",
+                                    .layers = 1,
+                                    .hidden = 8,
+                                    .heads = 4,
+                                    .groups = 1,
+                                    .head_dim = 2,
+                                    .ffn = 12,
+                                    .vocabulary = 24,
+                                    .experts = 8,
+                                    .expert_ffn = 8,
+                                    .dense_first = 1,
+                                    .predictions = 1});
+  const auto members = [](const space& s, std::string_view ending) {
+    index_t sum = 0;
+    for (int f = 0; f < s.families(); ++f)
+      if (s.family_at(f).place == home::prediction && s.family_at(f).name.ends_with(ending))
+        sum += s.family_at(f).extent[axis_of::layer];
+    return sum;
+  };
+  const space alone(m, parse_degrees("pp=2,dp=2,ep=2,split=account_loss")), after(m, parse_degrees("dp=2"));
+  CHECK(alone.pipeline().chunk(alone.pipeline().prediction_chunk()).empty());
+  for (const auto& row :
+       {std::tuple("mlp.router.weight", 1, 0), std::tuple("experts.linear_fc1.weight{expert}", 1, 0),
+        std::tuple("mlp.linear_fc1.weight", 0, 1), std::tuple("self_attention.linear_qkv.weight", 1, 1)}) {
+    const std::string ending = std::get<0>(row);
+    CAPTURE(ending);
+    CHECK(members(alone, ending) == std::get<1>(row));
+    CHECK(members(after, ending) == std::get<2>(row));
+  }
+  CHECK(covers(alone));
+  CHECK(covers(after));
 }

@@ -249,8 +249,8 @@ class space {
     return {parts, degree / parts, tensors.inner_axis()};
   }
 
-  /// Families of prediction layers that are not of this side's kind have no member. Their kind is that of the last decoder
-  /// layer; a mixture of experts where the model has experts and their chunk has no decoder layer.
+  /// Families of prediction layers that are not of this side's kind have no member. Their kind is that of the last
+  /// decoder layer; a mixture of experts where the model has experts and their chunk has no decoder layer.
   constexpr void keep_predictions_of_one_kind() {
     const bool with_experts = model_.shape.experts > 0 && pipeline_.chunk(pipeline_.prediction_chunk()).empty();
     int set_of_experts = -1;
