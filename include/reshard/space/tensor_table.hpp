@@ -77,7 +77,11 @@ class tensor_table {
       index_t layer = 0, expert = 0;
       if (!match(tensors.name, name, layer, expert)) continue;
       const layer_set& layers = content_->layers[static_cast<std::size_t>(f)];
-      if (tensors.place != home::layers) return tensor_id{f, 0, 0};
+      if (tensors.place != home::layers) {  // of a prediction layer, that may have experts and be of the other kind
+        if (tensors.extent[axis_of::layer] > 0 && tensors.extent[axis_of::expert] > expert)
+          return tensor_id{f, 0, expert};
+        continue;
+      }
       if (expert < tensors.extent[axis_of::expert] && layers.contains(layer))
         return tensor_id{f, layers.members_below(layer), expert};
     }
