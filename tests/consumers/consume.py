@@ -108,6 +108,7 @@ with tempfile.TemporaryDirectory() as name:
         run("cmake", "-G", "Ninja", "-S", consumer, "-B", consumer / "build",
             *(f"-D{key}={value}" for key, value in settings.items()), CXXFLAGS=warnings)
         run("cmake", "--build", consumer / "build")
-        for package in packages[way != "cmake":] + ("reshard-mpi",) * has_mpi:
+        linked = packages if way == "cmake" else ("reshard-threads",)
+        for package in linked + ("reshard-mpi",) * has_mpi:
             run_program("build/with-" + package)
 print("1 passed, 0 failed")

@@ -14,6 +14,7 @@
 #include <reshard/space/cover.hpp>
 
 #include "../support/refused.hpp"
+#include "../support/tiny.hpp"
 
 using namespace reshard;
 using testing::refused;
@@ -200,18 +201,7 @@ TEST_CASE("experts are cut where there are some, on a mesh of their own; all els
 TEST_CASE(
     "a prediction layer alone in its chunk has experts, even of a model whose decoder has none; after a layer it is "
     "its like") {
-  const model m = make_transformer({.name = "last dense",
-                                    .layers = 1,
-                                    .hidden = 8,
-                                    .heads = 4,
-                                    .groups = 1,
-                                    .head_dim = 2,
-                                    .ffn = 12,
-                                    .vocabulary = 24,
-                                    .experts = 8,
-                                    .expert_ffn = 8,
-                                    .dense_first = 1,
-                                    .predictions = 1});
+  const model m = testing::tiny_predicting();
   const auto members = [](const space& s, std::string_view ending) {
     index_t sum = 0;
     for (int f = 0; f < s.families(); ++f)
@@ -219,7 +209,7 @@ TEST_CASE(
         sum += s.family_at(f).extent[axis_of::layer];
     return sum;
   };
-  const space alone(m, parse_degrees("pp=2,dp=2,ep=2,split=account_loss")), after(m, parse_degrees("dp=2"));
+  const space alone(m, parse_degrees(testing::prediction_alone)), after(m, parse_degrees("dp=2"));
   CHECK(alone.pipeline().chunk(alone.pipeline().prediction_chunk()).empty());
   for (const auto& row :
        {std::tuple("mlp.router.weight", 1, 0), std::tuple("experts.linear_fc1.weight{expert}", 1, 0),

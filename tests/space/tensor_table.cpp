@@ -8,10 +8,12 @@
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
+#include <reshard/space/space.hpp>
 #include <reshard/space/tensor_table.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
+#include "../support/tiny.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -163,28 +165,25 @@ TEST_CASE("a table refuses too many dimensions and too many elements; five and m
   CHECK(testing::refused([&] { table_of(s); }) == "reshard: 4294967296 x 2147483648 does not fit 64 bits");
 }
 
-TEST_CASE("experts of a prediction layer are found under their own names, and none beyond the last") {
-  const model m = make_transformer({.name = "predicting",
-                                    .layers = 2,
-                                    .hidden = 8,
-                                    .heads = 2,
-                                    .groups = 2,
-                                    .head_dim = 4,
-                                    .vocabulary = 16,
-                                    .experts = 4,
-                                    .expert_ffn = 8,
-                                    .predictions = 1});
-  const tensor_table table(m);
-  int found = 0;
-  for (int f = 0; f < m.families; ++f)
-    if (m[f].place == home::prediction)
-      for (index_t expert = 0; expert < m[f].extent[axis_of::expert]; ++expert, ++found) {
-        const std::string name = m.tensor({f, 0, expert});
-        CAPTURE(name);
-        CHECK(table.find(name) == tensor_id{f, 0, expert});
-      }
-  CHECK(found > 12);
-  CHECK(table.find("mtp.layers.0.mtp_model_layer.mlp.experts.linear_fc1.weight3"));
-  CHECK(!table.find("mtp.layers.0.mtp_model_layer.mlp.experts.linear_fc1.weight4"));
-  CHECK(!table.find("mtp.layers.0.mtp_model_layer.mlp.linear_fc1.weight"));
+TEST_CASE(
+    "tensors of a prediction layer: each expert under its own name, none beyond the last, none of a kind not held") {
+  const model both = testing::tiny_predicting();
+  const space alone(both, parse_degrees(testing::prediction_alone)), after(both, parse_degrees("dp=2"));
+  const std::string layer = "mtp.layers.0.mtp_model_layer.mlp.";
+  for (const space* s : {&alone, &after}) {
+    const model& m = s->model();
+    const tensor_table table(m);
+    int found = 0;
+    for (int f = 0; f < m.families; ++f)
+      if (m[f].place == home::prediction && m[f].extent[axis_of::layer] > 0)
+        for (index_t expert = 0; expert < m[f].extent[axis_of::expert]; ++expert, ++found) {
+          const std::string name = m.tensor({f, 0, expert});
+          CAPTURE(name);
+          CHECK(table.find(name) == tensor_id{f, 0, expert});
+        }
+    CHECK(found >= 10);
+    CHECK(table.find(layer + "experts.linear_fc1.weight7").has_value() == (s == &alone));
+    CHECK(!table.find(layer + "experts.linear_fc1.weight8"));
+    CHECK(table.find(layer + "linear_fc1.weight").has_value() == (s == &after));
+  }
 }

@@ -261,8 +261,8 @@ class space {
       if (family& of = model_.family_at[f]; of.place == home::prediction && !is_of_kind(of, set_of_experts))
         of.extent[axis_of::layer] = 0;
   }
-  /// Of a layer with experts, their set given, or of the last decoder layer. Where no decoder layer has experts, any
-  /// set but the first, which is of every layer, is of another kind.
+  /// Of a layer with experts, their set given, or of the last decoder layer. Where no decoder layer has experts, sets
+  /// do not tell which families both kinds have: those of the first set, to which make_transformer gives every layer.
   constexpr bool is_of_kind(const family& of, int set_of_experts) const {
     if (set_of_experts < 0) return model_.sets[of.layers].contains(model_.shape.layers - 1);
     const layer_set& theirs = model_.sets[set_of_experts];
