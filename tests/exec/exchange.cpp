@@ -116,9 +116,13 @@ void on_threads(rank_t devices, Body&& body) {
 }  // namespace
 
 TEST_CASE("whatever the wire holds back: all is in place when it is confirmed, and no arena is written in flight") {
-  for (const exchange_as how : {exchange_as::asynchronous, exchange_as::buffered, exchange_as::naive})
+  for (const auto& [how, round_bytes] :
+       {std::pair(exchange_as::asynchronous, usual_round_bytes), std::pair(exchange_as::asynchronous, bytes_t{4608}),
+        std::pair(exchange_as::buffered, usual_round_bytes), std::pair(exchange_as::buffered, least_round_bytes),
+        std::pair(exchange_as::naive, usual_round_bytes)})
     for (const index_t holds : {0, 3, 12}) {
       CAPTURE(static_cast<int>(how));
+      CAPTURE(round_bytes);
       CAPTURE(holds);
       const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
       rendezvous all(4, soon);
@@ -127,7 +131,7 @@ TEST_CASE("whatever the wire holds back: all is in place when it is confirmed, a
       on_threads(4, [&](rank_t d) {
         watching_meeting meeting(all, d);
         slow_wire wire(between, d, holds);
-        exchange here(meeting, wire, how);
+        exchange here(meeting, wire, how, round_bytes);
         rank_storage before(change.from(), change.from_rank(d), "before"),
             after(change.to(), change.to_rank(d), "after");
         fill(before.tensors(), change.from());

@@ -43,6 +43,52 @@ TEST_CASE("random switches in one stage, in every way") {
   }
 }
 
+TEST_CASE("random switches whose stages take many rounds, in one stage and in many") {
+  oracle::generator cases(testing::seed() + 7);
+  index_t stages = 0;
+  for (int i = 0; i < testing::tries(40); ++i) {
+    const oracle::switch_case c = cases.next_switch();
+    INFO(c.describe());
+    const exchange_as how = ways[i % 2];
+    const bytes_t round_bytes = least_round_bytes + i % 3 * 512;
+    switch_in_memory one(c), many(c);
+    mailbox_group world(one.change.devices(), soon, how, round_bytes);
+    one.run(world);
+    stages += many.run_in_stages<mailbox_group>(192_KiB, how, round_bytes);
+  }
+  CHECK(stages > testing::tries(40) * 2);
+}
+
+TEST_CASE("rounds keep the arenas small however large a stage is, and W with them") {
+  const model wider = make_transformer({.name = "wider",
+                                        .layers = 8,
+                                        .hidden = 48,
+                                        .heads = 2,
+                                        .groups = 2,
+                                        .head_dim = 24,
+                                        .ffn = 64,
+                                        .vocabulary = 64});
+  for (const exchange_as how : {exchange_as::asynchronous, exchange_as::buffered}) {
+    switch_in_memory s(wider, "dp=4,zero=1", "tp=2,pp=2");
+    mailbox_group world(4, soon, how, least_round_bytes);
+    const bytes_t both_ways = 2 * (how == exchange_as::asynchronous ? 2 : 1);
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      const staged_plan plan = stage_plan(make_plan(s.change, here.device()), s.change, 1);
+      CHECK(total_bytes(make_plan(s.change, here.device()).receives) > 4 * 3 * 4 * least_round_bytes);
+      const bytes_t held = here.staging_bytes(plan, 0);
+      CHECK(held > 0);
+      CHECK(held <= both_ways * 3 * least_round_bytes);  // a message from, and to, each of the others
+      CHECK(here.most_staging_bytes(plan) == held);
+      CHECK(here.written_in(0) == 0);
+      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+      CHECK(s.found_after(d).wrong == 0);
+    });
+  }
+  CHECK(refused([] { mailbox_group(1, soon, exchange_as::buffered, 4000).at(0); }).find("rounds of 4000 bytes") !=
+        std::string::npos);
+}
+
 TEST_CASE("random switches in many stages, in every way") {
   oracle::generator cases(testing::seed() + 2);
   index_t stages = 0;

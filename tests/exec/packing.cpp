@@ -62,6 +62,62 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "random messages in rounds: every element once and in order, each message as long as it may be and as it says") {
+  testing::dice random(6);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<staged_piece> list;
+    for (index_t i = random.within(1, 6); i > 0; --i) {
+      const index_t row = random.below(5), column = random.below(4000);
+      const state_set states = random.coin() ? all_states : only(static_cast<int>(random.below(4)));
+      list.push_back(piece(0, 0, 1, states,
+                           {{{0, random.within(1, 3)},
+                             {row, row + random.within(1, 40)},
+                             {column, column + random.within(1, random.coin() ? 8000 : 30)}}}));
+    }
+    const bytes_t most = 4096 + random.below(4) * 512, trailer = random.coin() ? 16 : 0;
+    std::vector<tensor_box> parts;  // as they came
+    std::vector<index_t> columns;
+    bytes_t past = 0, messages = 0, payload = 0;
+    lay_out_in_rounds(
+        {list.data(), list.data() + list.size()}, most, trailer,
+        [&](const bound_box& what, bytes_t at) {
+          CHECK(at >= past);
+          CHECK(at < past + 16);
+          CHECK(at % 16 == what.where.dim[2].begin * what.element_bytes % 16);
+          CHECK(what.bytes() <= std::max(most / parts_of_a_message, what.element_bytes));
+          past = at + what.bytes();
+          payload += what.bytes();
+          parts.push_back(what);
+        },
+        [&](bytes_t bytes) {
+          CHECK(bytes <= most);
+          CHECK(bytes % 512 == 0);
+          CHECK(past + trailer <= bytes);
+          CHECK(past + trailer > bytes - 512);
+          if (++messages > 1) CHECK(past > 0);
+          past = 0;
+        });
+    CHECK(messages >= ceil_divide(payload, most));
+    CHECK(messages <= 1 + ceil_divide(payload, most - most / parts_of_a_message - 48));
+    CHECK(past == 0);
+    // the parts of a piece's state, one after the other, are its elements in row-major order
+    auto next = parts.begin();
+    for (const staged_piece& p : list)
+      for (const int state : p.states)
+        for (index_t element = 0; element < p.where.volume();) {
+          REQUIRE(next != parts.end());
+          const index_t rows = p.where.dim[1].size(), width = p.where.dim[2].size();
+          CHECK(next->state == state);
+          CHECK(next->where.dim[0].begin == p.where.dim[0].begin + element / width / rows);
+          CHECK(next->where.dim[1].begin == p.where.dim[1].begin + element / width % rows);
+          CHECK(next->where.dim[2].begin == p.where.dim[2].begin + element % width);
+          element += next++->where.volume();
+        }
+    CHECK(next == parts.end());
+  }
+}
+
 TEST_CASE("peers come in the order in which pairs meet, each with all its pieces of the stage") {
   const box<3> one = {{{0, 1}, {0, 1}, {0, 1}}};
   std::vector<staged_piece> list;

@@ -46,10 +46,12 @@ class job_list {
       if (slice_bytes > job_bytes && cut < 2) add(stage, to.narrowed(part), from.narrowed(part), pages);
       else append(to.narrowed(part), from.narrowed(part), pages);
     }
+    if (begin_.size() < static_cast<std::size_t>(stage) + 2) begin_.resize(static_cast<std::size_t>(stage) + 2, 0);
     begin_[static_cast<std::size_t>(stage) + 1] = jobs_.size();
   }
-  /// After the last add.
-  void seal() {
+  /// After the last add, of at least so many stages.
+  void seal(index_t stages = 0) {
+    begin_.resize(std::max(begin_.size(), static_cast<std::size_t>(stages) + 1), 0);
     for (std::size_t k = 1; k < begin_.size(); ++k) begin_[k] = std::max(begin_[k], begin_[k - 1]);
   }
 
@@ -63,15 +65,15 @@ class job_list {
   std::size_t size() const { return jobs_.size(); }
 
   /// Commits the job's pages in the destination's blocks, and copies: through the caches where these hold the new pages
-  /// already, as the kernel has just cleared them, else past them.
-  void run(std::size_t i, const binding& into) const {
+  /// already, as the kernel has just cleared them, else on the path for pages that are there.
+  void run(std::size_t i, const binding& into, copy_path there = copy_path::streaming) const {
     const copy_job& job = jobs_[i];
     for (std::size_t s = job.first_span; s < job.first_span + job.spans; ++s)
       into.blocks()[spans_[s].block].commit(spans_[s].pages);
     copy_shape shape{.ndim = job.ndim, .run_bytes = job.run_bytes};
     for (int d = 0; d < job.ndim; ++d)
       shape.extent[d] = job.extent[d], shape.src_stride[d] = job.src_stride[d], shape.dst_stride[d] = job.dst_stride[d];
-    copy(job.dst, job.src, shape, job.spans > 0 ? copy_path::cached : copy_path::streaming);
+    copy(job.dst, job.src, shape, job.spans > 0 ? copy_path::cached : there);
   }
 
  private:

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +24,14 @@ namespace reshard {
 template <Meeting M, Wire W>
 class exchange {
  public:
-  exchange(M& meeting, W& wire, exchange_as how) : meeting_(&meeting), wire_(&wire), how_(how) {}
+  /// `round_bytes`: what a message holds at most, a multiple of 512 that is the same on all devices; where a stage has
+  /// more for a peer it takes several rounds. Naively a message is a piece, of any length.
+  exchange(M& meeting, W& wire, exchange_as how, bytes_t round_bytes = usual_round_bytes)
+      : meeting_(&meeting), wire_(&wire), how_(how), round_bytes_(round_bytes) {
+    if (round_bytes < least_round_bytes || round_bytes % message_granule != 0)
+      refuse("rounds of ", round_bytes, " bytes a message; they must be a multiple of ", message_granule,
+             " and at least ", least_round_bytes);
+  }
   exchange(const exchange&) = delete;
   exchange& operator=(const exchange&) = delete;
 
@@ -64,14 +72,19 @@ class exchange {
 
   /// The arenas of both directions, the same in every slot; asked for slot 0 first.
   bytes_t staging_bytes(const staged_plan& plan, index_t slot) {
-    if (slot == 0) staging_ = arena_sizes(plan, how_, trailer_).total();
-    return staging_;
+    if (slot == 0) sizes_.emplace(sizes_of(plan));
+    return sizes_->total();
   }
+  /// Two arenas of each direction, or one where the lag is 0, for a plan of one stage.
+  bytes_t most_staging_bytes(const staged_plan& plan) const { return sizes_of(plan).most(); }
+  /// Of the plan that staging_bytes was asked for last: in which slot what comes in a stage is unpacked. A stage of
+  /// several rounds ends in its own.
+  index_t written_in(index_t stage) const { return sizes_->several_rounds(stage) ? stage : stage + lag(); }
   /// What the kernel holds for them, of the moves that were moved last and are still there.
   bytes_t staging_seen() const { return moved_ == nullptr ? 0 : moved_->arenas.resident_bytes(); }
 
   exchange_moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    return prepare_exchange(plan, *from_, into, pages, how_, trailer_);
+    return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
   }
 
   /// What a device and another differ in that they will exchange, for all devices the same sentence; empty where they
@@ -84,22 +97,27 @@ class exchange {
   }
 
   void move(exchange_moves& m, index_t slot) {
-    if (slot == 0) before_ = std::exchange(confirmed_, confirmed_ + m.stages);
+    if (slot == 0) before_ = std::exchange(confirmed_, confirmed_ + m.stages), finished_ = 0;
     moved_ = &m;
     const index_t lag = this->lag();
     if (slot < m.stages) {
-      for (std::size_t round = m.first_round(slot); round < m.first_round(slot + 1); ++round) {
-        start(m, m.rounds[round]);
-        if (lag == 0) finish(m, m.rounds[round]), wait_sent(m, m.rounds[round]);
+      const std::size_t first = m.first_round(slot), past = m.first_round(slot + 1);
+      for (std::size_t round = first; round < past; ++round) {
+        start(m, round);
+        if (round == first) retain(m, slot);  // while messages are on their way
+        finish_before(m, lag == 0 ? round + 1 : round);
+        if (lag == 0) wait_sent(m, m.rounds[round]);
       }
-      run(m, m.retain, slot);
-      m.retain.keep_pages(slot);
+      if (first == past) retain(m, slot);
+      if (m.several[static_cast<std::size_t>(slot)] != 0) finish_before(m, past);
     }
-    if (lag > 0 && slot >= lag) each_round(m, slot - lag, [&](const exchange_round& r) { finish(m, r); });
-    if (slot >= lag) meeting_->confirm(said_ = before_ + slot - lag + 1);
+    if (slot >= lag) {
+      finish_before(m, m.first_round(slot - lag + 1));
+      meeting_->confirm(said_ = before_ + slot - lag + 1);
+    }
     if (slot == m.stages - 1 + lag)
-      for (index_t k = greatest(0, m.stages - 1 - lag); k < m.stages; ++k)
-        each_round(m, k, [&](const exchange_round& r) { wait_sent(m, r); });
+      for (std::size_t round = m.rounds.size() - std::min(m.rounds.size(), arenas()); round < m.rounds.size(); ++round)
+        wait_sent(m, m.rounds[round]);
     if (lag == 0) await(slot);
   }
 
@@ -113,31 +131,38 @@ class exchange {
   }
 
  private:
-  template <typename Visit>
-  static void each_round(const exchange_moves& m, index_t stage, Visit&& visit) {
-    for (std::size_t round = m.first_round(stage); round < m.first_round(stage + 1); ++round) visit(m.rounds[round]);
-  }
+  arena_sizes sizes_of(const staged_plan& plan) const { return arena_sizes(plan, how_, trailer_, round_bytes_); }
+  /// Of each direction.
+  std::size_t arenas() const { return static_cast<std::size_t>(1 + lag()); }
 
   /// Runs the jobs of one entry of a list; the wire moves between them.
-  void run(const exchange_moves& m, const job_list& jobs, index_t entry) {
+  void run(const exchange_moves& m, const job_list& jobs, index_t entry, copy_path path = copy_path::streaming) {
     for (std::size_t i = jobs.begin(entry); i < jobs.end(entry); ++i) {
-      jobs.run(i, *m.into);
+      jobs.run(i, *m.into, path);
       wire_->poll(std::chrono::microseconds(0));
     }
   }
+  void retain(exchange_moves& m, index_t stage) {
+    run(m, m.retain, stage);
+    m.retain.keep_pages(stage);
+  }
 
-  /// Posts what comes, packs what goes, and posts that.
-  void start(exchange_moves& m, const exchange_round& r) {
-    if (const index_t last = r.stage - 1 - lag(); last >= 0)  // whose arena this is
-      each_round(m, last, [&](const exchange_round& of_before) { wait_sent(m, of_before); });
+  /// Posts what comes, packs what goes, and posts that. What came into the same arena has been unpacked.
+  void start(exchange_moves& m, std::size_t round) {
+    if (round >= arenas()) wait_sent(m, m.rounds[round - arenas()]);
+    const exchange_round& r = m.rounds[round];
     for (std::size_t i = r.in_begin; i < r.in_end; ++i) wire_->receive(m.in[i]);
     for (std::size_t i = r.out_begin; i < r.out_end; ++i) {
-      run(m, m.pack, static_cast<index_t>(i));
+      run(m, m.pack, static_cast<index_t>(i), copy_path::cached);
       if (m.trailer > 0) seal_message(m.out[i], whose(m.whose_out[i], m.out[i]));
       wire_->send(m.out[i]);
     }
   }
 
+  /// Finishes the rounds before one, in order.
+  void finish_before(exchange_moves& m, std::size_t round) {
+    while (finished_ < round) finish(m, m.rounds[finished_++]);
+  }
   /// Unpacks what comes, as it comes.
   void finish(exchange_moves& m, const exchange_round& r) {
     std::size_t left = r.in_end - r.in_begin;
@@ -220,11 +245,13 @@ class exchange {
   M* meeting_;
   W* wire_;
   exchange_as how_;
+  bytes_t round_bytes_;
   const binding* from_ = nullptr;
   exchange_moves* moved_ = nullptr;
   index_t before_ = 0, confirmed_ = 0;  // stages of earlier runs; with this one's
   index_t said_ = 0;                    // confirmed to others, so counted
-  bytes_t staging_ = 0;
+  std::size_t finished_ = 0;            // rounds of this run
+  std::optional<arena_sizes> sizes_;    // of the plan that was last asked about
   bytes_t trailer_ = 0;
 };
 

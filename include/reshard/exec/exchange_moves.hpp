@@ -5,6 +5,7 @@
 // Builds on: exec/packing.hpp, exec/message_check.hpp, copy/copy_jobs.hpp, memory/pages.hpp.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -41,29 +42,49 @@ void each_message(stage_range pieces, exchange_as how, Sink&& sink) {
     for (const staged_piece* p = pieces.begin(); p != pieces.end(); ++p) sink(stage_range{p, p + 1});
 }
 
-/// Bytes of the arenas, whole pages: stage k uses the k mod (1 + L)-th of each direction.
-struct arena_sizes {
+/// What a message of a stage holds at most; where a stage has more for a peer it takes several rounds, with a message
+/// for each. So the arenas of large stages stay in the caches, and are touched into being once.
+inline constexpr bytes_t usual_round_bytes = bytes_t{512} << 10;
+/// The least that may be asked for, as a multiple of message_granule.
+inline constexpr bytes_t least_round_bytes = 4096;
+
+/// Bytes of the arenas, whole pages: the n-th round uses the n mod (1 + L)-th of each direction. Stages of one round
+/// each are rounds themselves; where a stage takes several, both arenas hold any.
+class arena_sizes {
+ public:
   bytes_t out[2] = {}, in[2] = {};
 
-  arena_sizes(const staged_plan& plan, exchange_as how, bytes_t trailer = 0) {
+  arena_sizes(const staged_plan& plan, exchange_as how, bytes_t trailer = 0, bytes_t round_bytes = usual_round_bytes)
+      : lag_(lag_of_exchange(how)), several_(static_cast<std::size_t>(plan.stages), 0) {
     std::vector<peer_pieces> groups;
     for (index_t k = 0; k < plan.stages; ++k) {
-      const auto parity = static_cast<std::size_t>(k % (1 + lag_of_exchange(how)));
-      out[parity] = greatest(out[parity], bytes_of(plan, plan.sends, &staged_piece::dst, k, how, trailer, groups));
-      in[parity] = greatest(in[parity], bytes_of(plan, plan.receives, &staged_piece::src, k, how, trailer, groups));
+      const auto parity = static_cast<std::size_t>(k % (1 + lag_));
+      const auto bytes_of = [&](const std::vector<staged_piece>& list, rank_t staged_piece::*peer) {
+        bytes_t bytes = 0;
+        pieces_by_peer(list, k, peer, plan.device, groups);
+        for (const peer_pieces& g : groups)
+          each_message(g.pieces, how, [&](stage_range pieces) {
+            const bytes_t whole = message_bytes(pieces, trailer);
+            if (how != exchange_as::naive && whole > round_bytes) several_[static_cast<std::size_t>(k)] = 1;
+            bytes += how == exchange_as::naive ? whole : least(whole, round_bytes);
+          });
+        return pages_touching(0, bytes).count() * page_bytes;
+      };
+      out[parity] = greatest(out[parity], bytes_of(plan.sends, &staged_piece::dst));
+      in[parity] = greatest(in[parity], bytes_of(plan.receives, &staged_piece::src));
     }
+    if (lag_ > 0 && std::find(several_.begin(), several_.end(), 1) != several_.end())
+      for (bytes_t* const both : {out, in}) both[0] = both[1] = greatest(both[0], both[1]);
   }
-  constexpr bytes_t total() const { return out[0] + out[1] + in[0] + in[1]; }
+  bytes_t total() const { return out[0] + out[1] + in[0] + in[1]; }
+  /// All arenas as large as the largest of their direction.
+  bytes_t most() const { return (1 + lag_) * (greatest(out[0], out[1]) + greatest(in[0], in[1])); }
+  /// Whether a device has a message in that stage that takes several rounds.
+  bool several_rounds(index_t stage) const { return several_[static_cast<std::size_t>(stage)] != 0; }
 
  private:
-  static bytes_t bytes_of(const staged_plan& plan, const std::vector<staged_piece>& list, rank_t staged_piece::*peer,
-                          index_t stage, exchange_as how, bytes_t trailer, std::vector<peer_pieces>& groups) {
-    bytes_t bytes = 0;
-    pieces_by_peer(list, stage, peer, plan.device, groups);
-    for (const peer_pieces& g : groups)
-      each_message(g.pieces, how, [&](stage_range pieces) { bytes += message_bytes(pieces, trailer); });
-    return pages_touching(0, bytes).count() * page_bytes;
-  }
+  index_t lag_;
+  std::vector<char> several_;  // by stage
 };
 
 /// The arenas themselves, all there from the first.
@@ -111,6 +132,7 @@ struct exchange_moves {
   std::vector<char> unpacked;  // of in
   std::vector<exchange_round> rounds;
   std::vector<std::size_t> first;     // per stage, its first round
+  std::vector<char> several;          // per stage, whether it ends in its own slot
   job_list pack, unpack;              // per message
   job_list retain;                    // per stage
   std::vector<peer_digests> digests;  // by peer
@@ -134,27 +156,29 @@ namespace detail {
 class exchange_maker {
  public:
   exchange_maker(const staged_plan& plan, const binding& from, const binding& into, page_stages& pages, exchange_as how,
-                 bytes_t trailer)
-      : plan_(plan), from_(from), into_(into), pages_(pages), how_(how) {
+                 bytes_t trailer, bytes_t round_bytes)
+      : plan_(plan), from_(from), into_(into), pages_(pages), how_(how), round_bytes_(round_bytes) {
     made_.trailer = trailer;
   }
 
   exchange_moves make() {
     made_.stages = plan_.stages;
     made_.into = &into_;
-    made_.arenas = message_arenas(arena_sizes(plan_, how_, made_.trailer));
-    count_messages();
+    const arena_sizes sizes(plan_, how_, made_.trailer, round_bytes_);
+    made_.arenas = message_arenas(sizes);
+    made_.retain = job_list(plan_.stages);
     for (index_t k = 0; k < plan_.stages; ++k) {
       made_.first.push_back(made_.rounds.size());
+      made_.several.push_back(sizes.several_rounds(k) ? 1 : 0);
       for (const staged_piece& p : pieces_of_stage(plan_.retains, k)) retain(p);
-      const std::size_t out = made_.out.size(), in = made_.in.size();
-      add_messages(k, plan_.sends, &staged_piece::dst, true);
-      add_messages(k, plan_.receives, &staged_piece::src, false);
-      add_rounds(k, out, in);
+      if (how_ == exchange_as::naive) add_pairs(k);
+      else add_rounds(k);
     }
     made_.first.push_back(made_.rounds.size());
+    made_.pack.seal(static_cast<index_t>(made_.out.size()));
+    made_.unpack.seal(static_cast<index_t>(made_.in.size()));
+    made_.retain.seal();
     made_.unpacked.resize(made_.in.size());
-    for (job_list* jobs : {&made_.pack, &made_.unpack, &made_.retain}) jobs->seal();
     for (const auto& [peer, both] : digests_)
       made_.digests.push_back({peer, both.out ? both.out->value() : 0, both.in ? both.in->value() : 0});
     if (made_.trailer > 0) {
@@ -169,39 +193,54 @@ class exchange_maker {
     std::optional<pair_digest> out, in;
   };
 
-  void count_messages() {
-    index_t out = 0, in = 0;
-    for (index_t k = 0; k < plan_.stages; ++k) {
-      each_group(k, plan_.sends, &staged_piece::dst, [&](rank_t, stage_range) { ++out; });
-      each_group(k, plan_.receives, &staged_piece::src, [&](rank_t, stage_range) { ++in; });
-    }
-    made_.pack = job_list(out), made_.unpack = job_list(in), made_.retain = job_list(plan_.stages);
-    made_.out.reserve(static_cast<std::size_t>(out)), made_.in.reserve(static_cast<std::size_t>(in));
-  }
-  /// Calls sink(peer, pieces) for every message of a stage in one direction.
-  template <typename Sink>
-  void each_group(index_t k, const std::vector<staged_piece>& list, rank_t staged_piece::*peer, Sink&& sink) {
-    pieces_by_peer(list, k, peer, plan_.device, groups_);
-    for (const peer_pieces& g : groups_)
-      each_message(g.pieces, how_, [&](stage_range pieces) { sink(g.peer, pieces); });
-  }
+  /// What lies in a message, and where.
+  struct laid_box {
+    bound_box what;
+    bytes_t at;
+  };
+  struct laid_message {
+    rank_t peer;
+    bytes_t bytes;
+    std::vector<laid_box> boxes;
+  };
+  /// Messages by their round; naively each by itself.
+  using laid_rounds = std::vector<std::vector<laid_message>>;
 
-  void add_messages(index_t k, const std::vector<staged_piece>& list, rank_t staged_piece::*peer, bool sent) {
-    const auto parity = static_cast<std::size_t>(k % (1 + lag_of_exchange(how_)));
-    std::byte* at = (sent ? made_.arenas.out : made_.arenas.in)[parity];
-    each_group(k, list, peer, [&](rank_t other, stage_range pieces) {
-      std::vector<message>& messages = sent ? made_.out : made_.in;
-      const auto entry = static_cast<index_t>(messages.size());
-      std::optional<pair_digest>& of = sent ? digests_[other].out : digests_[other].in;
-      if (!of) of.emplace(plan_.stages, made_.trailer);
-      for (const staged_piece& p : pieces) of->add(p);
-      const bytes_t bytes = lay_out(
-          pieces, [&](const bound_box& what, bytes_t offset) { add_copies(entry, what, at + offset, sent); },
-          made_.trailer);
-      of->add_message(k, bytes);
-      messages.push_back({other, k, at, bytes});
-      at += bytes;
-    });
+  /// The messages of a stage in one direction.
+  laid_rounds laid_out(index_t k, const std::vector<staged_piece>& list, rank_t staged_piece::*peer, bool sent) {
+    laid_rounds rounds;
+    pieces_by_peer(list, k, peer, plan_.device, groups_);
+    for (const peer_pieces& g : groups_) {
+      std::size_t round = how_ == exchange_as::naive ? rounds.size() : 0;
+      each_message(g.pieces, how_, [&](stage_range pieces) {
+        laid_message next{g.peer, 0, {}};
+        const auto lay = [&](const bound_box& what, bytes_t at) { next.boxes.push_back({what, at}); };
+        const auto end = [&](bytes_t bytes) {
+          next.bytes = bytes;
+          if (rounds.size() == round) rounds.emplace_back();
+          rounds[round++].push_back(std::exchange(next, {g.peer, 0, {}}));
+        };
+        pair_digest& of = digest_with(g.peer, sent);
+        for (const staged_piece& p : pieces) of.add(p);
+        if (how_ == exchange_as::naive || message_bytes(pieces, made_.trailer) <= round_bytes_)
+          end(lay_out(pieces, lay, made_.trailer));
+        else lay_out_in_rounds(pieces, round_bytes_, made_.trailer, lay, end);
+      });
+    }
+    return rounds;
+  }
+  pair_digest& digest_with(rank_t peer, bool sent) {
+    std::optional<pair_digest>& of = sent ? digests_[peer].out : digests_[peer].in;
+    if (!of) of.emplace(plan_.stages, made_.trailer);
+    return *of;
+  }
+  /// Adds a message at a place in an arena, which it moves on.
+  void add_message(index_t k, const laid_message& m, std::byte*& at, bool sent) {
+    std::vector<message>& messages = sent ? made_.out : made_.in;
+    for (const laid_box& b : m.boxes) add_copies(static_cast<index_t>(messages.size()), b.what, at + b.at, sent);
+    digest_with(m.peer, sent).add_message(k, m.bytes);
+    messages.push_back({m.peer, k, at, m.bytes});
+    at += m.bytes;
   }
   void add_copies(index_t entry, bound_box in_message, std::byte* at, bool sent) {
     in_message.data = at;
@@ -234,12 +273,30 @@ class exchange_maker {
     }
     return result;
   }
-  /// All messages of a stage at once; or, naively, a pair of them after the other, in the order in which pairs meet.
-  void add_rounds(index_t k, std::size_t out, std::size_t in) {
-    if (how_ != exchange_as::naive) {
-      made_.rounds.push_back({k, out, made_.out.size(), in, made_.in.size()});
-      return;
+  /// All first messages of a stage at once, then all second ones; a round where there are none.
+  void add_rounds(index_t k) {
+    const laid_rounds outs = laid_out(k, plan_.sends, &staged_piece::dst, true),
+                      ins = laid_out(k, plan_.receives, &staged_piece::src, false);
+    for (std::size_t i = 0; i == 0 || i < std::max(outs.size(), ins.size()); ++i) {
+      const std::size_t arena = made_.rounds.size() % static_cast<std::size_t>(1 + lag_of_exchange(how_));
+      std::byte *out = made_.arenas.out[arena], *in = made_.arenas.in[arena];
+      exchange_round r{k, made_.out.size(), 0, made_.in.size(), 0};
+      if (i < outs.size())
+        for (const laid_message& m : outs[i]) add_message(k, m, out, true);
+      if (i < ins.size())
+        for (const laid_message& m : ins[i]) add_message(k, m, in, false);
+      r.out_end = made_.out.size(), r.in_end = made_.in.size();
+      made_.rounds.push_back(r);
     }
+  }
+  /// A pair of messages after the other, in the order in which pairs meet.
+  void add_pairs(index_t k) {
+    std::size_t out = made_.out.size(), in = made_.in.size();
+    std::byte *out_at = made_.arenas.out[0], *in_at = made_.arenas.in[0];
+    for (const std::vector<laid_message>& one : laid_out(k, plan_.sends, &staged_piece::dst, true))
+      for (const laid_message& m : one) add_message(k, m, out_at, true);
+    for (const std::vector<laid_message>& one : laid_out(k, plan_.receives, &staged_piece::src, false))
+      for (const laid_message& m : one) add_message(k, m, in_at, false);
     const auto key = [&](const std::vector<message>& list, std::size_t i) {
       return i < list.size() ? list[i].peer ^ plan_.device : std::numeric_limits<rank_t>::max();
     };
@@ -256,6 +313,7 @@ class exchange_maker {
   const binding& into_;
   page_stages& pages_;
   exchange_as how_;
+  bytes_t round_bytes_;
   exchange_moves made_;
   std::vector<peer_pieces> groups_;
   std::map<rank_t, both_ways> digests_;
@@ -265,8 +323,9 @@ class exchange_maker {
 
 /// The moves of a device that holds `from` and shall hold `into`.
 inline exchange_moves prepare_exchange(const staged_plan& plan, const binding& from, const binding& into,
-                                       page_stages& pages, exchange_as how, bytes_t trailer = 0) {
-  return detail::exchange_maker(plan, from, into, pages, how, trailer).make();
+                                       page_stages& pages, exchange_as how, bytes_t trailer = 0,
+                                       bytes_t round_bytes = usual_round_bytes) {
+  return detail::exchange_maker(plan, from, into, pages, how, trailer, round_bytes).make();
 }
 
 }  // namespace reshard

@@ -15,8 +15,9 @@ namespace reshard {
 /// The devices of one process, a thread each, that exchange packed messages.
 class mailbox_group {
  public:
-  explicit mailbox_group(rank_t devices, patience wait = default_patience, exchange_as how = exchange_as::asynchronous)
-      : meeting_(devices, wait), boxes_(static_cast<std::size_t>(devices)), how_(how) {
+  explicit mailbox_group(rank_t devices, patience wait = default_patience, exchange_as how = exchange_as::asynchronous,
+                         bytes_t round_bytes = usual_round_bytes)
+      : meeting_(devices, wait), boxes_(static_cast<std::size_t>(devices)), how_(how), round_bytes_(round_bytes) {
     meeting_.on_break([this] {
       for (mailbox& box : boxes_) box.wake();
     });
@@ -32,7 +33,8 @@ class mailbox_group {
   class endpoint : private parts, public exchange<meeting_of_threads, mailbox_wire> {
    public:
     endpoint(mailbox_group& world, rank_t device)
-        : parts{{world.meeting_, device}, {world.boxes_, device}}, exchange(parts::meeting, parts::wire, world.how_) {}
+        : parts{{world.meeting_, device}, {world.boxes_, device}},
+          exchange(parts::meeting, parts::wire, world.how_, world.round_bytes_) {}
   };
 
   rank_t devices() const { return meeting_.devices(); }
@@ -52,6 +54,7 @@ class mailbox_group {
   rendezvous meeting_;
   std::deque<mailbox> boxes_;
   exchange_as how_;
+  bytes_t round_bytes_;
 };
 
 }  // namespace reshard

@@ -16,6 +16,7 @@ struct mpi_options {
   patience wait = default_patience;
   exchange_as how = exchange_as::asynchronous;
   bytes_t chunk_bytes = mpi_chunk_bytes;  // a longer message is sent in several
+  bytes_t round_bytes = usual_round_bytes;
 };
 
 namespace detail {
@@ -44,7 +45,8 @@ class mpi_endpoint : private detail::mpi_parts, public exchange<mpi_meeting, mpi
  public:
   /// Made by every process of the communicator; peer_missing where not all come within the patience.
   explicit mpi_endpoint(MPI_Comm world, const mpi_options& options = {})
-      : detail::mpi_parts(world, options), exchange(mpi_parts::meeting, mpi_parts::wire, options.how) {}
+      : detail::mpi_parts(world, options),
+        exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes) {}
 };
 static_assert(Transport<mpi_endpoint>);
 

@@ -74,17 +74,27 @@ inline void pieces_by_peer(const std::vector<staged_piece>& pieces, index_t stag
             [device](const peer_pieces& a, const peer_pieces& b) { return (a.peer ^ device) < (b.peer ^ device); });
 }
 
-/// Calls sink(bound_box, offset) for every state of every piece in a message, the box with its strides there and no
-/// data yet; the bytes of the message, of which the last may be a trailer.
+/// The first offset from `at` on at which such a box may lie: it is (its first column x width) mod 16.
+constexpr bytes_t place_from(bytes_t at, const box<3>& where, bytes_t width) {
+  const bytes_t lead = where.dim[2].begin * width % piece_alignment;
+  return at + (lead - at % piece_alignment + piece_alignment) % piece_alignment;
+}
+/// A box of a piece with its strides in a message, and no data yet.
+inline bound_box packed_box(const staged_piece& p, int state, const box<3>& where) {
+  const index_t columns = where.dim[2].size();
+  return {{state, p.tensor, where}, nullptr, {columns * where.dim[1].size(), columns, 1}, p.states.width_of(state)};
+}
+
+/// Calls sink(bound_box, offset) for every state of every piece in a message; the bytes of the message, of which the
+/// last may be a trailer.
 template <typename Sink>
 bytes_t lay_out(stage_range pieces, Sink&& sink, bytes_t trailer = 0) {
   bytes_t at = 0;
   for (const staged_piece& p : pieces)
     for (const int state : p.states) {
-      const index_t columns = p.where.dim[2].size();
-      const bytes_t width = p.states.width_of(state), lead = p.where.dim[2].begin * width % piece_alignment;
-      at += (lead - at % piece_alignment + piece_alignment) % piece_alignment;
-      sink(bound_box{{state, p.tensor, p.where}, nullptr, {columns * p.where.dim[1].size(), columns, 1}, width}, at);
+      const bytes_t width = p.states.width_of(state);
+      at = place_from(at, p.where, width);
+      sink(packed_box(p, state, p.where), at);
       at += p.where.volume() * width;
     }
   return ceil_divide(at + trailer, message_granule) * message_granule;
@@ -93,6 +103,47 @@ bytes_t lay_out(stage_range pieces, Sink&& sink, bytes_t trailer = 0) {
 inline bytes_t message_bytes(stage_range pieces, bytes_t trailer = 0) {
   return lay_out(
       pieces, [](const bound_box&, bytes_t) {}, trailer);
+}
+
+/// A box cut along its outermost dimensions, in order, into parts of at most so many bytes, and of an element at least.
+template <typename Sink>
+void each_part(const box<3>& where, bytes_t width, bytes_t most, Sink&& sink) {
+  int cut = 0;  // the outermost dimension that there is
+  while (cut < 2 && where.dim[cut].size() == 1) ++cut;
+  const interval slices = where.dim[cut];
+  const bytes_t slice_bytes = where.volume() / slices.size() * width;
+  const index_t step = greatest(1, most / slice_bytes);
+  for (index_t first = slices.begin; first < slices.end; first += step) {
+    box<3> part = where;
+    part.dim[cut] = {first, least(first + step, slices.end)};
+    if (slice_bytes > most && cut < 2) each_part(part, width, most, sink);
+    else sink(part);
+  }
+}
+
+/// Messages of at most `most` bytes instead of one: calls sink(bound_box, offset) for what lies in a message, then
+/// end(bytes) for the message; of pieces for which message_bytes(pieces, trailer) > most. Boxes are cut into parts of at
+/// most most / parts_of_a_message bytes, which lie in a message as pieces do.
+inline constexpr bytes_t parts_of_a_message = 8;
+template <typename Sink, typename End>
+void lay_out_in_rounds(stage_range pieces, bytes_t most, bytes_t trailer, Sink&& sink, End&& end) {
+  bytes_t at = 0;
+  const auto close = [&] {
+    end(ceil_divide(at + trailer, message_granule) * message_granule);
+    at = 0;
+  };
+  for (const staged_piece& p : pieces)
+    for (const int state : p.states) {
+      const bytes_t width = p.states.width_of(state);
+      each_part(p.where, width, most / parts_of_a_message, [&](const box<3>& part) {
+        const bytes_t bytes = part.volume() * width;
+        if (place_from(at, part, width) + bytes + trailer > most) close();
+        at = place_from(at, part, width);
+        sink(packed_box(p, state, part), at);
+        at += bytes;
+      });
+    }
+  close();
 }
 
 }  // namespace reshard

@@ -182,7 +182,7 @@ class switch_steps {
     if (options_.budget != no_budget) {
       if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
       demand_.largest = largest_holding(change_);
-      demand_.staging = (1 + report_.lag) * transport_.staging_bytes(stage_plan(plan_, change_, 1), 0);
+      demand_.staging = most_staging_of(transport_, stage_plan(plan_, change_, 1));
     }
     require_one_list(me(), old_, change_.list(), change_.states());
     require_one_list(me(), new_, change_.list(), change_.states());
@@ -207,6 +207,9 @@ class switch_steps {
     staged_ = stage_plan(plan_, change_, stages);
     sources_.emplace(old_, binding_side::source, change_.states());
     targets_.emplace(new_, binding_side::target, change_.states());
+    const index_t lag = report_.lag;
+    std::vector<bytes_t> staging;
+    for (index_t slot = 0; slot < stages + lag; ++slot) staging.push_back(transport_.staging_bytes(*staged_, slot));
     const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in,
                          const sink<const bound_box&, index_t>& visit) {
       for (const staged_piece& p : pieces)
@@ -216,14 +219,12 @@ class switch_steps {
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
       mark(*list, old_,
            sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { sources_->read(b, k); }));
-    const index_t lag = report_.lag;
-    mark(staged_->receives, new_,
-         sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { targets_->written(b, k + lag); }));
+    mark(staged_->receives, new_, sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) {
+           targets_->written(b, slot_that_writes(transport_, k));
+         }));
     for (const std::vector<staged_piece>* list : {&staged_->retains, &staged_->creates})
       mark(*list, new_,
            sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { targets_->written(b, k); }));
-    std::vector<bytes_t> staging;
-    for (index_t slot = 0; slot < stages + lag; ++slot) staging.push_back(transport_.staging_bytes(*staged_, slot));
     report_.memory = replay_pages(*sources_, *targets_, stages, lag, options_.after_use, staging);
     return report_.memory.excess();
   }

@@ -32,13 +32,14 @@ class socket_endpoint : private detail::socket_parts, public exchange<socket_mee
   /// not. An empty address is that of a device that is gone: it has no end, and no switch may want it. `listening`
   /// listens where others call this device.
   socket_endpoint(rank_t device, const std::vector<std::string>& addresses, listening_socket listening,
-                  patience wait = default_patience, exchange_as how = exchange_as::asynchronous)
+                  patience wait = default_patience, exchange_as how = exchange_as::asynchronous,
+                  bytes_t round_bytes = usual_round_bytes)
       : detail::socket_parts(device, addresses, std::move(listening), wait),
-        exchange(socket_parts::meeting, socket_parts::wire, how) {}
+        exchange(socket_parts::meeting, socket_parts::wire, how, round_bytes) {}
   /// The same; it listens at its own address.
   socket_endpoint(rank_t device, const std::vector<std::string>& addresses, patience wait = default_patience,
-                  exchange_as how = exchange_as::asynchronous)
-      : socket_endpoint(device, addresses, listening_socket(own(device, addresses)), wait, how) {}
+                  exchange_as how = exchange_as::asynchronous, bytes_t round_bytes = usual_round_bytes)
+      : socket_endpoint(device, addresses, listening_socket(own(device, addresses)), wait, how, round_bytes) {}
 
  private:
   static const std::string& own(rank_t device, const std::vector<std::string>& addresses) {
