@@ -121,10 +121,12 @@ void each_part(const box<3>& where, bytes_t width, bytes_t most, Sink&& sink) {
   }
 }
 
-/// Messages of at most `most` bytes instead of one: calls sink(bound_box, offset) for what lies in a message, then
-/// end(bytes) for the message; of pieces for which message_bytes(pieces, trailer) > most. Boxes are cut into parts of at
-/// most most / parts_of_a_message bytes, which lie in a message as pieces do.
+/// A part of a box that is cut has at most this fraction of the bytes of a message.
 inline constexpr bytes_t parts_of_a_message = 8;
+
+/// Messages of at most `most` bytes instead of one: calls sink(bound_box, offset) for what lies in a message, then
+/// end(bytes) for the message; of pieces for which message_bytes(pieces, trailer) > most. Boxes are cut into parts of
+/// at most most / parts_of_a_message bytes, which lie in a message as pieces do.
 template <typename Sink, typename End>
 void lay_out_in_rounds(stage_range pieces, bytes_t most, bytes_t trailer, Sink&& sink, End&& end) {
   bytes_t at = 0;
