@@ -127,7 +127,7 @@ TEST_CASE("layout strings: the chunks that they write, empty ones among them, an
     CAPTURE(std::string(c.text));
     degrees d;
     d.pp = c.pp;
-    d.string = parse_layout_string(c.text);
+    d.string = parse_pipeline_string(c.text);
     detail::settle_chunks(d, false);
     REQUIRE(d.chunks() == d.string.chunks);
     check_placement(d.string.layers, d, d.string.predictions);
@@ -146,7 +146,7 @@ TEST_CASE("a placement is a value at compile time too") {
   constexpr auto written = [] {
     degrees d;
     d.pp = 2, d.vpp = 2;
-    d.string = parse_layout_string("Ett|t||mL");
+    d.string = parse_pipeline_string("Ett|t||mL");
     return pipeline_placement(3, d);
   }();
   static_assert(written.last_layer_chunk() == 1 && written.prediction_chunk() == 3 && written.chunk_of(2) == 1);

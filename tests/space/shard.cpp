@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards as a framework writes them: up to five numbers, and what an entry is by default.
+// Shards as a framework writes them: up to five numbers, what an entry is by default, how many ranks a list has.
 #include <doctest/doctest.h>
+
+#include <vector>
 
 #include <reshard/space/shard.hpp>
 
@@ -34,4 +36,17 @@ TEST_CASE("a shard is one of rank 0, of bf16 parameters, unless it says otherwis
   CHECK(s.type == bf16);
   CHECK(s.state == "param");
   CHECK(s.whole == extents{});
+}
+
+TEST_CASE("the world of a list is that of the highest rank it names, or as many ranks as are said") {
+  std::vector<shard> shards;
+  CHECK(shard_list(shards).ranks() == 0);
+  for (const rank_t rank : {0, 5, 3}) {
+    shards.push_back({rank, "w", bf16, {4}, {0}, {4}});
+    CHECK(shard_list(shards).ranks() == (rank == 0 ? 1 : 6));
+  }
+  CHECK(shard_list(shards, 9).ranks() == 9);
+  CHECK(shard_list(shards).shards().size() == 3);
+  shards[1].rank = 9'223'372'036'854'775'807;
+  CHECK_REFUSED(shard_list(shards), "9223372036854775807 + 1 does not fit 64 bits");
 }

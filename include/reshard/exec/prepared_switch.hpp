@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step:
 // planned, checked, staged and bound when it is made; run() only copies.
-// Builds on: exec/switch_checks.hpp, memory/replay_pages.hpp, exec/transport.hpp, exec/rendezvous.hpp.
+// Builds on: exec/switch_checks.hpp, memory/replay_pages.hpp, schedule/stage_count.hpp,
+// exec/transport.hpp, exec/rendezvous.hpp.
 #pragma once
 
 #include <exception>
@@ -19,6 +20,7 @@
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/memory/zero_box.hpp>
 #include <reshard/plan/make_plan.hpp>
+#include <reshard/schedule/stage_count.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
 namespace reshard {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a device checks of its own bindings before a switch: every element that its plan needs is bound, and every byte
 // that it makes is a byte of its own.
-// Builds on: plan/transfer.hpp, memory/binding.hpp, base/sort.hpp.
+// Builds on: plan/plan.hpp, memory/binding.hpp, base/sort.hpp.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 #include <reshard/base/sort.hpp>
 #include <reshard/exec/switch_options.hpp>
 #include <reshard/memory/binding.hpp>
-#include <reshard/plan/transfer.hpp>
+#include <reshard/plan/plan.hpp>
 
 namespace reshard {
 

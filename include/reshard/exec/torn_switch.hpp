@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who holds what after a torn switch, from its stages, how many are in place, and who survives; as the list of shards
 // from which an ordinary switch goes on, as one survivor's binding over its old and new arrays, and what nobody holds.
-// Builds on: schedule/staged_plan.hpp, algebra/region.hpp, memory/binding.hpp, space/shard_list.hpp.
+// Builds on: schedule/staged_plan.hpp, algebra/region.hpp, memory/binding.hpp, space/shard.hpp.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
-#include <reshard/space/shard_list.hpp>
+#include <reshard/space/shard.hpp>
 
 namespace reshard {
 

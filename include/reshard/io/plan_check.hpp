@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a plan that was read from somewhere is one of a switch: what every reader of plans asks before it hands one
 // over.
-// Builds on: plan/layout_switch.hpp, plan/transfer.hpp.
+// Builds on: plan/layout_switch.hpp, plan/plan.hpp.
 #pragma once
 
 #include <string_view>
 
 #include <reshard/plan/layout_switch.hpp>
-#include <reshard/plan/transfer.hpp>
+#include <reshard/plan/plan.hpp>
 
 namespace reshard::io {
 

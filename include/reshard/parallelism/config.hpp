@@ -110,7 +110,7 @@ template <detail::literal Text>
 struct chunks_as {
   static constexpr layout_key key = layout_key::string;
   static constexpr bool is_static = true;
-  static constexpr layout_string value() { return parse_layout_string(Text.view()); }
+  static constexpr pipeline_string value() { return parse_pipeline_string(Text.view()); }
 };
 
 /// What config<...> takes: a type with a key of the layout and a value().

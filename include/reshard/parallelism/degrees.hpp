@@ -2,11 +2,11 @@
 // A layout as plain values: the degrees of its axes and everything else that its keys say; what every algorithm below
 // reads. config<...> (parallelism/config.hpp) is the typed form, parse_degrees (parallelism/parse_degrees.hpp) the
 // written one.
-// Builds on: base/integer.hpp, parallelism/layout_string.hpp.
+// Builds on: base/integer.hpp, parallelism/pipeline_string.hpp.
 #pragma once
 
 #include <reshard/base/integer.hpp>
-#include <reshard/parallelism/layout_string.hpp>
+#include <reshard/parallelism/pipeline_string.hpp>
 
 namespace reshard {
 
@@ -62,7 +62,7 @@ struct degrees {
   experts_as experts = experts_as::separate;
   names_as names = names_as::megatron;
   rank_order order = {};
-  layout_string string = {};  // chunks as a layout string deals them, where one is given
+  pipeline_string string = {};  // chunks as a layout string deals them, where one is given
 
   constexpr index_t expert_tp() const { return etp != 0 ? etp : ep > 1 ? 1 : tp; }
   /// Ranks of one pipeline stage: tp cp dp.

@@ -143,7 +143,7 @@ constexpr void assign(degrees& d, layout_key, shard_by value) { d.shard = value;
 constexpr void assign(degrees& d, layout_key, experts_as value) { d.experts = value; }
 constexpr void assign(degrees& d, layout_key, names_as value) { d.names = value; }
 constexpr void assign(degrees& d, layout_key, const rank_order& value) { d.order = value; }
-constexpr void assign(degrees& d, layout_key, const layout_string& value) { d.string = value; }
+constexpr void assign(degrees& d, layout_key, const pipeline_string& value) { d.string = value; }
 
 /// A layout string says how many chunks there are, where vpp is not named beside it.
 constexpr void settle_chunks(degrees& d, bool vpp_named) {

@@ -50,7 +50,7 @@ inline void parse_word(degrees& d, const key_entry& key, std::string_view text) 
 inline void parse_value(degrees& d, const key_entry& key, std::string_view text) {
   if (key.words != nullptr) return parse_word(d, key, text);
   if (key.key == layout_key::order) d.order = parse_rank_order(text);
-  else if (key.key == layout_key::string) d.string = parse_layout_string(text);
+  else if (key.key == layout_key::string) d.string = parse_pipeline_string(text);
   else if (key.key != layout_key::bucket || text != "none") {  // the default, and bucket=0 is not
     const index_t number = parse_number(key.name, text);
     require_degree(key.key, number);

@@ -137,7 +137,7 @@ class pipeline_placement {
   index_t short_first_ = 0;  // layers that the first chunk lacks
   index_t first_ = 0;        // layers of a chunk of the first stage, where stages differ
   index_t last_ = 0;
-  layout_string string_;
+  pipeline_string string_;
 };
 
 }  // namespace reshard

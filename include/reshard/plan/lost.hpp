@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch cannot bring because the devices that held it are lost: box by box, each once, in bytes, and as the
 // sentence that refuses it. The cost is that of the lost ranks' own boxes.
-// Builds on: plan/layout_switch.hpp, plan/transfer.hpp, space/living_holding.hpp.
+// Builds on: plan/layout_switch.hpp, plan/plan.hpp, space/living_holding.hpp.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include <reshard/plan/layout_switch.hpp>
-#include <reshard/plan/transfer.hpp>
+#include <reshard/plan/plan.hpp>
 #include <reshard/space/living_holding.hpp>
 
 namespace reshard {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers and plans: pure data, the same on every device that derives them; no pointer, stream or communicator.
+// A transfer: a box that goes from one device to another, as data; and the order in which both ends list their
+// transfers.
 // Builds on: model/state.hpp, model/family.hpp.
 #pragma once
 
@@ -83,25 +84,6 @@ constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer:
     transfers[to] = last;
     keys[to].at = to;
   }
-}
-
-/// What one device does in a switch. Retained, created and lost boxes have src == dst == device.
-struct plan {
-  rank_t device = 0;
-  std::vector<transfer> sends;
-  std::vector<transfer> receives;
-  std::vector<transfer> retains;
-  std::vector<transfer> creates;  // zeros: padding of the vocabulary that FROM does not have
-  std::vector<transfer> lost;     // zeros: what lost ranks of FROM alone held
-
-  friend constexpr bool operator==(const plan&, const plan&) = default;
-};
-
-/// sum of bytes()
-[[nodiscard]] constexpr bytes_t total_bytes(const std::vector<transfer>& transfers) {
-  bytes_t bytes = 0;
-  for (const transfer& t : transfers) bytes = checked_add(bytes, t.bytes());
-  return bytes;
 }
 
 }  // namespace reshard

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which ranks of a space hold the same: replicas of a shard, and the holders of one of its slices. A product of
 // coordinates; where the order of the ranks makes it none, a list.
-// Builds on: space/space.hpp.
+// Builds on: space/space.hpp, parallelism/rank_product.hpp.
 #pragma once
 
 #include <vector>
 
+#include <reshard/parallelism/rank_product.hpp>
 #include <reshard/space/space.hpp>
 
 namespace reshard::detail {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Foreign layouts: a framework that knows its own shards hands over a list of (rank, tensor, offset, shape); with the
 // table of the tensors they belong to they are a Holding like any computed one, and can be planned from and to.
-// Builds on: space/shard_boxes.hpp, space/shard_list.hpp, space/holding.hpp, algebra/overlap.hpp.
+// Builds on: space/shard_boxes.hpp, space/shard.hpp, space/holding.hpp, algebra/overlap.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 #include <reshard/algebra/overlap.hpp>
 #include <reshard/space/holding.hpp>
+#include <reshard/space/shard.hpp>
 #include <reshard/space/shard_boxes.hpp>
-#include <reshard/space/shard_list.hpp>
 
 namespace reshard {
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shard as a framework describes it: which rank holds which rectangle of which named tensor. Ids and numbers, no
-// pointers.
+// A shard as a framework describes it: which rank holds which rectangle of which named tensor; and the list of a
+// world's shards. Ids and numbers, no pointers.
 // Builds on: model/dtype.hpp, model/family.hpp.
 #pragma once
 
 #include <initializer_list>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <reshard/base/refusal.hpp>
 #include <reshard/model/dtype.hpp>
@@ -36,6 +38,24 @@ struct shard {
   extents offset;
   extents shape;
   std::string state = "param";
+};
+
+/// Shards of ranks 0 .. ranks() - 1; move a long list in.
+class shard_list {
+ public:
+  /// The world is that of the highest rank named.
+  shard_list(std::vector<shard> shards) : shards_(std::move(shards)) {
+    for (const shard& s : shards_) ranks_ = greatest(ranks_, checked_add(s.rank, 1));
+  }
+  /// Ranks that are not named hold nothing.
+  shard_list(std::vector<shard> shards, rank_t ranks) : shards_(std::move(shards)), ranks_(ranks) {}
+
+  rank_t ranks() const { return ranks_; }
+  const std::vector<shard>& shards() const { return shards_; }
+
+ private:
+  std::vector<shard> shards_;
+  rank_t ranks_ = 0;
 };
 
 }  // namespace reshard

@@ -25,21 +25,21 @@ namespace {
 
 // The same cases at both times.
 constexpr bool written_out() {
-  const layout_string s = parse_layout_string("Et*3|(tt|)*2,t|mL");
+  const pipeline_string s = parse_pipeline_string("Et*3|(tt|)*2,t|mL");
   const chunk_run runs[] = {{1, 3}, {2, 2}, {1, 1}, {1, 0}};
   for (int i = 0; i < 4; ++i)
     if (s.run[i] != runs[i]) return false;
   return s.given() && s.runs == 4 && s.chunks == 5 && s.layers == 8 && s.predictions == 1 && s.prediction_chunk == 4;
 }
 constexpr bool commas_and_nothing_given() {
-  return !layout_string{}.given() && parse_layout_string("E,tt,|,L") == parse_layout_string("Ett|L") &&
-         parse_layout_string("EL").chunks == 1 && parse_layout_string("E|*3L").chunks == 4;
+  return !pipeline_string{}.given() && parse_pipeline_string("E,tt,|,L") == parse_pipeline_string("Ett|L") &&
+         parse_pipeline_string("EL").chunks == 1 && parse_pipeline_string("E|*3L").chunks == 4;
 }
 constexpr bool groups_come_before_letters() {
   // (t*2|)*3 is t*2|t*2|t*2|, and then every t*2 is tt
-  return parse_layout_string("E(t*2|)*3L") == parse_layout_string("Ett|tt|tt|L") &&
-         parse_layout_string("E(t|)*0tL") == parse_layout_string("EtL") &&
-         parse_layout_string("Et*0|tL") == parse_layout_string("E|tL");
+  return parse_pipeline_string("E(t*2|)*3L") == parse_pipeline_string("Ett|tt|tt|L") &&
+         parse_pipeline_string("E(t|)*0tL") == parse_pipeline_string("EtL") &&
+         parse_pipeline_string("Et*0|tL") == parse_pipeline_string("E|tL");
 }
 static_assert(written_out() && commas_and_nothing_given() && groups_come_before_letters());
 
@@ -63,7 +63,7 @@ model with_layers(index_t layers, index_t predictions, index_t size = 48) {
 }
 
 std::string said(const std::string& text) {
-  return refused([&] { static_cast<void>(parse_layout_string(text)); });
+  return refused([&] { static_cast<void>(parse_pipeline_string(text)); });
 }
 }  // namespace
 
@@ -73,7 +73,7 @@ TEST_CASE("the same at run time") {
   CHECK(groups_come_before_letters());
 }
 
-TEST_CASE("parse_layout_string(to_text(s)) == s, also where m sits alone, in front, or in the last chunk") {
+TEST_CASE("parse_pipeline_string(to_text(s)) == s, also where m sits alone, in front, or in the last chunk") {
   dice random(3);
   int with_predictions = 0;
   for (int n = 0; n < 2000; ++n) {
@@ -87,11 +87,11 @@ TEST_CASE("parse_layout_string(to_text(s)) == s, also where m sits alone, in fro
       text += k + 1 < chunks ? "|" : "L";
     }
     CAPTURE(text);
-    const layout_string s = parse_layout_string(text);
+    const pipeline_string s = parse_pipeline_string(text);
     CHECK(s.chunks == chunks);
     CHECK(s.layers == std::count(text.begin(), text.end(), 't'));
     CHECK(s.predictions == std::count(text.begin(), text.end(), 'm'));
-    CHECK(parse_layout_string(to_text(s)) == s);
+    CHECK(parse_pipeline_string(to_text(s)) == s);
     CHECK(parse_degrees("pp=" + std::to_string(chunks) + ",string=" + to_text(s)).string == s);
     with_predictions += s.predictions > 0 ? 1 : 0;
   }
@@ -117,7 +117,7 @@ TEST_CASE("what is no layout string is refused, with the text and what is wrong"
   CHECK(said("Et*99999999999999999999L").find("stands for more than 1048576 characters") != std::string::npos);
   CHECK(said("Et*1048570L") == "accepted");
   std::string runs = "E";
-  for (int i = 0; i < layout_string::capacity; ++i) runs += i % 2 == 0 ? "t|" : "tt|";
+  for (int i = 0; i < pipeline_string::capacity; ++i) runs += i % 2 == 0 ? "t|" : "tt|";
   CHECK(said(runs + "L").ends_with("has more than 48 runs of equal chunks"));
   CHECK(said(runs.substr(0, runs.size() - 3) + "L") == "accepted");
 }
@@ -131,7 +131,7 @@ TEST_CASE("Megatron's layout strings: its chunks, or its refusal") {
     const auto made = [&] {
       degrees d;
       d.pp = pp;
-      d.string = parse_layout_string(text);
+      d.string = parse_pipeline_string(text);
       detail::settle_chunks(d, false);
       return layers == 0 ? d : require_legal(with_layers(layers, std::min<index_t>(predictions, 1)), d);
     };

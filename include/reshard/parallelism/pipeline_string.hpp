@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layout string of Megatron-core, "Et*3|(tt|)*29m|L": how many decoder layers each pipeline chunk has, and where
-// prediction layers sit. Kept as runs of equal chunks, so that a string of any length is a small value.
+// A pipeline layout string of Megatron-core, "Et*3|(tt|)*29m|L": how many decoder layers each pipeline chunk has, and
+// where prediction layers sit. Kept as runs of equal chunks, so that a string of any length is a small value.
 // Builds on: base/integer.hpp.
 #pragma once
 
@@ -21,7 +21,7 @@ struct chunk_run {
 };
 
 /// The chunks of a layout string; none where no string is given.
-struct layout_string {
+struct pipeline_string {
   static constexpr int capacity = 48;                           // runs
   static constexpr std::size_t longest = std::size_t{1} << 20;  // characters, repetitions written out
   chunk_run run[capacity] = {};
@@ -32,17 +32,17 @@ struct layout_string {
   index_t prediction_chunk = 0;  // the one chunk that has them
 
   constexpr bool given() const { return runs > 0; }
-  friend constexpr bool operator==(const layout_string&, const layout_string&) = default;
+  friend constexpr bool operator==(const pipeline_string&, const pipeline_string&) = default;
 };
 
 namespace detail {
 
 /// Expands and reads the text of a layout string.
-class layout_string_reader {
+class pipeline_string_reader {
  public:
-  constexpr explicit layout_string_reader(std::string_view text) : text_(text) {}
+  constexpr explicit pipeline_string_reader(std::string_view text) : text_(text) {}
 
-  constexpr layout_string read() {
+  constexpr pipeline_string read() {
     std::vector<char> letters;
     for (const char c : text_)
       if (c != ',') letters.push_back(c);
@@ -65,7 +65,7 @@ class layout_string_reader {
     index_t count = 0;
     const std::size_t digits = ++i;
     for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i)
-      count = least(count * 10 + (text[i] - '0'), static_cast<index_t>(layout_string::longest) + 1);
+      count = least(count * 10 + (text[i] - '0'), static_cast<index_t>(pipeline_string::longest) + 1);
     if (i == digits) return -1;
     at = i;
     return count;
@@ -73,8 +73,8 @@ class layout_string_reader {
   constexpr void append(std::vector<char>& to, const std::vector<char>& from, std::size_t begin, std::size_t end,
                         index_t times) const {
     if (begin == end) return;
-    if (times > static_cast<index_t>((layout_string::longest - to.size()) / (end - begin)))
-      refuse("layout: string=", text_, " stands for more than ", static_cast<index_t>(layout_string::longest),
+    if (times > static_cast<index_t>((pipeline_string::longest - to.size()) / (end - begin)))
+      refuse("layout: string=", text_, " stands for more than ", static_cast<index_t>(pipeline_string::longest),
              " characters");
     for (index_t n = 0; n < times; ++n)
       for (std::size_t i = begin; i < end; ++i) to.push_back(from[i]);
@@ -132,8 +132,8 @@ class layout_string_reader {
     if (result_.runs > 0 && result_.run[result_.runs - 1].layers == layers_) {
       ++result_.run[result_.runs - 1].chunks;
     } else {
-      if (result_.runs == layout_string::capacity)
-        refuse("layout: string=", text_, " has more than ", layout_string::capacity, " runs of equal chunks");
+      if (result_.runs == pipeline_string::capacity)
+        refuse("layout: string=", text_, " has more than ", pipeline_string::capacity, " runs of equal chunks");
       result_.run[result_.runs++] = {1, layers_};
     }
     ++result_.chunks;
@@ -141,7 +141,7 @@ class layout_string_reader {
   }
 
   std::string_view text_;
-  layout_string result_;
+  pipeline_string result_;
   index_t layers_ = 0;  // of the open chunk
   index_t embeddings_ = 0;
   index_t outputs_ = 0;
@@ -153,10 +153,12 @@ class layout_string_reader {
 
 /// The chunks that a text describes. Commas are left out; first every (X)*n, then every c*n is written out; `|` ends a
 /// chunk. Refused: other characters, not exactly one E in front and one L behind, a t after an m, m in two chunks.
-constexpr layout_string parse_layout_string(std::string_view text) { return detail::layout_string_reader(text).read(); }
+constexpr pipeline_string parse_pipeline_string(std::string_view text) {
+  return detail::pipeline_string_reader(text).read();
+}
 
-/// A text with parse_layout_string(to_text(s)) == s.
-[[nodiscard]] inline std::string to_text(const layout_string& s) {
+/// A text with parse_pipeline_string(to_text(s)) == s.
+[[nodiscard]] inline std::string to_text(const pipeline_string& s) {
   std::string text = "E";
   index_t chunk = 0;
   const auto letters = [](index_t n) {
