@@ -10,6 +10,7 @@
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/figures.hpp>
+#include <reshard/schedule/stage_count.hpp>
 #include <reshard/schedule/xor_order.hpp>
 #include <reshard/space/computed_holding.hpp>
 #include <reshard/space/cover.hpp>

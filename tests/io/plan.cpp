@@ -16,6 +16,7 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/figures.hpp>
+#include <reshard/schedule/stage_count.hpp>
 
 #include "../oracle/plan_check.hpp"
 #include "../oracle/random_layouts.hpp"

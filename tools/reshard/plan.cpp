@@ -12,6 +12,7 @@
 #include <reshard/io/switch_text.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/plan/make_plan.hpp>
+#include <reshard/schedule/stage_count.hpp>
 
 #include "commands.hpp"
 
