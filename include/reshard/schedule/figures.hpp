@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch costs, in figures: per device and over all of them, added up device by device, so that no more than one
 // device's plan is ever in memory.
-// Builds on: plan/lost.hpp, schedule/memory_replay.hpp, schedule/staged_plan.hpp.
+// Builds on: plan/lost.hpp, schedule/memory_replay.hpp, schedule/staged_plan.hpp, space/cover.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <reshard/plan/lost.hpp>
 #include <reshard/schedule/memory_replay.hpp>
 #include <reshard/schedule/staged_plan.hpp>
+#include <reshard/space/cover.hpp>
 
 namespace reshard {
 
