@@ -13,9 +13,9 @@
 
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
-#include <reshard/space/cover.hpp>
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/memory_replay.hpp>
+#include <reshard/space/cover.hpp>
 #include <reshard/space/listed_holding.hpp>
 
 #include "../oracle/plan_check.hpp"
