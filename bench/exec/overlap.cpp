@@ -107,6 +107,7 @@ measured measure(const computed_switch& change, std::chrono::microseconds latenc
   const rank_t devices = change.devices();
   rendezvous all(devices, std::chrono::seconds(60));
   testing::throttle shared(devices, latency);
+  all.on_break([&shared] { shared.wake(); });
   std::vector<std::thread> running;
   for (rank_t d = 0; d < devices; ++d)
     running.emplace_back([&, d] {

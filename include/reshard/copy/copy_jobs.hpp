@@ -59,6 +59,11 @@ class job_list {
   void keep_pages(index_t stage) {
     for (std::size_t i = begin(stage); i < end(stage); ++i) jobs_[i].spans = 0;
   }
+  /// Commits them before the jobs are run.
+  void take_pages(index_t stage, const binding& into) {
+    for (std::size_t i = begin(stage); i < end(stage); ++i) commit_pages(jobs_[i], into);
+    keep_pages(stage);
+  }
 
   std::size_t begin(index_t stage) const { return begin_[static_cast<std::size_t>(stage)]; }
   std::size_t end(index_t stage) const { return begin_[static_cast<std::size_t>(stage) + 1]; }
@@ -68,8 +73,7 @@ class job_list {
   /// already, as the kernel has just cleared them, else on the path for pages that are there.
   void run(std::size_t i, const binding& into, copy_path there = copy_path::streaming) const {
     const copy_job& job = jobs_[i];
-    for (std::size_t s = job.first_span; s < job.first_span + job.spans; ++s)
-      into.blocks()[spans_[s].block].commit(spans_[s].pages);
+    commit_pages(job, into);
     copy_shape shape{.ndim = job.ndim, .run_bytes = job.run_bytes};
     for (int d = 0; d < job.ndim; ++d)
       shape.extent[d] = job.extent[d], shape.src_stride[d] = job.src_stride[d], shape.dst_stride[d] = job.dst_stride[d];
@@ -77,6 +81,10 @@ class job_list {
   }
 
  private:
+  void commit_pages(const copy_job& job, const binding& into) const {
+    for (std::size_t s = job.first_span; s < job.first_span + job.spans; ++s)
+      into.blocks()[spans_[s].block].commit(spans_[s].pages);
+  }
   void append(const bound_box& to, const bound_box& from, page_stages* pages) {
     const bytes_t width = to.element_bytes;
     copy_shape s{.ndim = 3, .run_bytes = width};

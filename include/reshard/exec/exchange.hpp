@@ -77,8 +77,8 @@ class exchange {
   }
   /// Two arenas of each direction, or one where the lag is 0, for a plan of one stage.
   bytes_t most_staging_bytes(const staged_plan& plan) const { return sizes_of(plan).most(); }
-  /// Of the plan that staging_bytes was asked for last: in which slot what comes in a stage is unpacked. A stage of
-  /// several rounds ends in its own.
+  /// Of the plan that staging_bytes was asked for last: in which slot the pages of what comes in a stage are taken. A
+  /// stage of several rounds unpacks the first ones in its own slot, and takes them all in that.
   index_t written_in(index_t stage) const { return sizes_->several_rounds(stage) ? stage : stage + lag(); }
   /// What the kernel holds for them, of the moves that were moved last and are still there.
   bytes_t staging_seen() const { return moved_ == nullptr ? 0 : moved_->arenas.resident_bytes(); }
@@ -104,12 +104,15 @@ class exchange {
       const std::size_t first = m.first_round(slot), past = m.first_round(slot + 1);
       for (std::size_t round = first; round < past; ++round) {
         start(m, round);
-        if (round == first) retain(m, slot);  // while messages are on their way
+        retain(m, slot,
+               even_part({0, m.retained_jobs(slot)}, static_cast<index_t>(round - first),
+                         static_cast<index_t>(past - first)));
         finish_before(m, lag == 0 ? round + 1 : round);
         if (lag == 0) wait_sent(m, m.rounds[round]);
       }
-      if (first == past) retain(m, slot);
-      if (m.several[static_cast<std::size_t>(slot)] != 0) finish_before(m, past);
+      if (first == past) retain(m, slot, {0, m.retained_jobs(slot)});
+      m.retain.keep_pages(slot);
+      if (m.several[static_cast<std::size_t>(slot)] != 0) take_pages(m, past);
     }
     if (slot >= lag) {
       finish_before(m, m.first_round(slot - lag + 1));
@@ -137,14 +140,19 @@ class exchange {
 
   /// Runs the jobs of one entry of a list; the wire moves between them.
   void run(const exchange_moves& m, const job_list& jobs, index_t entry, copy_path path = copy_path::streaming) {
-    for (std::size_t i = jobs.begin(entry); i < jobs.end(entry); ++i) {
+    run_jobs(m, jobs, jobs.begin(entry), jobs.end(entry), path);
+  }
+  void run_jobs(const exchange_moves& m, const job_list& jobs, std::size_t first, std::size_t past,
+                copy_path path = copy_path::streaming) {
+    for (std::size_t i = first; i < past; ++i) {
       jobs.run(i, *m.into, path);
       wire_->poll(std::chrono::microseconds(0));
     }
   }
-  void retain(exchange_moves& m, index_t stage) {
-    run(m, m.retain, stage);
-    m.retain.keep_pages(stage);
+  /// Some of the copies of what a stage retains, while messages are on their way.
+  void retain(exchange_moves& m, index_t stage, interval jobs) {
+    const std::size_t first = m.retain.begin(stage);
+    run_jobs(m, m.retain, first + static_cast<std::size_t>(jobs.begin), first + static_cast<std::size_t>(jobs.end));
   }
 
   /// Posts what comes, packs what goes, and posts that. What came into the same arena has been unpacked.
@@ -162,6 +170,12 @@ class exchange {
   /// Finishes the rounds before one, in order.
   void finish_before(exchange_moves& m, std::size_t round) {
     while (finished_ < round) finish(m, m.rounds[finished_++]);
+  }
+  /// Commits what the rounds before one write that are not finished yet.
+  void take_pages(exchange_moves& m, std::size_t round) {
+    for (std::size_t r = finished_; r < round; ++r)
+      for (std::size_t i = m.rounds[r].in_begin; i < m.rounds[r].in_end; ++i)
+        m.unpack.take_pages(static_cast<index_t>(i), *m.into);
   }
   /// Unpacks what comes, as it comes.
   void finish(exchange_moves& m, const exchange_round& r) {

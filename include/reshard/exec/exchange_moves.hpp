@@ -132,12 +132,13 @@ struct exchange_moves {
   std::vector<char> unpacked;  // of in
   std::vector<exchange_round> rounds;
   std::vector<std::size_t> first;     // per stage, its first round
-  std::vector<char> several;          // per stage, whether it ends in its own slot
+  std::vector<char> several;          // per stage, whether what it brings is there in its own slot
   job_list pack, unpack;              // per message
   job_list retain;                    // per stage
   std::vector<peer_digests> digests;  // by peer
 
   std::size_t first_round(index_t stage) const { return first[static_cast<std::size_t>(stage)]; }
+  index_t retained_jobs(index_t stage) const { return static_cast<index_t>(retain.end(stage) - retain.begin(stage)); }
   std::vector<rank_t> peers() const {
     std::vector<rank_t> result;
     for (const peer_digests& d : digests) result.push_back(d.peer);
