@@ -10,6 +10,8 @@
 
 #include <reshard/memory/page_stages.hpp>
 #include <reshard/memory/pages.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/model/transformer.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"
@@ -325,6 +327,20 @@ struct random_binding {
 };
 
 }  // namespace
+
+TEST_CASE("without a word all states of the binding's list move; adam's where they are named") {
+  const model m = make_transformer(
+      {.name = "tiny", .layers = 1, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 32, .vocabulary = 64});
+  const state_list longer = with_gradients(adam);
+  const computed_holding h(space(m, config<dp<1>>{}), longer);
+  rank_storage all(h, 0, "all", pages_are::reserved, {}, longer),
+      some(h, 0, "some", pages_are::reserved, all_states, longer);
+  CHECK(all.tensors().boxes().size() * 4 == some.tensors().boxes().size() * 5);
+  const auto moving = [&](const page_stages& s) { return s.bytes_by_stage(0)[0]; };
+  const bytes_t adams = moving(page_stages(some.tensors(), binding_side::source));
+  CHECK(moving(page_stages(all.tensors(), binding_side::source)) > adams);
+  CHECK(moving(page_stages(all.tensors(), binding_side::source, all_states)) == adams);
+}
 
 TEST_CASE("random bindings against brute force: every page has the stage that matters, or stays") {
   testing::dice random(11);

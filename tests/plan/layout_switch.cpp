@@ -275,6 +275,20 @@ TEST_CASE("the list of states is the placement's: all of it moves, and what is n
         }).starts_with("reshard: switch: state 1 shall move, of 2 bytes and level 1, and is none"));
 }
 
+TEST_CASE("states that are named are those, also where a longer list begins with them") {
+  const space s(tiny, config<dp<2>, zero<2>>{});
+  const state_list longer = with_gradients(adam);
+  const computed_holding every(s, longer);
+  CHECK(layout_switch(s, s, {.list = longer}).states() == longer.all());
+  CHECK(layout_switch(s, s, {.states = adam.all(), .list = longer}).states() == adam.all());
+  CHECK(layout_switch(s, s, {.states = longer.all(), .list = longer}).states() == longer.all());
+  CHECK(layout_switch(s, s, {.states = all_states, .list = longer}).to().states() == all_states);
+  CHECK(layout_switch(every, every, {.states = all_states, .list = longer}).states() == all_states);
+  CHECK(layout_switch(every, s, {.states = all_states, .list = longer}).to().states() == all_states);
+  CHECK(layout_switch(s, every, {.states = all_states, .list = longer}).from().states() == all_states);
+  CHECK(layout_switch(s, every, {.list = longer}).states() == longer.all());
+}
+
 TEST_CASE("a space beside a holding or a list of some states is asked for those only") {
   const space s(tiny, config<dp<2>, zero<1>>{});
   const layout_switch change(computed_holding(s, parameter_states), s), back(s, computed_holding(s, only(2)));

@@ -169,7 +169,7 @@ TEST_CASE("bytes held are elements times width; all ranks together hold every st
   CHECK(param == 2 * 4 * (models::llama2_7b.parameters() + norms));
   CHECK(optimizer == 12 * (models::llama2_7b.parameters() + norms));
   CHECK(max_bytes_per_rank(s) == most);
-  CHECK(max_bytes_per_rank(s, {}) == 0);
+  CHECK(max_bytes_per_rank(s, state_set{}) == 0);
 }
 
 TEST_CASE(
@@ -234,6 +234,16 @@ TEST_CASE("a space, a list and a side of a switch are asked alike, each of the s
   CHECK(covers(rows));
   rows[1].shape = {1, 4};
   CHECK_FALSE(covers(rows));
+}
+
+TEST_CASE("of a longer list, adam's states are counted where they are named, and all where none are") {
+  const state_list longer = with_gradients(adam);
+  const computed_holding h(space(models::llama2_7b, config<dp<2>, zero<2>>{}), longer);
+  CHECK(held_bytes(h, 1) == held_bytes(h, 1, longer.all()));
+  CHECK(held_bytes(h, 1) == held_bytes(h, 1, all_states) + held_bytes(h, 1, longer.only(4)));
+  CHECK(held_bytes(h, 1, longer.only(4)) > 0);
+  CHECK(max_bytes_per_rank(h, all_states) ==
+        max_bytes_per_rank(h, parameter_states) + max_bytes_per_rank(h, optimizer_states));
 }
 
 TEST_CASE("boxes that overlap as much as they miss are no cover, nor where one turned inside out would join them") {

@@ -4,6 +4,7 @@
 // Builds on: memory/binding.hpp.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -59,8 +60,10 @@ enum class binding_side { source, target };
 class page_stages {
  public:
   /// No stage yet. The binding is sealed, and outlives this. Pages that hold other states than those that move stay,
-  /// and pages of a target that are committed beforehand are there already: both count as memory outside.
-  page_stages(const binding& of, binding_side which, state_set moving = all_states) : of_(&of) {
+  /// and pages of a target that are committed beforehand are there already: both count as memory outside. All states
+  /// of the binding's list move where none are named.
+  page_stages(const binding& of, binding_side which, const std::optional<state_set>& states = {}) : of_(&of) {
+    const state_set& moving = states ? *states : of.list().all();
     for (const memory_block& block : of.blocks()) {
       first_.push_back(mark_.size());
       mark_.resize(mark_.size() + static_cast<std::size_t>(block.granules), unbound);

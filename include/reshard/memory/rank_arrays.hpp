@@ -4,6 +4,8 @@
 // Builds on: space/buffer_slices.hpp, space/holding_of.hpp, memory/binding.hpp.
 #pragma once
 
+#include <optional>
+
 #include <reshard/memory/binding.hpp>
 #include <reshard/space/buffer_slices.hpp>
 #include <reshard/space/holding_of.hpp>
@@ -34,7 +36,7 @@ std::string array_name(const H& h, const rank_array& a, const state_list& list =
 
 /// Calls sink(rank_array) with every array of a rank, of the wanted states that the holding has, state by state.
 template <Holding H, typename Sink>
-void each_array(const H& h, rank_t rank, const state_set& wanted, Sink&& sink) {
+void each_array(const H& h, rank_t rank, const std::optional<state_set>& wanted, Sink&& sink) {
   if (rank < 0) return;
   const state_set asked = states_asked_of(h, wanted);
   for (const int state : asked) {
@@ -79,7 +81,7 @@ void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, 
 /// nothing. The list names the states; all of it are wanted, of those that the layout has, where no others are.
 template <Layout L, typename MemoryOf>
 binding bind_rank(const L& layout, rank_t rank, std::string who, MemoryOf&& memory_of,
-                  const state_set& wanted = all_states, const state_list& list = adam) {
+                  const std::optional<state_set>& wanted = {}, const state_list& list = adam) {
   const auto& h = holding_of(layout, wanted, list);
   binding result(std::move(who), names_of(h), list);
   each_array(h, rank, wanted, [&](const rank_array& a) { bind_array(result, h, rank, a, memory_of(a)); });

@@ -5,6 +5,7 @@
 // Builds on: memory/rank_arrays.hpp, memory/pages.hpp.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,7 @@ class rank_storage {
 
   template <Layout L>
   rank_storage(const L& layout, rank_t rank, std::string who, pages_are at_first = pages_are::reserved,
-               const state_set& wanted = all_states, const state_list& list = adam) {
+               const std::optional<state_set>& wanted = {}, const state_list& list = adam) {
     const auto& h = holding_of(layout, wanted, list);
     const auto reserve = [&](const rank_array& a) {
       page_range& range = ranges_.emplace_back(a.bytes());

@@ -185,7 +185,7 @@ constexpr state_list parse_state_list(std::string_view text) {
 
 /// { state_index } of adam.
 constexpr state_set only(int state_index) { return adam.only(state_index); }
-/// Every state: those of adam, or, of a layout or a switch that says which it has, all of its own.
+/// Every state of adam: 14 bytes an element of a parameter. Where all of another list are meant, none are named.
 inline constexpr state_set all_states = adam.all();
 /// { s in states : s is placed as r }
 constexpr state_set states_of(role r, const state_set& states = all_states) { return states.of(r); }

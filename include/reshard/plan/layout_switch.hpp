@@ -4,6 +4,7 @@
 // Builds on: space/holding_of.hpp, plan/device_map.hpp.
 #pragma once
 
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,15 +24,15 @@ enum class when_lost { refuse, leave_out };
 struct placement {
   device_map from = {};
   device_map to = {};
-  index_t node_devices = 0;  // devices of a node; 0: all share one
-  state_set states = all_states;
-  rank_t devices = 0;  // at least; there are as many as ranks of both sides need
+  index_t node_devices = 0;              // devices of a node; 0: all share one
+  std::optional<state_set> states = {};  // none: all that TO has
+  rank_t devices = 0;                    // at least; there are as many as ranks of both sides need
   state_list list = adam;
   std::vector<rank_t> lost = {};  // devices that are gone: FROM's ranks on them hold nothing
   when_lost lost_elements = when_lost::refuse;
 
-  /// The states that are to move; all_states are those of the list.
-  constexpr const state_set& wanted() const { return states == all_states ? list.all() : states; }
+  /// The states that are to move; those of the list where none are named.
+  constexpr const state_set& wanted() const { return states ? *states : list.all(); }
 };
 
 namespace detail {
@@ -63,10 +64,10 @@ inline constexpr bool is_layout = Layout<std::remove_cvref_t<L>>;
 template <typename L>
 inline constexpr bool is_list = ListOfShards<std::remove_cvref_t<L>>;
 
-/// What is made of a space beside a holding has the states of that.
+/// What is made of a space beside a holding has the states of that, where none are named.
 template <typename L>
 constexpr state_set states_beside(const L& other, const placement& placed) {
-  if constexpr (Holding<L>) return placed.wanted() == placed.list.all() ? other.states() : placed.wanted();
+  if constexpr (Holding<L>) return placed.states ? *placed.states : other.states();
   else return placed.wanted();
 }
 
@@ -129,7 +130,7 @@ class layout_switch {
       : sides_(detail::make_sides<From, To>(std::forward<A>(from), std::forward<B>(to), placed)),
         from_devices_(placed.from.of_world(sides_.from.ranks())), to_devices_(placed.to.of_world(sides_.to.ranks())),
         node_devices_(placed.node_devices), list_(placed.list),
-        states_(placed.wanted() == list_.all() ? sides_.to.states() : placed.wanted()),
+        states_(placed.states ? *placed.states : sides_.to.states()),
         devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))),
         lost_elements_(placed.lost_elements) {
     require_placed();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include <reshard/space/holding_of.hpp>
@@ -64,7 +65,7 @@ struct joined_boxes {
 };
 
 template <Holding H>
-constexpr bool covers_of(const H& h, state_set wanted) {
+constexpr bool covers_of(const H& h, const std::optional<state_set>& wanted) {
   const state_set asked = states_asked_of(h, wanted);
   for (const role r : roles) {
     if (asked.of(r).empty()) continue;
@@ -79,7 +80,7 @@ constexpr bool covers_of(const H& h, state_set wanted) {
 }
 
 template <Holding H>
-constexpr bool agrees_of(const H& h, state_set wanted) {
+constexpr bool agrees_of(const H& h, const std::optional<state_set>& wanted) {
   const state_set asked = states_asked_of(h, wanted);
   for (const role r : roles) {
     if (asked.of(r).empty()) continue;
@@ -118,7 +119,7 @@ struct role_widths {
   bytes_t of[std::size(roles)] = {};
 
   template <Holding H>
-  constexpr role_widths(const H& h, state_set wanted) {
+  constexpr role_widths(const H& h, const std::optional<state_set>& wanted) {
     const state_set asked = states_asked_of(h, wanted);
     for (const role r : roles)
       if (const state_set states = asked.of(r); !states.empty() && has_role(h, r))
@@ -140,7 +141,7 @@ constexpr bytes_t held_bytes_of(const H& h, rank_t rank, const role_widths& widt
 }
 
 template <Holding H>
-constexpr bytes_t max_bytes_per_rank_of(const H& h, state_set wanted) {
+constexpr bytes_t max_bytes_per_rank_of(const H& h, const std::optional<state_set>& wanted) {
   const role_widths width(h, wanted);
   bytes_t most = 0;
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
@@ -156,9 +157,9 @@ constexpr bytes_t max_bytes_per_rank_of(const H& h, state_set wanted) {
 /// For every family f and every wanted role r, over the boxes b that owners(f, r, all of f) names: sum of 1_b == 1_f.
 /// That is, every element is in exactly one distinct box and no box reaches outside. Read from the boxes alone, nothing
 /// of how they came about; ranks are not visited, so replicas cost nothing. That held() names the same boxes is
-/// agrees().
+/// agrees(). Here and below, where no states are named, all that the layout has are wanted; of a space, adam's.
 template <typename L>
-[[nodiscard]] constexpr bool covers(const L& layout, state_set wanted = all_states) {
+[[nodiscard]] constexpr bool covers(const L& layout, const std::optional<state_set>& wanted = {}) {
   detail::require_layout<L>();
   if constexpr (Layout<L>) return detail::covers_of(holding_of(layout, wanted), wanted);
   else return false;
@@ -170,7 +171,7 @@ template <typename L>
 ///   each b in shared(f, q, r) is all that owners(f, r, b) names, and q is a holder of it;
 ///   sum over q and shared(f, q, r) of |b| == sum over owners(f, r, all of f) of |b| x holders, so none is missing.
 template <typename L>
-[[nodiscard]] constexpr bool agrees(const L& layout, state_set wanted = all_states) {
+[[nodiscard]] constexpr bool agrees(const L& layout, const std::optional<state_set>& wanted = {}) {
   detail::require_layout<L>();
   if constexpr (Layout<L>) return detail::agrees_of(holding_of(layout, wanted), wanted);
   else return false;
@@ -179,7 +180,7 @@ template <typename L>
 /// sum over what the rank holds, of the wanted states that there are, of elements x width; 0 where there is no rank
 /// (-1)
 template <typename L>
-[[nodiscard]] constexpr bytes_t held_bytes(const L& layout, rank_t rank, state_set wanted = all_states) {
+[[nodiscard]] constexpr bytes_t held_bytes(const L& layout, rank_t rank, const std::optional<state_set>& wanted = {}) {
   detail::require_layout<L>();
   if constexpr (Layout<L>) {
     const auto& h = holding_of(layout, wanted);
@@ -191,7 +192,7 @@ template <typename L>
 
 /// The most that any rank holds.
 template <typename L>
-[[nodiscard]] constexpr bytes_t max_bytes_per_rank(const L& layout, state_set wanted = all_states) {
+[[nodiscard]] constexpr bytes_t max_bytes_per_rank(const L& layout, const std::optional<state_set>& wanted = {}) {
   detail::require_layout<L>();
   if constexpr (Layout<L>) return detail::max_bytes_per_rank_of(holding_of(layout, wanted), wanted);
   else return 0;

@@ -6,6 +6,7 @@
 
 #include <compare>
 #include <concepts>
+#include <optional>
 
 #include <reshard/model/model.hpp>
 
@@ -69,10 +70,10 @@ concept Holding = requires(const H& h, rank_t rank, int f, const family_box& wit
   { h.order_of(tensor_id{}, rank, role::parameter) } -> std::same_as<storage_order>;
 };
 
-/// Those of the states that a holding answers for; all of its own where all_states are wanted, of whatever list.
+/// Those of the states that a holding answers for; all of its own where none are named.
 template <typename H>
-constexpr state_set states_asked_of(const H& h, const state_set& wanted) {
-  return wanted == all_states ? h.states() : wanted & h.states();
+constexpr state_set states_asked_of(const H& h, const std::optional<state_set>& wanted) {
+  return wanted ? *wanted & h.states() : h.states();
 }
 
 /// Whether a holding has tensors that have states of a role.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,15 +24,18 @@ concept ListOfShards = std::same_as<L, shard_list> || std::same_as<L, std::vecto
 template <typename L>
 concept Layout = Holding<L> || std::same_as<L, space> || detail::ListOfShards<L>;
 
-/// The holding that answers for a layout, of the wanted states of a list: itself, computed, or listed.
+/// The holding that answers for a layout, of the wanted states of a list, all where none are named: itself, computed,
+/// or listed.
 template <typename H>
   requires Holding<std::remove_cvref_t<H>>
-constexpr H&& holding_of(H&& h, const state_set& = all_states, const state_list& = adam) { return std::forward<H>(h); }
-constexpr computed_holding holding_of(const space& s, const state_set& wanted = all_states,
-                                      const state_list& states = adam) {
-  return computed_holding(s, wanted == all_states ? states.all() : wanted);
+constexpr H&& holding_of(H&& h, const std::optional<state_set>& = {}, const state_list& = adam) {
+  return std::forward<H>(h);
 }
-inline listed_holding holding_of(const shard_list& list, const state_set& = all_states,
+constexpr computed_holding holding_of(const space& s, const std::optional<state_set>& wanted = {},
+                                      const state_list& states = adam) {
+  return computed_holding(s, wanted ? *wanted : states.all());
+}
+inline listed_holding holding_of(const shard_list& list, const std::optional<state_set>& = {},
                                  const state_list& states = adam) {
   return listed_holding(list, states);
 }
