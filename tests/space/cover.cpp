@@ -13,6 +13,7 @@
 #include <reshard/space/listed_holding.hpp>
 
 #include "../support/points.hpp"
+#include "../support/refused.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -244,6 +245,22 @@ TEST_CASE("of a longer list, adam's states are counted where they are named, and
   CHECK(held_bytes(h, 1, longer.only(4)) > 0);
   CHECK(max_bytes_per_rank(h, all_states) ==
         max_bytes_per_rank(h, parameter_states) + max_bytes_per_rank(h, optimizer_states));
+}
+
+TEST_CASE("a state that the layout has with another width or level is refused, not left out") {
+  const state_list own = parse_state_list("param:fp32:3,master:fp32:1,exp_avg:fp32:2");
+  const computed_holding h(space(models::llama2_7b, config<dp<2>, zero<1>>{}), own);
+  CHECK_REFUSED(held_bytes(h, 0, only(0)),
+                "state 0 is asked for with 2 bytes and level 3, and the layout has it with 4 bytes and level 3; name "
+                "states by the list of the layout");
+  CHECK_REFUSED(covers(h, only(2)),
+                "state 2 is asked for with 4 bytes and level 1, and the layout has it with 4 bytes "
+                "and level 2;");
+  CHECK_REFUSED(agrees(h, optimizer_states), "state 2 is asked for");
+  CHECK_REFUSED(max_bytes_per_rank(h, all_states), "state 0 is asked for");
+  CHECK(held_bytes(h, 0, only(1)) > 0);                                              // alike in both
+  CHECK(held_bytes(h, 0, only(3)) == 0);                                             // not there
+  CHECK(held_bytes(space(models::llama2_7b, config<dp<2>>{}), 0, own.only(0)) > 0);  // a space has what it is asked for
 }
 
 TEST_CASE("boxes that overlap as much as they miss are no cover, nor where one turned inside out would join them") {

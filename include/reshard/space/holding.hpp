@@ -70,10 +70,18 @@ concept Holding = requires(const H& h, rank_t rank, int f, const family_box& wit
   { h.order_of(tensor_id{}, rank, role::parameter) } -> std::same_as<storage_order>;
 };
 
-/// Those of the states that a holding answers for; all of its own where none are named.
+/// Those of the states that a holding answers for; all of its own where none are named. Refuses a state that is another
+/// one there: of another width, or sharded from another level on.
 template <typename H>
 constexpr state_set states_asked_of(const H& h, const std::optional<state_set>& wanted) {
-  return wanted ? *wanted & h.states() : h.states();
+  const state_set own = h.states();
+  if (!wanted) return own;
+  const state_set both = *wanted & own;
+  for (const int s : wanted->masked(own.bits) - both)
+    refuse("state ", s, " is asked for with ", wanted->width_of(s), " bytes and level ",
+           sharding_level(wanted->role_of(s)), ", and the layout has it with ", own.width_of(s), " bytes and level ",
+           sharding_level(own.role_of(s)), "; name states by the list of the layout");
+  return both;
 }
 
 /// Whether a holding has tensors that have states of a role.
