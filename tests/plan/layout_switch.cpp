@@ -154,10 +154,13 @@ TEST_CASE("a list planned to a list has the states of TO, where FROM has them to
   }
   const std::vector<shard> parameters = one_tensor(0, {"param"}), some = one_tensor(0, {"param", "master"}),
                            to = one_tensor(1, every);
-  CHECK_REFUSED(layout_switch(one_tensor(0, {"master", "exp_avg", "exp_avg_sq"}), to),
-                "switch: param shall move, and FROM does not have it");
-  CHECK_REFUSED(layout_switch(parameters, to), "switch: master shall move, and FROM does not have it");
-  CHECK_REFUSED(layout_switch(some, to), "switch: exp_avg shall move, and FROM does not have it");
+  CHECK_REFUSED(
+      layout_switch(one_tensor(0, {"master", "exp_avg", "exp_avg_sq"}), to),
+      "switch: param shall move, and FROM does not have it; of the list it has master, exp_avg and exp_avg_sq");
+  CHECK_REFUSED(layout_switch(parameters, to),
+                "switch: master shall move, and FROM does not have it; of the list it has param");
+  CHECK_REFUSED(layout_switch(some, to),
+                "switch: exp_avg shall move, and FROM does not have it; of the list it has param and master");
 }
 
 TEST_CASE("lists are read by the tensors of both: what only TO has is missed, what only FROM has is left") {
@@ -237,12 +240,30 @@ TEST_CASE("what shall move is there on both sides; without a word it is what TO 
   CHECK(refusal_of(some, some, placed(1, 1, 0, parameter_states | two)) == "accepted");
   CHECK(refusal_of(some, all, placed(1, 1, 0, only(2))) == "accepted");
   CHECK(refusal_of(some, all, placed(1, 1, 0, all_states)) ==
-        "reshard: switch: exp_avg_sq shall move, and FROM does not have it");
-  CHECK(refusal_of(all, some, placed(1, 1, 0, optimizer_states)) ==
-        "reshard: switch: exp_avg_sq shall move, and TO does not have it");
+        "reshard: switch: exp_avg_sq shall move, and FROM does not have it; of the list it has param, master and "
+        "exp_avg");
+  CHECK(
+      refusal_of(all, some, placed(1, 1, 0, optimizer_states)) ==
+      "reshard: switch: exp_avg_sq shall move, and TO does not have it; of the list it has param, master and exp_avg");
   CHECK(layout_switch(some, some).states() == (only(0) | two));
   CHECK(layout_switch(all, some).states() == (only(0) | two));
   CHECK(layout_switch(all, some, {.states = only(1)}).states() == only(1));
+}
+
+TEST_CASE("a state that a side has with another width or level is refused with both") {
+  const space s(tiny, config<dp<2>, zero<1>>{});
+  const state_list own = parse_state_list("param:fp32:3,master:fp32:1,exp_avg:fp32:2");
+  const computed_holding of_own(s, own), of_adam(s);
+  CHECK_REFUSED(layout_switch(of_adam, of_own, {.list = own}),
+                "switch: param shall move with 4 bytes and level 3, and FROM has it with 2 bytes and level 3; both "
+                "sides have the states of one list");
+  CHECK_REFUSED(layout_switch(of_adam, of_own, {.states = only(2)}),
+                "switch: exp_avg shall move with 4 bytes and level 1, and TO has it with 4 bytes and level 2;");
+  CHECK(layout_switch(of_adam, of_own, {.states = only(1)}).states() == only(1));  // alike in both
+  CHECK_REFUSED(layout_switch(computed_holding(s, own.only(2)), of_own, {.states = own.only(1), .list = own}),
+                "switch: master shall move, and FROM does not have it; of the list it has exp_avg");
+  CHECK_REFUSED(layout_switch(computed_holding(s, state_set{}), of_own, {.states = own.only(1), .list = own}),
+                "switch: master shall move, and FROM does not have it; of the list it has none");
 }
 
 TEST_CASE("the list of states is the placement's: all of it moves, and what is none of it is refused") {

@@ -143,12 +143,17 @@ class state_list {
 };
 
 namespace detail {
-/// "param, master, exp_avg and exp_avg_sq"
-inline std::string state_names(const state_list& states, std::string_view before_last) {
+/// "param, master, exp_avg and exp_avg_sq": those of a list whose numbers are in a set.
+inline std::string state_names(const state_list& states, std::string_view before_last, const state_set& of) {
   std::string text;
+  int left = 0;
+  for (int i = 0; i < states.size(); ++i) left += of.contains(i) ? 1 : 0;
   for (int i = 0; i < states.size(); ++i)
-    text += text_of(i == 0 ? "" : i + 1 < states.size() ? ", " : before_last, states[i].name);
+    if (of.contains(i)) text += text_of(text.empty() ? "" : left > 1 ? ", " : before_last, states[i].name), --left;
   return text;
+}
+inline std::string state_names(const state_list& states, std::string_view before_last) {
+  return state_names(states, before_last, states);
 }
 }  // namespace detail
 
