@@ -15,6 +15,9 @@
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"
+#include "../support/refused.hpp"
+#include "../support/tiny.hpp"
+#include "../support/whole_on.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -112,4 +115,52 @@ TEST_CASE("between spaces: rank r on device r, of the states asked for, at compi
   CHECK(retained_bytes(two, four) == 2 * 14 * tiny.parameters());
   CHECK(moved_bytes(two, four) == 2 * 14 * tiny.parameters());
   CHECK(moved_bytes(four, two) == 0);
+}
+
+namespace {
+/// What moved_bytes and the plan of a device are refused with, each.
+template <typename From, typename To>
+std::pair<std::string, std::string> both_refusals(const From& from, const To& to, rank_t device) {
+  return {testing::refused([&] { static_cast<void>(moved_bytes(from, to)); }),
+          testing::refused([&] { static_cast<void>(make_plan(layout_switch(from, to), device)); })};
+}
+}  // namespace
+
+TEST_CASE("what no rank of FROM holds is refused as in a plan, not counted as moved") {
+  const auto both = [](std::string words) { return std::pair(words, words); };
+  const std::vector<shard> half = {{1, "w", bf16, {4, 6}, {0, 0}, {2, 6}}}, all = testing::whole_on(2, "w", {4, 6});
+  CHECK(both_refusals(half, all, 0) ==
+        both("reshard: plan: rank 0 needs 24 elements of w, and no rank of FROM holds 12 of them"));
+  CHECK(both_refusals(all, half, 0) == both("accepted"));
+  CHECK(moved_bytes(all, half) == 0);
+  std::vector<shard> rows = half;
+  rows.push_back({0, "w", bf16, {4, 6}, {2, 0}, {2, 6}});
+  CHECK(both_refusals(rows, all, 0) == both("accepted"));
+  CHECK(moved_bytes(rows, all) == 2 * 24);
+
+  // a prediction layer of which each side has a kind that the other has not
+  const model m = testing::tiny_predicting();
+  const space alone(m, parse_degrees(testing::prediction_alone)), after(m, parse_degrees("dp=2"));
+  const auto [volume, planned] = both_refusals(after, alone, 2);
+  CHECK(volume.starts_with("reshard: plan: rank 2 needs "));
+  CHECK(volume == planned);
+  CHECK(testing::refused([&] { static_cast<void>(moved_bytes(alone, after)); }).starts_with("reshard: plan: rank 0 "));
+  CHECK(both_refusals(alone, alone, 2) == both("accepted"));
+}
+
+namespace {
+/// A holding that is not known to be a space's: its boxes are looked at.
+struct own_holding : computed_holding {
+  using computed_holding::computed_holding;
+};
+}  // namespace
+
+TEST_CASE("rows of the vocabulary that only TO's padding has are created, and not missing from FROM") {
+  for (const char* layout : {"tp=2,pad=3", "pp=2,pad=5,zero=1,dp=2"}) {
+    const space from(tiny, parse_degrees("pad=1")), to(tiny, parse_degrees(layout));
+    const switch_volume volume = volume_of(layout_switch(from, to));
+    CHECK(volume.created > 0);
+    CHECK(volume_of(layout_switch(own_holding(from), to)) == volume);
+    CHECK(volume_of(layout_switch(own_holding(to), from)) == volume_of(layout_switch(to, from)));
+  }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a switch cannot bring because the devices that held it are lost: box by box, each once, in bytes, and as the
-// sentence that refuses it. The cost is that of the lost ranks' own boxes.
+// What a switch cannot bring: because the devices that held it are lost, box by box, each once, in bytes, and as the
+// sentence that refuses it, at the cost of the lost ranks' own boxes; or because FROM never held it.
 // Builds on: plan/layout_switch.hpp, plan/plan.hpp, space/living_holding.hpp.
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <vector>
 
@@ -71,7 +72,34 @@ template <Holding From, Holding To>
   refuse("switch: ", lost_bytes(change), " bytes that TO holds were on lost devices alone: ", lost_families(change),
          "; when_lost::leave_out makes the switch without them");
 }
+/// Refuses a box of TO of which FROM lacks elements.
+[[noreturn]] inline void refuse_missing(rank_t rank, const family_box& wanted, const family& tensors, index_t missing) {
+  refuse("plan: rank ", rank, " needs ", wanted.volume(), " elements of ", tensors.name, ", and no rank of FROM holds ",
+         missing, " of them");
+}
 }  // namespace detail
+
+/// Refuses where, for a box t of TO, |t| - |padding that is created| != sum over the boxes b of FROM of |b n t|: as the
+/// plan of a device that holds t does. A space holds all of its families: of it only the layers are compared.
+template <Holding From, Holding To>
+constexpr void require_nothing_missing(const layout_switch<From, To>& change) {
+  const From& from = change.from();
+  const To& to = change.to();
+  for (const role r : roles) {
+    if (change.states().of(r).empty() || !has_role(to, r)) continue;
+    for (int f = 0; f < to.families(); ++f) {
+      const family &there = from.family_at(f), &here = to.family_at(f);
+      if (std::same_as<From, computed_holding> && there.extent[axis_of::layer] >= here.extent[axis_of::layer]) continue;
+      to.owners(f, r, here.whole(), [&](const family_box& wanted, const Holders auto& destinations) {
+        index_t missing = wanted.volume() - padding_beyond(there, wanted).volume();
+        from.owners(f, r, wanted, [&](const family_box& source, const Holders auto&) {
+          missing -= intersect(source, wanted).volume();
+        });
+        if (missing != 0) detail::refuse_missing(destinations[0], wanted, here, missing);
+      });
+    }
+  }
+}
 
 /// Refuses where something is lost that may not be, by tensor and bytes.
 template <Holding From, Holding To>

@@ -48,9 +48,7 @@ class router {
       });
       if constexpr (!std::is_same_v<From, Sources>)
         if (missing != 0) missing -= lose(f, r, target, states, out);
-      if (missing != 0)
-        refuse("plan: rank ", to_rank_, " needs ", target.volume(), " elements of ", to_->family_at(f).name,
-               ", and no rank of FROM holds ", missing, " of them");
+      if (missing != 0) refuse_missing(to_rank_, target, to_->family_at(f), missing);
     });
   }
 
@@ -145,7 +143,8 @@ constexpr void route_all(const layout_switch<From, To>& change, const Sources& s
 
 /// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
 /// living FROM rank held it, or is created iff it is padding that FROM does not have, or is lost iff lost ranks of FROM
-/// alone held it. Lists are in the order of `precedes`, the same at both ends.
+/// alone held it. Lists are in the order of `precedes`, the same at both ends. A device that no rank sits on, also one
+/// past the switch's devices(), as those of a larger world are, has nothing to do: its plan is empty.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
   plan result;

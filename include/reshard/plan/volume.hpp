@@ -30,7 +30,7 @@ struct wanted_box {
 }  // namespace detail
 
 /// moved + retained + created + lost = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and
-/// TO boxes| x width. Refuses what is lost unless it may be left out.
+/// TO boxes| x width. Refuses what is lost unless it may be left out, and, as plans do, what no rank of FROM holds.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr switch_volume volume_of(const layout_switch<From, To>& change) {
   switch_volume total;
@@ -39,6 +39,7 @@ template <Holding From, Holding To>
     each_lost(change, [&](const lost_box& b) { total.lost += checked_multiply(b.bytes(), b.wanted); });
     total.moved = -total.lost;
   }
+  require_nothing_missing(change);
   for (const role r : roles) {
     const bytes_t width = change.states().of(r).bytes_per_element();
     if (width == 0 || !has_role(change.to(), r)) continue;
