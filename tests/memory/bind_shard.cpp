@@ -177,8 +177,8 @@ TEST_CASE("bindings of another list than the switch's are refused, state by stat
   const state_list other = parse_state_list("param:bf16:3,moment:fp32:1"), wide = parse_state_list("param:fp32:3");
   const layout_switch change(s, s, {.list = sgd});
   const auto said = [&](const state_list& of_from, const state_list& of_to) {
-    rank_storage from(s, 0, "the sources", pages_are::reserved, all_states, of_from),
-        to(s, 0, "the targets", pages_are::reserved, all_states, of_to);
+    rank_storage from(s, 0, "the sources", pages_are::reserved, {}, of_from),
+        to(s, 0, "the targets", pages_are::reserved, {}, of_to);
     std::string sentence;
     thread_group one(1);
     one.run([&](auto& here) { sentence = refused([&] { switch_state(change, from.tensors(), to.tensors(), here); }); });

@@ -70,10 +70,10 @@ TEST_CASE("from a hand-written list to tp=2: fc1's gate and up halves come from 
 TEST_CASE("two lists need no model: any tensors of up to five dimensions") {
   const std::vector<shard> rows = {{0, "wte", bf16, {6, 4}, {0, 0}, {3, 4}},
                                    {1, "wte", bf16, {6, 4}, {3, 0}, {3, 4}},
-                                   {0, "conv", fp32, {2, 3, 2, 2}, {0, 0, 0, 0}, {2, 3, 2, 2}}};
+                                   {0, "conv", bf16, {2, 3, 2, 2}, {0, 0, 0, 0}, {2, 3, 2, 2}}};
   const std::vector<shard> columns = {{0, "wte", bf16, {6, 4}, {0, 0}, {6, 2}},
                                       {1, "wte", bf16, {6, 4}, {0, 2}, {6, 2}},
-                                      {1, "conv", fp32, {2, 3, 2, 2}, {0, 0, 0, 0}, {2, 3, 2, 2}}};
+                                      {1, "conv", bf16, {2, 3, 2, 2}, {0, 0, 0, 0}, {2, 3, 2, 2}}};
   const tensor_table table{&rows, &columns};
   const listed_holding from(table, rows, 2), to(table, columns, 2);
   CHECK(covers(from, parameter_states));
@@ -98,6 +98,8 @@ TEST_CASE("what no tensor admits is refused with its values") {
                 "shard of 'output_layer.weight' on rank 0: [4, 4 + 5) reaches outside the extent 8 of dimension 0");
   CHECK_REFUSED(list((shard{0, "output_layer.weight", bf16, {8, 4}, {0, 9'223'372'036'854'775'807}, {8, 4}})),
                 "reaches outside the extent 4");
+  CHECK_REFUSED(list((shard{0, "output_layer.weight", fp32, {8, 4}, {0, 0}, {8, 4}})),
+                "param of 'output_layer.weight' is fp32, and the list of states has it as bf16");
   CHECK_REFUSED(list((shard{0, "output_layer.weight", bf16, {8, 4}, {0, 0}, {8, 4}, "momentum"})),
                 "no state is called 'momentum'");
   CHECK_REFUSED(list((shard{0, "decoder.layers.1.mlp.linear_fc2.weight", bf16, {4, 4}, {0, 0}, {4, 4}})),
@@ -175,7 +177,7 @@ TEST_CASE("lists are read by the tensors of both: what only TO has is missed, wh
 
 TEST_CASE("between a list and a space, the states are the list's, on whichever side it is") {
   std::vector<shard> shards = by_hand();  // parameters, of which rank 1 has a part
-  for (shard& s : shards) s.state = "exp_avg";
+  for (shard& s : shards) s.state = "exp_avg", s.type = fp32;
   const space other(tiny, config<dp<3>, zero<1>>{});
   for (rank_t device = 0; device < 3; ++device) {
     for (const transfer& t : make_plan(layout_switch(shards, other), device).receives) CHECK(t.states == only(2));
@@ -277,9 +279,10 @@ TEST_CASE("the list of states is the placement's: all of it moves, and what is n
   CHECK(layout_switch(s, s, {.states = own.only(2), .list = own}).states() == own.only(2));
   const computed_holding moments(s, own.only(1));
   CHECK(layout_switch(moments, s, {.list = own}).states() == own.only(1));
-  const std::vector<shard> listed = whole_on(1, "w", {4}, {"param", "grad"});
+  const std::vector<shard> listed = whole_on(1, "w", {4}, {"param", "grad"}, own);
   CHECK(layout_switch(listed, listed, {.list = own}).states() == (own.only(0) | own.only(2)));
-  CHECK(refusal_of(listed, listed, {}) ==
+  const std::vector<shard> gradients = whole_on(1, "w", {4}, {"grad"}, own);
+  CHECK(refusal_of(gradients, gradients, {}) ==
         "reshard: shard of 'w': no state is called 'grad'; states are param, master, exp_avg and exp_avg_sq");
   const auto refusal_of_states = [&](const placement& placed) {
     return refused([&] { static_cast<void>(layout_switch(s, s, placed)); });

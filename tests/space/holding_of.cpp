@@ -35,7 +35,7 @@ TEST_CASE("a space is computed, with the states that are wanted") {
 }
 
 TEST_CASE("a list is listed by its own names, a vector as one of the ranks that it names") {
-  const std::vector<shard> shards = {{2, "w", bf16, {4}, {0}, {4}}, {0, "b", bf16, {3}, {0}, {3}, "master"}};
+  const std::vector<shard> shards = {{2, "w", bf16, {4}, {0}, {4}}, {0, "b", fp32, {3}, {0}, {3}, "master"}};
   const listed_holding named = holding_of(shards), wider = holding_of(shard_list(shards, 9));
   CHECK(named.ranks() == 3);
   CHECK(wider.ranks() == 9);

@@ -158,6 +158,8 @@ TEST_CASE("what a list of shards is refused for") {
       {{changed(norm, [](shard& s) { s.state = "momentum"; })},
        "shard of 'decoder.final_layernorm.weight': no state is called 'momentum'; states are param, master, exp_avg "
        "and exp_avg_sq"},
+      {{norm, changed(norm, [](shard& s) { s.state = "exp_avg", s.rank = 1; })},
+       "exp_avg of 'decoder.final_layernorm.weight' is bf16, and the list of states has it as fp32"},
       {{changed(norm, [](shard& s) { s.tensor = "wte"; })}, "no tensor is called 'wte'"},
       {{changed(norm, [](shard& s) { s.tensor = ""; })}, "no tensor is called ''"},
       {{changed(norm,
@@ -180,8 +182,8 @@ TEST_CASE("what a list of shards is refused for") {
        "shards of 'decoder.layers.{layer}.mlp.linear_fc2.weight' on ranks 0 and 1 overlap without being equal; cut "
        "them so that any two are equal or "
        "disjoint"},
-      {{changed(norm, [](shard& s) { s.state = "master"; }),
-        changed(norm, [](shard& s) { s.state = "exp_avg", s.rank = 1; })},
+      {{changed(norm, [](shard& s) { s.state = "master", s.type = fp32; }),
+        changed(norm, [](shard& s) { s.state = "exp_avg", s.type = fp32, s.rank = 1; })},
        "rank 0 lists some states of a box of 'decoder.final_layernorm.weight' and not others; states of one level, "
        "such "
        "as those of the optimizer, lie alike"},
@@ -209,7 +211,8 @@ TEST_CASE("a shard that is listed again and again is held once") {
   std::vector<shard> list;
   for (int times = 0; times < 20; ++times)
     for (const char* state : {"exp_avg", "master", "exp_avg_sq"})
-      for (const rank_t rank : {1, 0}) list.push_back(changed(norm, [&](shard& s) { s.state = state, s.rank = rank; }));
+      for (const rank_t rank : {1, 0})
+        list.push_back(changed(norm, [&](shard& s) { s.state = state, s.type = fp32, s.rank = rank; }));
   const listed_holding h(table, list, 2);
   for (rank_t rank = 0; rank < 2; ++rank) {
     int boxes = 0;

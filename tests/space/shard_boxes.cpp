@@ -245,6 +245,7 @@ TEST_CASE(
   for (const int state : all_states) {
     shard s = fine;
     s.state = adam[state].name;
+    s.type = state == statistic_state ? bf16 : adam[state].type;  // this tensor is none
     CHECK(locate(table, s).state == (adam[state].placed_as() == role::statistic ? 0 : state));
   }
   const auto said = [&](auto&& change, std::string_view who = "") {
@@ -254,6 +255,10 @@ TEST_CASE(
   };
   const std::string shard_of = "reshard: shard of '" + fine.tensor + "'";
   CHECK(said([](shard&) {}) == "accepted");
+  CHECK(said([](shard& s) { s.type = fp16; }) ==
+        "reshard: param of '" + fine.tensor + "' is fp16, and the list of states has it as bf16");
+  CHECK(said([](shard& s) { s.state = "master"; }, "here: ") ==
+        "reshard: here: master of '" + fine.tensor + "' is bf16, and the list of states has it as fp32");
   CHECK(said([](shard& s) { s.state = "params"; }) ==
         shard_of + ": no state is called 'params'; states are param, master, exp_avg and exp_avg_sq");
   CHECK(said([](shard& s) { s.tensor = "x"; }) == "reshard: no tensor is called 'x'");

@@ -29,9 +29,6 @@ inline void require_memory_of_shard(const binding& out, const shard& s, memory a
 inline void bind_located(binding& out, const tensor_table& table, const shard& s, const shard_place& place, memory at,
                          const extents& stride) {
   const int state = place.state;
-  if (const dtype type = out.list()[state].type; s.type != type)
-    refuse(out.who(), ": ", s.state, " of '", s.tensor, "' is ", name(s.type), ", and the list of states has it as ",
-           name(type));
   if (stride.ndim != s.shape.ndim)
     refuse(out.who(), ": '", s.tensor, "' has ", s.shape.ndim, " dimensions, and strides for ", stride.ndim,
            " were given");

@@ -29,7 +29,8 @@ struct extents {
   friend constexpr bool operator==(const extents&, const extents&) = default;
 };
 
-/// What one rank holds of one tensor: { x : offset <= x < offset + shape }, of a tensor of extents `whole`.
+/// What one rank holds of one tensor: { x : offset <= x < offset + shape }, of a tensor of extents `whole`. Its element
+/// type is that of its state in the list of states.
 struct shard {
   rank_t rank = 0;
   std::string tensor;

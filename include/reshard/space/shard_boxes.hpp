@@ -25,7 +25,8 @@ constexpr bool folds_parts(const family& f, index_t parts) { return parts > 1 &&
 constexpr bool folds_parts(const family& f) { return folds_parts(f, f.extent[axis_of::part]); }
 
 /// The shard's place in the table. Refuses what no table admits: an unknown name or state, a shape that is not the
-/// tensor's, a shard that reaches outside of it. `who` begins the sentence: nothing, or an owner and ": ".
+/// tensor's, a shard that reaches outside of it, an element type that is not the state's. `who` begins the sentence:
+/// nothing, or an owner and ": ".
 [[nodiscard]] inline shard_place locate(const tensor_table& table, const shard& s, std::string_view who = "",
                                         const state_list& states = adam) {
   const int state = states.find(s.state);
@@ -56,7 +57,10 @@ constexpr bool folds_parts(const family& f) { return folds_parts(f, f.extent[axi
   }
   const state_set kept = states_of(tensors.kind, states.named(s.state));  // a statistic's has the name of a parameter's
   if (kept.empty()) refuse(who, "shard of '", s.tensor, "': this tensor has no state '", s.state, "'");
-  return {*kept.begin(), found->tensor, found->where};
+  const int number = *kept.begin();
+  if (const dtype type = states[number].type; s.type != type)
+    refuse(who, s.state, " of '", s.tensor, "' is ", name(s.type), ", and the list of states has it as ", name(type));
+  return {number, found->tensor, found->where};
 }
 
 /// Calls sink(box, rows) with the boxes that make up the shard, none of them empty: one, or up to three where parts are
