@@ -13,6 +13,7 @@
 #include <reshard/space/living_holding.hpp>
 
 #include "../support/dice.hpp"
+#include "../support/refused.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -63,7 +64,8 @@ TEST_CASE("living holders are all holders but the lost, in rank order") {
       if (random.below(3) != 0) all.push_back(r);
     const std::vector<interval> lost = random_runs(random, ranks);
     check_holders(listed_ranks{&all}, lost, ranks);
-    ++(living_holders(listed_ranks{&all}, lost).count() == 0 ? none : some);
+    const listed_ranks holders{&all};
+    ++(living_holders(holders, lost).count() == 0 ? none : some);
   }
   CHECK(none > 3);
   CHECK(some > 200);
@@ -111,4 +113,22 @@ TEST_CASE("whether what lives still covers the model is a question of covers(), 
   }();
   static_assert(answers);
   CHECK(answers);
+}
+
+TEST_CASE("lost ranks are some that there are, in ascending order, each once") {
+  const computed_holding four(space(models::gpt3_1_3b, config<tp<2>, dp<2>>{}), parameter_states);
+  const auto said = [&](std::vector<interval> lost) {
+    return testing::refused([&] { static_cast<void>(living_holding(four, lost)); });
+  };
+  for (const std::vector<interval>& lost :
+       {std::vector<interval>{}, {{0, 4}}, {{0, 1}, {1, 2}, {3, 4}}, {{2, 2}}, {{0, 0}, {0, 1}}})
+    CHECK(said(lost) == "accepted");
+  CHECK(said({{3, 5}}) == "reshard: living: ranks [3, 5) are called lost, but ranks are 0 to 3");
+  CHECK(said({{-1, 1}}) == "reshard: living: ranks [-1, 1) are called lost, but ranks are 0 to 3");
+  CHECK(said({{2, 1}}) == "reshard: living: ranks [2, 1) are called lost, but ranks are 0 to 3");
+  CHECK(
+      said({{0, 2}, {1, 3}}) ==
+      "reshard: living: ranks [1, 3) are called lost after [0, 2); lost ranks are told in ascending order, each once");
+  CHECK(said({{1, 2}, {1, 2}}).starts_with("reshard: living: ranks [1, 2) are called lost after [1, 2);"));
+  CHECK(said({{2, 3}, {0, 1}}).starts_with("reshard: living: ranks [0, 1) are called lost after [2, 3);"));
 }

@@ -27,6 +27,7 @@ class living_holders {
       else gone_.push_back({first, first + holding});
     }
   }
+  living_holders(const All&&, const std::vector<interval>&) = delete;  // a temporary would not outlive it
   constexpr index_t count() const { return count_; }
   constexpr rank_t operator[](index_t i) const {
     for (const interval& gone : gone_) {
@@ -63,14 +64,26 @@ class living_holders {
   std::vector<interval> gone_;  // places in all
 };
 
-/// A holding of which the ranks of some ascending, disjoint intervals hold nothing; the other one outlives it. What
-/// they alone held is in no box of it:
+/// A holding of which the ranks of some intervals hold nothing; the other one outlives it. Refuses intervals that are
+/// not ascending and disjoint, of ranks that there are. What they alone held is in no box of it:
 ///   owners(f, role, b) = { (x, living) : (x, holders) in other.owners(f, role, b), living = holders - lost, not 0 }
 ///   lost(f, role, b)   = { x : (x, holders) in other.owners(f, role, b), holders - lost empty }
 template <Holding H>
 class living_holding {
  public:
-  constexpr living_holding(const H& of, std::vector<interval> lost) : of_(&of), lost_(std::move(lost)) {}
+  constexpr living_holding(const H& of, std::vector<interval> lost) : of_(&of), lost_(std::move(lost)) {
+    interval before;
+    for (const interval& ranks : lost_) {
+      if (ranks.begin < 0 || ranks.end < ranks.begin || ranks.end > of.ranks())
+        refuse("living: ranks [", ranks.begin, ", ", ranks.end, ") are called lost, but ranks are 0 to ",
+               of.ranks() - 1);
+      if (ranks.begin < before.end)
+        refuse("living: ranks [", ranks.begin, ", ", ranks.end, ") are called lost after [", before.begin, ", ",
+               before.end, "); lost ranks are told in ascending order, each once");
+      before = ranks;
+    }
+  }
+  living_holding(const H&&, std::vector<interval>) = delete;  // a temporary would not outlive it
 
   constexpr rank_t ranks() const { return of_->ranks(); }
   constexpr state_set states() const { return of_->states(); }
