@@ -211,6 +211,18 @@ TEST_CASE("a node has no negative number of devices; none means that all share o
   CHECK(refusal_of(list, list, placed(2, 2, -1)) == "reshard: switch: a node of -1 devices");
 }
 
+TEST_CASE("a world has no negative number of devices; none means as many as ranks of both sides need") {
+  const std::vector<shard> list = whole_on(2, "w", {4});
+  const auto devices_where = [&](rank_t at_least) {
+    return layout_switch(list, list, {.devices = at_least}).devices();
+  };
+  CHECK(devices_where(0) == 2);
+  CHECK(devices_where(1) == 2);
+  CHECK(devices_where(7) == 7);
+  CHECK(refused([&] { static_cast<void>(devices_where(-1)); }) ==
+        "reshard: switch: a world of at least -1 devices; 0 is as many as ranks of both sides need");
+}
+
 TEST_CASE("both sides hold one model: as many families, their names, their extents along every axis") {
   const std::vector<shard> w = whole_on(1, "w", {2, 3, 4, 5, 6}), v = whole_on(1, "v", {2, 3, 4, 5, 6});
   std::vector<shard> both = w;

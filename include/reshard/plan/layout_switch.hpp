@@ -135,7 +135,7 @@ class layout_switch {
         states_(placed.states ? *placed.states : sides_.to.states()),
         devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))),
         lost_elements_(placed.lost_elements) {
-    require_placed();
+    require_placed(placed.devices);
     if (!placed.lost.empty()) lose(placed.lost);
     require_one_model();
     require_listed();
@@ -202,13 +202,15 @@ class layout_switch {
     }
     return runs;
   }
-  constexpr void require_placed() const {
+  constexpr void require_placed(rank_t at_least) const {
     const rank_t from_ranks = sides_.from.ranks(), to_ranks = sides_.to.ranks();
     if (from_devices_.ranks() != from_ranks)
       refuse("switch: FROM has ", from_ranks, " ranks, but ", from_devices_.ranks(), " devices are listed for it");
     if (to_devices_.ranks() != to_ranks)
       refuse("switch: TO has ", to_ranks, " ranks, but ", to_devices_.ranks(), " devices are listed for it");
     if (node_devices_ < 0) refuse("switch: a node of ", node_devices_, " devices");
+    if (at_least < 0)
+      refuse("switch: a world of at least ", at_least, " devices; 0 is as many as ranks of both sides need");
   }
   constexpr void require_one_model() const {
     const From& from = sides_.from;
