@@ -36,7 +36,9 @@ template <const model& Model, degrees (*Degrees)()>
 struct static_space {
   static constexpr degrees d = Degrees();
   static constexpr const dimensions& shape = Model.shape;
-  // What the rules below ask for; 0, which divides whatever the degree, where one has nothing to ask.
+  // The sizes that the rules below ask about. Where a rule does not apply, a size that it admits with any degree: 0
+  // layers where first, last or a string deals them (no split is legal beside these); 0 rows where the vocabulary is
+  // padded; as many groups as tp, and 0 qkv rows, where the model has no groups; 0 where it has no experts.
   static constexpr bool split_by_count = !d.string.given() && d.first == 0 && d.last == 0;
   static constexpr index_t layers = split_by_count ? shape.layers : 0;
   static constexpr index_t vocabulary = d.pad == 0 ? shape.vocabulary : 0;
