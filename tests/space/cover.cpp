@@ -67,6 +67,18 @@ struct boxes_of_ranks {
 };
 static_assert(Holding<boxes_of_ranks>);
 
+/// The same, but shared() says of rank 0 that the last rank holds the box too, in place of the last that does.
+struct lying_holders : boxes_of_ranks {
+  template <typename Sink>
+  void shared(int f, rank_t rank, role r, Sink&& sink) const {
+    boxes_of_ranks::shared(f, rank, r, [&](int, const family_box& b, const listed_ranks& holders) {
+      std::vector<rank_t> with = *holders.ranks;
+      if (rank == 0) with.back() = ranks() - 1;
+      sink(f, b, listed_ranks{&with});
+    });
+  }
+};
+
 family_box columns(index_t begin, index_t end) { return {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {begin, end}}}; }
 
 /// Cuts a box in two at random, again and again: a tiling, mostly no grid.
@@ -377,6 +389,9 @@ TEST_CASE("a holding whose two answers differ is found out, whatever the lie") {
     CHECK((lie == 4 || lie == 5) != covers(h, parameter_states));  // covers() asks owners() alone
   }
   for (const int times : lies) CHECK(times > 20);
+  lying_holders pairs{{{.name = "x", .extent = {1, 1, 1, 1, 4}}, {columns(0, 2), columns(0, 2), columns(2, 4)}}};
+  CHECK(agrees(pairs.told()));  // as boxes_of_ranks
+  CHECK(!agrees(pairs));        // rank 0 is said to share with rank 2, as many as there are
   boxes_of_ranks beside{{.name = "x", .extent = {1, 1, 1, 1, 3}}, {columns(0, 2)}};
   CHECK(agrees(beside.told()));
   beside.named = {{columns(1, 3), {0}}};  // as large, and the same rank's

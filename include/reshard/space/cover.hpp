@@ -79,6 +79,13 @@ constexpr bool covers_of(const H& h, const std::optional<state_set>& wanted) {
   return true;
 }
 
+/// Whether two name the same ranks, each in its place.
+constexpr bool alike(const Holders auto& a, const Holders auto& b) {
+  bool same = a.count() == b.count();
+  for (index_t i = 0; same && i < a.count(); ++i) same = a[i] == b[i];
+  return same;
+}
+
 template <Holding H>
 constexpr bool agrees_of(const H& h, const std::optional<state_set>& wanted) {
   const state_set asked = states_asked_of(h, wanted);
@@ -101,7 +108,7 @@ constexpr bool agrees_of(const H& h, const std::optional<state_set>& wanted) {
           int named = 0;
           h.owners(f, r, b, [&](const family_box& whose, const auto& owners) {
             ++named;
-            same = same && whose == b && owners.index_of(rank) == place && owners.count() == holders.count();
+            same = same && whose == b && owners.index_of(rank) == place && alike(owners, holders);
           });
           same = same && named == 1 && place >= 0 && holders[place] == rank && holders.count_below(rank) == place;
           missing -= b.volume();
@@ -166,7 +173,7 @@ template <typename L>
 }
 
 /// For every family f, wanted role r and rank q: shared(f, q, r) == { b : owners(f, r, all of f) names b, with q among
-/// its holders }, both give q the same place among as many holders, and held() names the same boxes in the same order.
+/// its holders }, both name the same holders, and held() names the same boxes in the same order.
 /// Given that it names a box once. Every rank is visited:
 ///   each b in shared(f, q, r) is all that owners(f, r, b) names, and q is a holder of it;
 ///   sum over q and shared(f, q, r) of |b| == sum over owners(f, r, all of f) of |b| x holders, so none is missing.
