@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <string_view>
 
 #include <reshard/model/family.hpp>
 
@@ -44,4 +45,33 @@ TEST_CASE("names: numbers take the places of {layer} and {expert}, wherever and 
   CHECK(tensor_name("", 3, 4).empty());
   CHECK(tensor_name("{layers}{Layer}{expert {layer", 3, 4) == "{layers}{Layer}{expert {layer");
   CHECK(tensor_name("{{layer}}", 3, 4) == "{3}");
+}
+
+namespace {
+/// "3 5" where the name is the pattern's, of layer 3 and expert 5; else nothing.
+std::string numbers_in(std::string_view pattern, std::string_view name) {
+  index_t layer = 7, expert = 7;
+  return detail::matches(pattern, name, layer, expert) ? std::to_string(layer) + " " + std::to_string(expert) : "";
+}
+}  // namespace
+
+TEST_CASE("a name that a pattern makes is taken apart again, and no other") {
+  for (const char* pattern :
+       {"l.{layer}.x{expert}", "{expert}-{layer}", "w", "{layer}.{layer}", "{{layer}}", "x{expert}."})
+    for (const index_t layer : {0, 1, 10, 999})
+      for (const index_t expert : {0, 9, 120}) {
+        const std::string p = pattern;
+        const auto has = [&](const char* what) { return p.find(what) != p.npos; };
+        CAPTURE(p);
+        CHECK(numbers_in(p, tensor_name(p, layer, expert)) ==
+              std::to_string(has("{layer}") ? layer : 0) + " " + std::to_string(has("{expert}") ? expert : 0));
+      }
+  CHECK(numbers_in("{layer}.{layer}", "1.2").empty());
+  for (const char* name : {"", "l.", "l.1", "l.1x", "l.01", "l.-1", "l.+1", "l. 1", "l.x", "m.1", "l.1.", "l{layer}"}) {
+    CAPTURE(name);
+    CHECK(numbers_in("l.{layer}", name).empty() == (std::string_view(name) != "l.1"));
+  }
+  CHECK(numbers_in("{layer}", "123456789012345678") == "123456789012345678 0");
+  CHECK(numbers_in("{layer}", "1234567890123456789").empty());
+  CHECK(numbers_in("{layer}9", "1234567890123456789").empty());
 }

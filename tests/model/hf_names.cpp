@@ -163,10 +163,13 @@ TEST_CASE("what is no name of a tensor is not found") {
 
 TEST_CASE("models whose checkpoints have no such names, each with its reason") {
   static_assert(has_hf_names(models::deepseek_v3) && !has_hf_names(models::gpt3_1_3b));
+  CHECK_FALSE(names_all_tensors(models::gpt3_1_3b));
+  CHECK(names_all_tensors(models::deepseek_v3));
   CHECK(refused([] { hf_names names(models::gpt3_1_3b); }) ==
         "reshard: names=hf is not built for model gpt3-1.3b: GPT-2's checkpoints store matrices transposed");
   model m = make_transformer(small);
   CHECK(refused([&] { require_hf_names(m); }) == "accepted");
+  CHECK(names_all_tensors(m));
   m.shape.checkpoint = checkpoint_form::without_q_rank;
   CHECK(refused([&] { require_hf_names(m); }) ==
         "reshard: names=hf is not built for model small: its queries are not compressed (q_lora_rank is null)");
@@ -177,6 +180,8 @@ TEST_CASE("models whose checkpoints have no such names, each with its reason") {
         "names");
   m.shape.checkpoint = checkpoint_form::usual;
   m.family_at[1].name = "decoder.layers.{layer}.own";
+  CHECK(has_hf_names(m));
+  CHECK_FALSE(names_all_tensors(m));
   CHECK(refused([&] { hf_names names(m); }) ==
         "reshard: model small: piece 0 of 'decoder.layers.{layer}.own' has no name of Hugging Face's");
 }

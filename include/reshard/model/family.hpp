@@ -102,4 +102,42 @@ inline std::string tensor_name(std::string_view pattern, index_t layer, index_t 
   return result;
 }
 
+namespace detail {
+
+/// Takes a number off the front of a name, as it is written there: no sign, no zeros before it, 18 digits at most; -1
+/// where there is none.
+inline index_t take_number(std::string_view& text) {
+  std::size_t digits = 0;
+  index_t number = 0;
+  for (; digits < text.size() && '0' <= text[digits] && text[digits] <= '9'; ++digits) {
+    if (digits == 18) return -1;
+    number = 10 * number + (text[digits] - '0');
+  }
+  if (digits == 0 || (digits > 1 && text.front() == '0')) return -1;
+  text.remove_prefix(digits);
+  return number;
+}
+
+/// Whether tensor_name(pattern, layer, expert) == name, with the layer and the expert; 0 where the pattern has none.
+inline bool matches(std::string_view pattern, std::string_view name, index_t& layer, index_t& expert) {
+  layer = expert = -1;
+  while (!pattern.empty()) {
+    const bool of_layer = pattern.starts_with("{layer}");
+    if (of_layer || pattern.starts_with("{expert}")) {
+      const index_t number = take_number(name);
+      index_t& known = of_layer ? layer : expert;
+      if (number < 0 || (known >= 0 && known != number)) return false;
+      known = number;
+      pattern.remove_prefix(of_layer ? 7 : 8);
+    } else {
+      if (name.empty() || name.front() != pattern.front()) return false;
+      name.remove_prefix(1), pattern.remove_prefix(1);
+    }
+  }
+  layer = greatest(layer, 0), expert = greatest(expert, 0);
+  return name.empty();
+}
+
+}  // namespace detail
+
 }  // namespace reshard

@@ -102,55 +102,41 @@ constexpr bool cut_prefix(std::string_view& name, std::string_view prefix) {
   return begins;
 }
 
-/// A number of a name, as it is written there: no sign, no zeros before it; -1 where there is none.
-inline index_t take_number(std::string_view& text) {
-  const std::size_t digits =
-      text.find_first_not_of("0123456789") < text.size() ? text.find_first_not_of("0123456789") : text.size();
-  if (digits == 0 || digits > 18 || (digits > 1 && text.front() == '0')) return -1;
-  index_t number = 0;
-  for (const char c : text.substr(0, digits)) number = 10 * number + (c - '0');
-  text.remove_prefix(digits);
-  return number;
-}
-
-/// The numbers at the places of {layer} and {expert}, where the name is the pattern's: the inverse of tensor_name.
-inline bool matches(std::string_view pattern, std::string_view name, index_t& layer, index_t& expert) {
-  layer = expert = 0;
-  while (!pattern.empty()) {
-    const bool of_layer = pattern.starts_with("{layer}");
-    if (of_layer || pattern.starts_with("{expert}")) {
-      const index_t number = take_number(name);
-      if (number < 0) return false;
-      (of_layer ? layer : expert) = number;
-      pattern.remove_prefix(of_layer ? 7 : 8);
-    } else {
-      if (name.empty() || name.front() != pattern.front()) return false;
-      name.remove_prefix(1), pattern.remove_prefix(1);
-    }
+/// What a checkpoint calls piece `piece` of a family's tensors; empty where it has no name for it.
+inline std::string find_hf_name(const model& m, int family, int piece) {
+  std::string_view rest = m[family].name, found;
+  const bool decoder = cut_prefix(rest, "decoder.layers.{layer}.");
+  const bool prediction = !decoder && cut_prefix(rest, "mtp.layers.0.");
+  const bool inner = prediction && cut_prefix(rest, "mtp_model_layer.");
+  if (decoder || inner) {
+    if (m.shape.checkpoint == checkpoint_form::mixtral) found = look_up(hf_mixtral_names, rest, piece);
+    if (found.empty()) found = look_up(hf_layer_names, rest, piece);
+  } else {
+    found = prediction ? look_up(hf_prediction_names, rest, piece) : look_up(hf_pinned_names, rest, piece);
   }
-  return name.empty();
+  if (found.empty()) return {};
+  return (decoder || prediction ? "model.layers.{layer}." : "") + std::string(found);
 }
 
 }  // namespace detail
+
+/// Whether checkpoints of a model have a name for each of its tensors: of a model of one's own they may not.
+inline bool names_all_tensors(const model& m) {
+  if (!has_hf_names(m)) return false;
+  for (int f = 0; f < m.families; ++f)
+    for (int piece = 0; piece < pieces(m[f]); ++piece)
+      if (detail::find_hf_name(m, f, piece).empty()) return false;
+  return true;
+}
 
 /// What a checkpoint calls piece `piece` of a family's tensors: a pattern, as the family's name is one. Refuses a
 /// family that it has no name for.
 inline std::string hf_name(const model& m, int family, int piece) {
   require_hf_names(m);
-  std::string_view rest = m[family].name, found;
-  const bool decoder = detail::cut_prefix(rest, "decoder.layers.{layer}.");
-  const bool prediction = !decoder && detail::cut_prefix(rest, "mtp.layers.0.");
-  const bool inner = prediction && detail::cut_prefix(rest, "mtp_model_layer.");
-  if (decoder || inner) {
-    if (m.shape.checkpoint == checkpoint_form::mixtral) found = detail::look_up(detail::hf_mixtral_names, rest, piece);
-    if (found.empty()) found = detail::look_up(detail::hf_layer_names, rest, piece);
-  } else {
-    found = prediction ? detail::look_up(detail::hf_prediction_names, rest, piece)
-                       : detail::look_up(detail::hf_pinned_names, rest, piece);
-  }
-  if (found.empty())
+  std::string name = detail::find_hf_name(m, family, piece);
+  if (name.empty())
     refuse("model ", m.name, ": piece ", piece, " of '", m[family].name, "' has no name of Hugging Face's");
-  return (decoder || prediction ? "model.layers.{layer}." : "") + std::string(found);
+  return name;
 }
 
 /// What a checkpoint calls the copy that a tied family has under another name; empty where there is none.

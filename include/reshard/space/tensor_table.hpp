@@ -32,7 +32,7 @@ class tensor_table {
   explicit tensor_table(const model& m) {
     content all;
     all.of_model = true;
-    all.checkpoint = checkpoint_names(m);
+    if (names_all_tensors(m)) all.checkpoint.emplace(m);
     for (int f = 0; f < m.families; ++f) all.add(m[f], m[f].place == home::layers ? m.layers_of(f) : layer_set::all(1));
     keep(std::move(all));
   }
@@ -75,7 +75,7 @@ class tensor_table {
       const family& tensors = family_at(f);
       if (!name.empty() && name == tensors.tied_name) return tensor_id{f, 0, 0};
       index_t layer = 0, expert = 0;
-      if (!match(tensors.name, name, layer, expert)) continue;
+      if (!detail::matches(tensors.name, name, layer, expert)) continue;
       const layer_set& layers = content_->layers[static_cast<std::size_t>(f)];
       if (tensors.place != home::layers) {  // of a prediction layer, that may have experts and be of the other kind
         if (tensors.extent[axis_of::layer] > 0 && tensors.extent[axis_of::expert] > expert)
@@ -113,43 +113,7 @@ class tensor_table {
       layers.push_back(of);
     }
   };
-  /// The names that a model's checkpoints have: none where there is a family that they have no name for.
-  static std::optional<hf_names> checkpoint_names(const model& m) {
-    if (!has_hf_names(m)) return std::nullopt;
-    try {
-      return hf_names(m);
-    } catch (const refusal&) {  // of a model of one's own
-      return std::nullopt;
-    }
-  }
   void keep(content&& all) { content_ = std::make_shared<const content>(std::move(all)); }
-
-  static bool number(std::string_view& text, index_t& value) {
-    std::size_t digits = 0;
-    value = 0;
-    while (digits < text.size() && digits < 18 && text[digits] >= '0' && text[digits] <= '9')
-      value = value * 10 + (text[digits++] - '0');
-    const bool plain = digits > 0 && (digits == 1 || text[0] != '0');
-    text.remove_prefix(digits);
-    return plain;
-  }
-  /// Whether `name` is `pattern` with numbers for {layer} and {expert}.
-  static bool match(std::string_view pattern, std::string_view name, index_t& layer, index_t& expert) {
-    while (!pattern.empty()) {
-      if (pattern.starts_with("{layer}")) {
-        if (!number(name, layer)) return false;
-        pattern.remove_prefix(7);
-      } else if (pattern.starts_with("{expert}")) {
-        if (!number(name, expert)) return false;
-        pattern.remove_prefix(8);
-      } else {
-        if (name.empty() || name.front() != pattern.front()) return false;
-        pattern.remove_prefix(1);
-        name.remove_prefix(1);
-      }
-    }
-    return name.empty();
-  }
 
   std::shared_ptr<const content> content_;
 };
