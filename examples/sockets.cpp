@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes move their state over TCP. Here one program forks four on this machine; on a cluster each process is
-// started with its number and everybody's address.
+// Processes move their state over TCP, the small state beside the tensors too. Here one program forks four on this
+// machine; on a cluster each process is started with its number and everybody's address.
 #include <cstdio>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <reshard/exec/exchange_small_state.hpp>
 #include <reshard/exec/sockets.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/known_values.hpp>
@@ -18,6 +20,21 @@
 using namespace reshard;
 
 namespace {
+
+/// The step, which only the first process knows, and the random numbers of a tensor-parallel rank: all processes are
+/// such a rank 0 after the switch. Whether this one has both then.
+bool exchange_step_and_random_numbers(rank_t device, socket_endpoint& here) {
+  const std::int64_t step = 1200;
+  const std::string random = "the generator of tensor-parallel rank " + std::to_string(device % 2);
+
+  small_state mine;
+  if (device == 0) mine.add_same("step", std::as_bytes(std::span(&step, 1)));
+  mine.add_per_rank("random", "tp=" + std::to_string(device % 2), std::as_bytes(std::span(random)));
+  const small_state after = exchange_small_state(mine, {{"random", "tp=0"}}, here);
+
+  const std::vector<std::byte>& numbers = after.bytes_of({"random", "tp=0"});
+  return after.bytes_of({"step"}).size() == sizeof step && numbers.back() == std::byte{'0'};
+}
 
 /// What process `device` does; its exit code.
 int process(rank_t device, const std::vector<std::string>& addresses, listening_socket listening) {
@@ -34,6 +51,7 @@ int process(rank_t device, const std::vector<std::string>& addresses, listening_
     socket_endpoint here(device, addresses, std::move(listening), std::chrono::seconds(10));
     rank_storage before(change.from(), device, "before"), after(change.to(), device, "after");
     fill(before.tensors(), change.from());
+    if (!exchange_step_and_random_numbers(device, here)) return 1;
     const switch_report report = switch_state(change, before.tensors(), after.tensors(), here, {.budget = 24_MiB});
     const comparison found = compare(after.tensors(), change.to());
     std::printf("process %lld: %lld bytes received in %lld stages, %lld of %lld elements wrong\n",

@@ -45,6 +45,7 @@ class exchange {
   void offer(const binding& tensors) { from_ = &tensors; }
   std::int64_t all_reduce_max(std::int64_t n) { return meeting_->agree({n}).largest; }
   agreement agree(const proposal& mine) { return meeting_->agree(mine); }
+  std::vector<std::string> gather(const std::string& mine) { return meeting_->gather(mine); }
   index_t lag() const { return lag_of_exchange(how_); }
   /// Whether messages of what is prepared from now on are checked before they are unpacked.
   void check_messages(bool on) { trailer_ = on ? trailer_bytes : 0; }

@@ -56,8 +56,8 @@ class switch_steps {
     tell_failures(sink<>::of([this] {
       std::vector<std::vector<block_span>> drained;
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
-      touched_ = true;               // another may have gone on where this one is told of no agreement
-      transport_.all_reduce_max(0);  // every device's sources are ready
+      touched_ = true;                 // another may have gone on where this one is told of no agreement
+      all_or_none(sink<>::of([] {}));  // every device's sources are ready, and none does something else
       release(drained, 0);
       const index_t lag = report_.lag;
       stage_watch watch(*staged_, options_);

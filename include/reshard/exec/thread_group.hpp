@@ -41,6 +41,7 @@ class thread_group {
     void offer(const binding& tensors) { world_->offers_[static_cast<std::size_t>(device_)] = &tensors; }
     std::int64_t all_reduce_max(std::int64_t value) { return world_->meeting_.all_reduce_max(device_, value); }
     agreement agree(const proposal& mine) { return world_->meeting_.agree(device_, mine); }
+    std::vector<std::string> gather(const std::string& mine) { return world_->meeting_.gather(device_, mine); }
     bytes_t staging_bytes(const staged_plan&, index_t) const { return 0; }
     void fail(const std::string& sentence) { world_->meeting_.leave_together(device_, sentence); }
 

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small state on its way: every device says what it has and what it asks for, all derive the same routes, and bytes go
+// from who has them to who lacks them. They go through what devices agree by, to all of them, at most 1 MiB at a time.
+// Builds on: exec/small_state_text.hpp, exec/meeting.hpp.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <exception>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <reshard/exec/meeting.hpp>
+#include <reshard/exec/small_state_text.hpp>
+
+namespace reshard {
+
+/// What small state is exchanged over: a meeting, or a transport that hands on what its meeting agrees on and gathers.
+template <typename T>
+concept Gathering = requires(T& t, const proposal& mine, const std::string& text) {
+  { t.device() } -> std::same_as<rank_t>;
+  { t.devices() } -> std::same_as<rank_t>;
+  { t.agree(mine) } -> std::same_as<agreement>;
+  { t.gather(text) } -> std::same_as<std::vector<std::string>>;
+  t.fail(text);
+};
+
+/// 1 GiB: the most that all devices together may say of what they have and ask for, at which each hears all of it.
+inline constexpr bytes_t most_directory_bytes = bytes_t{1} << 30;
+
+namespace detail {
+
+/// One device's part of an exchange of small state.
+template <Gathering T>
+class small_state_exchange {
+ public:
+  small_state_exchange(const small_state& mine, const std::vector<blob_id>& wanted, T& transport)
+      : mine_(mine), wanted_(wanted), transport_(transport) {
+    std::sort(wanted_.begin(), wanted_.end());
+  }
+
+  small_state run() {
+    try {
+      require_all_here();
+      const std::vector<std::string> texts = transport_.gather(said_by_all_or_none());
+      const std::vector<blob_route> routes = alike([&] {
+        std::vector<blob_directory> of_device;
+        for (std::size_t d = 0; d < texts.size(); ++d) of_device.push_back(directory_reader::directory(d, texts[d]));
+        return small_state_routes(of_device);
+      });
+      carry_all(routes);
+      std::sort(result_.begin(), result_.end(), [](const blob& a, const blob& b) { return a.id < b.id; });
+      small_state result;
+      for (blob& b : result_) result.add(std::move(b));
+      return result;
+    } catch (const std::exception& e) {
+      if (!all_know_) transport_.fail(e.what());
+      throw;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
+  /// What a device that is here adds to an agreement; who does something else, or is of another version, does not.
+  static constexpr std::uint64_t here = [] {
+    digest of;
+    for (const char c : std::string_view("small state " RESHARD_VERSION)) of.add(c);
+    return of.value() | 1;
+  }();
+
+  rank_t me() const { return transport_.device(); }
+  rank_t living() const {
+    if constexpr (requires { transport_.absent().size(); })
+      return transport_.devices() - static_cast<rank_t>(transport_.absent().size());
+    else return transport_.devices();
+  }
+  /// Does what all devices do alike, refusals included: nobody has to be told of these.
+  template <typename What>
+  auto alike(What&& what) {
+    try {
+      return what();
+    } catch (const refusal&) {
+      all_know_ = true;
+      throw;
+    }
+  }
+
+  /// All devices exchange small state now, or none does: one that begins a switch is told of a refusal.
+  void require_all_here() {
+    const agreement all =
+        transport_.agree({refused, here, "reshard: it exchanges small state; all devices do one thing at a time"});
+    if (all.sum == static_cast<std::uint64_t>(living()) * here) return;
+    all_know_ = true;
+    refuse("device ", me(), " exchanges small state, and another device does something else; all do it or none");
+  }
+
+  /// Agrees on a sentence: all go on, or none does.
+  agreement agreed(std::uint64_t addend, const std::string& sentence) {
+    const agreement all = transport_.agree({0, addend, sentence});
+    all_know_ = all.refuser >= 0;
+    if (!sentence.empty()) throw refusal(sentence);
+    if (!all_know_) return all;
+    constexpr std::string_view ours = "reshard: ";
+    const std::string_view why = all.sentence;
+    throw peer_failed(text_of("reshard: device ", me(), ": device ", all.refuser,
+                              " refused the small state: ", why.starts_with(ours) ? why.substr(ours.size()) : why));
+  }
+
+  /// What this device has and asks for, as text; refused by all where one of them asks for what can't be.
+  std::string said_by_all_or_none() {
+    std::string text, wrong;
+    try {
+      require_askable();
+      text = directory_writer::text(mine_, wanted_);
+    } catch (const refusal& e) {
+      wrong = e.what();
+    }
+    const agreement all = agreed(text.size(), wrong);
+    return alike([&] {
+      if (all.sum > static_cast<std::uint64_t>(most_directory_bytes))
+        refuse("all devices say ", all.sum, " bytes of their small state; at most ", most_directory_bytes,
+               " are legal");
+      return text;
+    });
+  }
+  void require_askable() const {
+    bytes_t asked = 0;
+    for (const blob_id& id : wanted_) {
+      require_legal(id);
+      if (id.same()) refuse("small state ", id.name, " is asked for without a key; what is the same needs no asking");
+      asked += id.bytes();
+    }
+    if (asked > most_small_bytes)
+      refuse("small state is asked for by ", asked, " bytes of names and keys; at most ", most_small_bytes,
+             " are legal");
+  }
+
+  /// Keeps what this device has and shall have; carries the other blobs, in rounds of most_small_bytes.
+  void carry_all(const std::vector<blob_route>& routes) {
+    std::vector<blob_route> moving;
+    for (const blob_route& r : routes) {
+      if (!r.dst.empty()) moving.push_back(r);
+      if (mine_.has(r.what.id) && shall_have(r.what.id)) result_.push_back({r.what.id, mine_.bytes_of(r.what.id)});
+    }
+    std::string wrong;
+    for (std::size_t first = 0, past = 0; first < moving.size(); first = past) {
+      bytes_t bytes = moving[past++].what.bytes;
+      while (past < moving.size() && bytes + moving[past].what.bytes <= most_small_bytes)
+        bytes += moving[past++].what.bytes;
+      carry(std::span(moving).subspan(first, past - first), wrong);
+    }
+    agreed(0, wrong);  // nobody returns before all have everything
+  }
+  bool shall_have(const blob_id& id) const {
+    return id.same() || std::binary_search(wanted_.begin(), wanted_.end(), id);
+  }
+
+  /// One round: every source says the bytes of its blobs one after another.
+  void carry(std::span<const blob_route> round, std::string& wrong) {
+    std::string said;
+    for (const blob_route& r : round)
+      if (r.src == me()) {
+        const std::vector<std::byte>& bytes = mine_.bytes_of(r.what.id);
+        said.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      }
+    const std::vector<std::string> texts = transport_.gather(said);
+    std::vector<std::size_t> read(texts.size(), 0);
+    for (const blob_route& r : round) {
+      const auto src = static_cast<std::size_t>(r.src), bytes = static_cast<std::size_t>(r.what.bytes);
+      const std::size_t at = std::min(std::exchange(read[src], read[src] + bytes), texts[src].size());
+      if (!std::binary_search(r.dst.begin(), r.dst.end(), me())) continue;
+      const auto part = std::as_bytes(std::span(texts[src]).subspan(at, std::min(bytes, texts[src].size() - at)));
+      blob came{r.what.id, {part.begin(), part.end()}};
+      if (part.size() == bytes && hash_of(came.bytes) == r.what.hash) result_.push_back(std::move(came));
+      else if (wrong.empty())
+        wrong = text_of("reshard: device ", me(), " refuses small state ", r.what.id.text(), " as it came from device ",
+                        r.src, ": its bytes are not those that were to come");
+    }
+  }
+
+  const small_state& mine_;
+  std::vector<blob_id> wanted_;  // ascending
+  T& transport_;
+  std::vector<blob> result_;
+  bool all_know_ = false;
+};
+
+}  // namespace detail
+
+/// Called by every device of a transport (or a meeting), before or after a switch, each with its own blobs and the keys
+/// that it asks for. What device d has then:
+///   result(d) = { b : b is the same on all devices, and some device has it } u { b : d asks for b }.
+/// Refused by all devices together, before a byte moves: what small_state_routes refuses, in one sentence. Nobody
+/// returns before all have everything.
+template <typename T>
+[[nodiscard]] small_state exchange_small_state(const small_state& mine, const std::vector<blob_id>& wanted,
+                                               T& transport) {
+  static_assert(Gathering<T>, "reshard: small state goes over a meeting, or a transport with agree and gather");
+  if constexpr (Gathering<T>) return detail::small_state_exchange<T>(mine, wanted, transport).run();
+  else return mine;
+}
+
+}  // namespace reshard

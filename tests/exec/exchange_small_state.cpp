@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small state between the threads of one process, over copies and over mailboxes: random worlds, every byte compared on
+// all devices; what is refused in one sentence on all; devices that do something else, fail, or do not come.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <reshard/exec/exchange_small_state.hpp>
+#include <reshard/exec/mailbox_group.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/exec/thread_group.hpp>
+#include <reshard/memory/known_values.hpp>
+#include <reshard/memory/rank_storage.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/small_worlds.hpp"
+#include "../support/tiny.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+
+namespace {
+
+#ifndef RESHARD_PATIENCE_SECONDS
+#define RESHARD_PATIENCE_SECONDS 60
+#endif
+constexpr patience soon = std::chrono::seconds(RESHARD_PATIENCE_SECONDS);
+
+/// What body(device's end) throws on each device, as a sentence with the exception's kind; empty where it throws
+/// nothing.
+template <typename World, typename Body>
+std::vector<std::string> thrown(World& world, Body&& body) {
+  std::vector<std::string> all(static_cast<std::size_t>(world.devices()));
+  world.run([&](auto& here) {
+    std::string& mine = all[static_cast<std::size_t>(here.device())];
+    try {
+      body(here);
+    } catch (const refusal& e) {
+      mine = std::string("refusal ") + e.what();
+    } catch (const peer_failed& e) {
+      mine = std::string("peer_failed ") + e.what();
+    } catch (const peer_missing& e) {
+      mine = std::string("peer_missing ") + e.what();
+    }
+  });
+  return all;
+}
+
+/// Random worlds over one kind of group; after a refusal the same devices exchange something legal.
+template <typename World>
+void random_worlds(std::uint64_t stream, int count) {
+  testing::small_features met;
+  testing::dice random(stream);
+  for (int i = 0; i < testing::tries(count); ++i) {
+    const testing::small_world world =
+        testing::next_small_world(random, random.within(1, 8), false, i % 10 == 0 ? 300'000 : 1000);
+    const testing::small_outcome shall = testing::outcome_of(world, met);
+    const auto devices = static_cast<rank_t>(world.devices.size());
+    CAPTURE(i);
+    World group(devices, soon);
+    std::vector<small_state> after(world.devices.size());
+    std::atomic<int> went_on = 0;
+    const std::vector<std::string> sentences = thrown(group, [&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      try {
+        after[d] = exchange_small_state(world.has(d), world.wants(d), here);
+      } catch (const refusal&) {
+        small_state own;
+        if (d == 0) own.add_same("still", std::as_bytes(std::span("here")));
+        if (exchange_small_state(own, {}, here).has({"still"})) ++went_on;
+        throw;
+      }
+      ++went_on;
+    });
+    CHECK(went_on == devices);
+    for (std::size_t d = 0; d < world.devices.size(); ++d) {
+      CAPTURE(sentences[d]);
+      CHECK(sentences[d] == sentences[0]);
+      CHECK(sentences[d].empty() != shall.refused());
+      for (const std::string& words : shall.refusal_words) CHECK(sentences[d].find(words) != std::string::npos);
+      if (shall.refused()) continue;
+      CHECK(after[d].blobs().size() == shall.after[d].size());
+      for (const auto& [id, bytes] : shall.after[d]) CHECK(after[d].bytes_of({id.first, id.second}) == bytes);
+    }
+  }
+  MESSAGE("worlds " << met.worlds << ", moved " << met.moved << ", kept " << met.kept << ", per rank " << met.per_rank
+                    << ", empty " << met.empty << ", above 16 KiB " << met.large << "; differ " << met.differs
+                    << ", two rules " << met.rules << ", missing " << met.missing << ", asked though the same "
+                    << met.of_same << ", too much " << met.too_much);
+  if (testing::few()) return;
+  for (const long seen : {met.moved, met.kept, met.per_rank, met.empty, met.large, met.differs, met.missing})
+    CHECK(seen > 0);
+}
+
+small_state one_blob(const blob_id& id, std::size_t bytes, int value = 1) {
+  small_state result;
+  result.add({id, std::vector<std::byte>(bytes, static_cast<std::byte>(value))});
+  return result;
+}
+
+/// An end that counts what is gathered, and may change what is heard.
+template <typename Endpoint>
+struct overheard {
+  Endpoint& inner;
+  std::function<void(int, std::vector<std::string>&)> change = {};
+  int gathered = 0;
+  std::size_t most = 0;
+
+  rank_t device() const { return inner.device(); }
+  rank_t devices() const { return inner.devices(); }
+  agreement agree(const proposal& mine) { return inner.agree(mine); }
+  std::vector<std::string> gather(const std::string& text) {
+    std::vector<std::string> all = inner.gather(text);
+    std::size_t bytes = 0;
+    for (const std::string& t : all) bytes += t.size();
+    if (gathered > 0) most = std::max(most, bytes);
+    if (change) change(gathered, all);
+    ++gathered;
+    return all;
+  }
+  void fail(const std::string& sentence) { inner.fail(sentence); }
+};
+
+}  // namespace
+
+TEST_CASE("random worlds over threads") { random_worlds<thread_group>(41, 200); }
+TEST_CASE("random worlds over mailboxes") { random_worlds<mailbox_group>(42, 200); }
+
+TEST_CASE("bytes go in rounds of 1 MiB, and nothing goes where nobody lacks anything") {
+  thread_group world(6, soon);
+  const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+    overheard<thread_group::endpoint> end{here};
+    const std::string own = "rank " + std::to_string(here.device()),
+                      next = "rank " + std::to_string((here.device() + 1) % 6);
+    const small_state mine = one_blob({"rng", own}, 600'000, static_cast<int>(here.device()));
+    const small_state after = exchange_small_state(mine, {{"rng", next}}, end);
+    CHECK(after == one_blob({"rng", next}, 600'000, static_cast<int>((here.device() + 1) % 6)));
+    CHECK(end.gathered == 1 + 6);  // no two fit into a round
+    CHECK(end.most == 600'000);
+    overheard<thread_group::endpoint> again{here};
+    CHECK(exchange_small_state(after, {{"rng", next}}, again) == after);
+    CHECK(again.gathered == 1);
+    overheard<thread_group::endpoint> third{here};
+    const small_state half = one_blob({"half of " + own}, 40'000);
+    const small_state all = exchange_small_state(half, {}, third);
+    CHECK(all.blobs().size() == 6);
+    CHECK(third.gathered == 2);
+    CHECK(third.most == 240'000);
+  });
+  for (const std::string& sentence : sentences) CHECK(sentence.empty());
+}
+
+TEST_CASE("what a device may not ask for is refused by all, and named") {
+  for (const blob_id& odd : {blob_id{"step"}, blob_id{"", "tp=0"}, blob_id{std::string(256, 'n'), "tp=0"}}) {
+    mailbox_group world(3, soon);
+    const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+      std::vector<blob_id> wanted;
+      if (here.device() == 1) wanted.push_back(odd);
+      static_cast<void>(exchange_small_state(one_blob({"step"}, 8), wanted, here));
+    });
+    const std::string why = odd.name.empty()  ? "a blob of small state has no name, and the key tp=0"
+                            : odd.key.empty() ? "small state step is asked for without a key; what is the same"
+                                              : "a blob of small state has a name or a key of 256 bytes";
+    CHECK(sentences[1].starts_with("refusal reshard: " + why));
+    for (const int d : {0, 2}) {
+      const std::string& sentence = sentences[static_cast<std::size_t>(d)];
+      CAPTURE(sentence);
+      CHECK(sentence.starts_with("peer_failed reshard: device " + std::to_string(d) +
+                                 ": device 1 refused the small state: " + why));
+    }
+  }
+  thread_group world(2, soon);
+  const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+    std::vector<blob_id> wanted;
+    for (int i = 0; here.device() == 0 && i < 4200; ++i)
+      wanted.push_back({std::string(125, 'n') + std::to_string(100'000 + i), std::string(125, 'k')});
+    static_cast<void>(exchange_small_state({}, wanted, here));
+  });
+  CHECK(sentences[0] ==
+        "refusal reshard: small state is asked for by 1075200 bytes of names and keys; at most 1048576 are legal");
+  CHECK(sentences[1].find("device 0 refused the small state") != std::string::npos);
+}
+
+TEST_CASE("bytes that are not those that were to come are refused by all, the blob and both devices named") {
+  for (const bool cut : {false, true}) {
+    thread_group world(3, soon);
+    std::atomic<int> went_on = 0;
+    const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+      overheard<thread_group::endpoint> end{here, [&](int time, std::vector<std::string>& all) {
+                                              if (time != 1 || here.device() != 2) return;
+                                              if (cut) all[0].resize(99);
+                                              else all[0][50] ^= 1;
+                                            }};
+      try {
+        static_cast<void>(exchange_small_state(here.device() == 0 ? one_blob({"lr"}, 100) : small_state(), {}, end));
+      } catch (const std::exception&) {
+        if (here.all_reduce_max(here.device()) == 2) ++went_on;
+        throw;
+      }
+    });
+    const std::string why =
+        "device 2 refuses small state lr as it came from device 0: its bytes are not those that were to come";
+    CHECK(went_on == 3);
+    CHECK(sentences[2] == "refusal reshard: " + why);
+    CHECK(sentences[0] == "peer_failed reshard: device 0: device 2 refused the small state: " + why);
+    CHECK(sentences[1] == "peer_failed reshard: device 1: device 2 refused the small state: " + why);
+  }
+}
+
+TEST_CASE("what no device of this build says is refused by all") {
+  const auto refused_where = [](const std::function<void(std::string&)>& change) {
+    thread_group world(2, soon);
+    return thrown(world, [&](auto& here) {
+      overheard<thread_group::endpoint> end{here, [&](int time, std::vector<std::string>& all) {
+                                              if (time == 0) change(all[1]);
+                                            }};
+      static_cast<void>(exchange_small_state(one_blob({"lr"}, 100), {}, end));
+    });
+  };
+  for (const std::size_t length : {1, 7, 8, 15, 16, 18, 26, 33, 34, 42, 49, 51, 58})
+    for (const std::string& sentence : refused_where([&](std::string& text) { text.resize(length); }))
+      CHECK(sentence ==
+            "refusal reshard: device 1 says of small state what no device of this build of the library says");
+  for (const std::size_t at : {7, 15, 25, 33})
+    for (const std::string& sentence : refused_where([&](std::string& text) { text[at] = '\x7f'; }))
+      CHECK(sentence ==
+            "refusal reshard: device 1 says of small state what no device of this build of the library says");
+}
+
+TEST_CASE("who exchanges small state while others switch: a sentence on all, and the world goes on") {
+  const computed_switch change = testing::tiny_switch(8, "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  for (const rank_t odd : {0, 3})
+    for (const bool ready : {false, true}) {
+      CAPTURE(odd);
+      CAPTURE(ready);
+      thread_group world(4, soon);
+      std::atomic<int> whole = 0;
+      const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+        const rank_t d = here.device();
+        rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+        fill(before.tensors(), change.from());
+        const small_state mine = one_blob({"step"}, 8);
+        std::optional<decltype(prepared_switch(change, before.tensors(), after.tensors(), here))> prepared;
+        if (ready) prepared.emplace(change, before.tensors(), after.tensors(), here);
+        try {
+          if (d == odd) static_cast<void>(exchange_small_state(mine, {}, here));
+          else if (ready) prepared->run();
+          else switch_state(change, before.tensors(), after.tensors(), here);
+        } catch (const std::exception&) {
+          CHECK(after.resident_bytes() == 0);
+          CHECK(exchange_small_state(mine, {}, here) == mine);
+          switch_state(change, before.tensors(), after.tensors(), here);
+          if (compare(after.tensors(), change.to()).wrong == 0) ++whole;
+          throw;
+        }
+      });
+      CHECK(whole == 4);
+      for (rank_t d = 0; d < 4; ++d) {
+        const std::string& sentence = sentences[static_cast<std::size_t>(d)];
+        CAPTURE(sentence);
+        if (d == odd)
+          CHECK(sentence == "refusal reshard: device " + std::to_string(odd) +
+                                " exchanges small state, and another device does something else; all do it or none");
+        else
+          CHECK(sentence ==
+                "peer_failed reshard: device " + std::to_string(d) + ": device " + std::to_string(odd) +
+                    " refused the switch: it exchanges small state; all devices do one thing at a time; nothing was "
+                    "touched");
+      }
+    }
+}
+
+TEST_CASE("who fails, leaves or does not come ends the others' wait in a sentence") {
+  enum class way { fails, leaves, sleeps };
+  for (const way w : {way::fails, way::leaves, way::sleeps}) {
+    mailbox_group world(3, w == way::sleeps ? patience(300) : soon);
+    std::vector<std::string> sentences(3);
+    const auto run = [&] {
+      world.run([&](auto& here) {
+        const rank_t d = here.device();
+        if (d == 1 && w == way::fails) throw std::runtime_error("device 1 has no memory");
+        if (d == 1 && w == way::leaves) return;
+        try {
+          if (d == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+          static_cast<void>(exchange_small_state({}, {}, here));
+        } catch (const std::exception& e) {
+          sentences[static_cast<std::size_t>(d)] = e.what();
+          throw;
+        }
+      });
+    };
+    CHECK_THROWS_AS(run(), std::runtime_error);
+    for (const std::size_t d : {0u, 2u}) {
+      CAPTURE(sentences[d]);
+      CHECK(sentences[d].find(w == way::fails    ? "device 1 has no memory"
+                              : w == way::leaves ? "device 1 has left"
+                                                 : " waited 300 ms in vain for these devices: 1") != std::string::npos);
+    }
+    if (w == way::sleeps) CHECK(sentences[1].find(" waited 300 ms in vain") != std::string::npos);
+  }
+}
