@@ -11,6 +11,7 @@
 
 #include "../support/dice.hpp"
 #include "../support/mpi_processes.hpp"
+#include "../support/small_processes.hpp"
 #include "../support/tiny.hpp"
 
 using namespace reshard;
@@ -266,4 +267,74 @@ TEST_CASE("a process that comes late to a world is waited for as long as the pat
     CHECK(sentence == "reshard: device " + std::to_string(d) +
                           " waited 1000 ms in vain for all processes of its communicator to come");
   }
+}
+
+TEST_CASE("random worlds of small state between 2 to 8 processes") {
+  testing::random_small_worlds(61, random_tries, false, [](const testing::small_world& world, const auto& body) {
+    return on_ranks(static_cast<long>(world.devices.size()), [&](MPI_Comm comm, long, left_behind& mine) {
+      mpi_endpoint here(comm, {.wait = ample});
+      body(here, mine);
+    });
+  });
+}
+
+TEST_CASE("the most that small state may be, from any device to 7 others") {
+  for (const std::size_t from : {0u, 5u}) {
+    const testing::small_world world = testing::most_small_world(8, from);
+    testing::small_features met;
+    const testing::small_outcome shall = testing::outcome_of(world, met);
+    for (const left_behind& left : on_ranks(8, [&](MPI_Comm comm, long, left_behind&mine) {
+           mpi_endpoint here(comm, {.wait = ample});
+           testing::exchange_small(world, shall, here, mine);
+         })) {
+      CHECK(std::string(left.sentence).empty());
+      CHECK(left.wrong == 0);
+      CHECK(left.elements == 1);
+      CHECK(left.reached == 1);
+    }
+  }
+}
+
+TEST_CASE("small state in one process, a switch in the others: a sentence on all, and the world goes on") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  for (const rank_t odd : {0, 3})
+    testing::check_small_beside_switch(on_ranks(4,
+                                                [&](MPI_Comm comm, long, left_behind& mine) {
+                                                  mpi_endpoint here(comm, {.wait = ample});
+                                                  testing::small_beside_switch(change, odd, here, mine);
+                                                }),
+                                       static_cast<std::size_t>(odd));
+}
+
+TEST_CASE("a process that fails in the midst of small state is heard by all, and MPI goes on") {
+  const testing::small_world world = testing::most_small_world(4, 1);
+  for (const long victim : {0L, 1L, 3L})
+    for (int before = 0; before < 5; ++before) {  // two agreements, two texts, one agreement
+      CAPTURE(victim);
+      CAPTURE(before);
+      struct failing {
+        mpi_endpoint& inner;
+        int before, said = 0;
+
+        void perhaps() {
+          if (said++ == before) throw std::runtime_error("a disk is full");
+        }
+        rank_t device() const { return inner.device(); }
+        rank_t devices() const { return inner.devices(); }
+        agreement agree(const proposal& mine) { return perhaps(), inner.agree(mine); }
+        std::vector<std::string> gather(const std::string& text) { return perhaps(), inner.gather(text); }
+        void fail(const std::string& sentence) { inner.fail(sentence); }
+      };
+      for (const left_behind& left : on_ranks(4, [&](MPI_Comm comm, long d, left_behind&mine) {
+             mpi_endpoint here(comm, {.wait = std::chrono::seconds(20)});
+             failing end{here, d == victim ? before : -1};
+             const double begin = now();
+             mine.say(thrown(
+                 [&] { static_cast<void>(exchange_small_state(world.has(static_cast<std::size_t>(d)), {}, end)); }));
+             mine.seconds = now() - begin;
+           })) {
+        CHECK(std::string(left.sentence) == "a disk is full");
+        CHECK(left.seconds < 5);
+      }
+    }
 }

@@ -16,6 +16,7 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../oracle/random_layouts.hpp"
+#include "dice.hpp"
 #include "expand.hpp"
 #include "stages_told.hpp"
 #include "switches.hpp"

@@ -60,6 +60,9 @@ class small_state_exchange {
     } catch (const std::exception& e) {
       if (!all_know_) transport_.fail(e.what());
       throw;
+    } catch (...) {  // from a transport of the caller's
+      transport_.fail("reshard: an exception of no standard kind");
+      throw;
     }
   }
 
