@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <reshard/exec/exchange_small_state.hpp>
@@ -108,12 +109,18 @@ template <typename Endpoint>
 struct overheard {
   Endpoint& inner;
   std::function<void(int, std::vector<std::string>&)> change = {};
-  int gathered = 0;
+  std::function<void(int, agreement&)> change_agreement = {};
+  int gathered = 0, agreed = 0;
   std::size_t most = 0;
 
   rank_t device() const { return inner.device(); }
   rank_t devices() const { return inner.devices(); }
-  agreement agree(const proposal& mine) { return inner.agree(mine); }
+  agreement agree(const proposal& mine) {
+    agreement all = inner.agree(mine);
+    if (change_agreement) change_agreement(agreed, all);
+    ++agreed;
+    return all;
+  }
   std::vector<std::string> gather(const std::string& text) {
     std::vector<std::string> all = inner.gather(text);
     std::size_t bytes = 0;
@@ -134,21 +141,21 @@ TEST_CASE("random worlds over mailboxes") { random_worlds<mailbox_group>(42, 200
 TEST_CASE("bytes go in rounds of 1 MiB, and nothing goes where nobody lacks anything") {
   thread_group world(6, soon);
   const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
-    overheard<thread_group::endpoint> end{here};
-    const std::string own = "rank " + std::to_string(here.device()),
-                      next = "rank " + std::to_string((here.device() + 1) % 6);
-    const small_state mine = one_blob({"rng", own}, 600'000, static_cast<int>(here.device()));
-    const small_state after = exchange_small_state(mine, {{"rng", next}}, end);
-    CHECK(after == one_blob({"rng", next}, 600'000, static_cast<int>((here.device() + 1) % 6)));
-    CHECK(end.gathered == 1 + 6);  // no two fit into a round
-    CHECK(end.most == 600'000);
-    overheard<thread_group::endpoint> again{here};
-    CHECK(exchange_small_state(after, {{"rng", next}}, again) == after);
-    CHECK(again.gathered == 1);
-    overheard<thread_group::endpoint> third{here};
-    const small_state half = one_blob({"half of " + own}, 40'000);
-    const small_state all = exchange_small_state(half, {}, third);
-    CHECK(all.blobs().size() == 6);
+    using end = overheard<thread_group::endpoint>;
+    const int me = static_cast<int>(here.device()), beside = (me + 1) % 6;
+    const blob_id own{"rng", "rank " + std::to_string(me)}, next{"rng", "rank " + std::to_string(beside)};
+    for (const auto& [bytes, rounds] : {std::pair{524'289, 6}, std::pair{524'288, 3}, std::pair{262'145, 2}}) {
+      const auto size = static_cast<std::size_t>(bytes);
+      end first{here}, again{here};
+      const small_state after = exchange_small_state(one_blob(own, size, me), {next}, first);
+      CHECK(after == one_blob(next, size, beside));
+      CHECK(first.gathered == 1 + rounds);
+      CHECK(first.most == size * static_cast<std::size_t>(6 / rounds));
+      CHECK(exchange_small_state(after, {next}, again) == after);
+      CHECK(again.gathered == 1);
+    }
+    end third{here};
+    CHECK(exchange_small_state(one_blob({"half of " + own.key}, 40'000), {}, third).blobs().size() == 6);
     CHECK(third.gathered == 2);
     CHECK(third.most == 240'000);
   });
@@ -212,6 +219,45 @@ TEST_CASE("bytes that are not those that were to come are refused by all, the bl
   }
 }
 
+TEST_CASE("all devices together say 1 GiB at most of what they have and ask for") {
+  for (const std::uint64_t more : {0u, 1u}) {
+    thread_group world(2, soon);
+    std::atomic<int> went_on = 0;
+    const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+      overheard<thread_group::endpoint> end{here, {}, [&](int time, agreement& all) {
+                                              if (time == 1) all.sum = (std::uint64_t{1} << 30) + more;
+                                            }};
+      try {
+        static_cast<void>(exchange_small_state({}, {}, end));
+      } catch (const refusal&) {
+        if (here.all_reduce_max(here.device()) == 1) ++went_on;
+        throw;
+      }
+    });
+    CHECK(went_on == (more == 0 ? 0 : 2));
+    for (const std::string& sentence : sentences)
+      CHECK(sentence == (more == 0 ? ""
+                                   : "refusal reshard: all devices say 1073741825 bytes of their small state; at most "
+                                     "1073741824 are legal"));
+  }
+}
+
+TEST_CASE("a transport that throws what is no exception of the standard is heard by all") {
+  thread_group world(3, soon);
+  const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+    overheard<thread_group::endpoint> end{here, [&](int, std::vector<std::string>&) {
+                                            if (here.device() == 1) throw 7;
+                                          }};
+    try {
+      static_cast<void>(exchange_small_state(one_blob({"lr" + std::to_string(here.device())}, 8), {}, end));
+    } catch (const int thrown) {
+      CHECK(thrown == 7);
+    }
+  });
+  CHECK(sentences[1].empty());
+  for (const std::size_t d : {0u, 2u}) CHECK(sentences[d] == "peer_failed reshard: an exception of no standard kind");
+}
+
 TEST_CASE("what no device of this build says is refused by all") {
   const auto refused_where = [](const std::function<void(std::string&)>& change) {
     thread_group world(2, soon);
@@ -222,12 +268,14 @@ TEST_CASE("what no device of this build says is refused by all") {
       static_cast<void>(exchange_small_state(one_blob({"lr"}, 100), {}, end));
     });
   };
-  for (const std::size_t length : {1, 7, 8, 15, 16, 18, 26, 33, 34, 42, 49, 51, 58})
+  for (const std::size_t length : {1u, 7u, 8u, 15u, 16u, 18u, 26u, 33u, 34u, 42u, 49u, 51u, 58u})
     for (const std::string& sentence : refused_where([&](std::string& text) { text.resize(length); }))
       CHECK(sentence ==
             "refusal reshard: device 1 says of small state what no device of this build of the library says");
-  for (const std::size_t at : {7, 15, 25, 33})
-    for (const std::string& sentence : refused_where([&](std::string& text) { text[at] = '\x7f'; }))
+  for (const auto& [at, byte] : {std::pair{7u, '\x7f'}, std::pair{15u, '\x7f'}, std::pair{25u, '\x7f'},
+                                 std::pair{33u, '\x7f'}, std::pair{33u, '\xff'}, std::pair{28u, '\x11'}})
+    for (const std::string& sentence :
+         refused_where([&, where = at, what = byte](std::string& text) { text[where] = what; }))
       CHECK(sentence ==
             "refusal reshard: device 1 says of small state what no device of this build of the library says");
 }

@@ -3,6 +3,7 @@
 // what shall be refused, found by looking at everything.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -87,6 +88,8 @@ inline small_world next_small_world(dice& random, std::int64_t devices, bool som
         world.devices[living[0]].wants.push_back(world.devices[living[0]].wants.front());
     }
   }
+  for (const std::size_t d : living)
+    if (random.coin()) std::reverse(world.devices[d].wants.begin(), world.devices[d].wants.end());
   if (random.below(3) != 0) return world;
   small_world::device& odd = some_device();  // has a fault, perhaps
   switch (random.below(5)) {
@@ -134,7 +137,9 @@ inline small_outcome outcome_of(const small_world& world, small_features& met) {
     for (const std::size_t d : who)
       if (world.devices[d].has.at(id) != world.devices[who[0]].has.at(id)) {
         ++met.differs;
-        const auto bytes = [&](std::size_t of) { return std::to_string(world.devices[of].has.at(id).size()); };
+        const auto bytes = [&, &one = id](std::size_t of) {
+          return std::to_string(world.devices[of].has.at(one).size());
+        };
         return {{},
                 {"small state " + text(id) + " differs: ", device(who[0]) + "has " + bytes(who[0]) + " bytes",
                  device(d) + "has " + bytes(d) + " bytes"}};

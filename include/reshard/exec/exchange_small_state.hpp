@@ -53,10 +53,7 @@ class small_state_exchange {
         return small_state_routes(of_device);
       });
       carry_all(routes);
-      std::sort(result_.begin(), result_.end(), [](const blob& a, const blob& b) { return a.id < b.id; });
-      small_state result;
-      for (blob& b : result_) result.add(std::move(b));
-      return result;
+      return std::move(result_);
     } catch (const std::exception& e) {
       if (!all_know_) transport_.fail(e.what());
       throw;
@@ -147,7 +144,7 @@ class small_state_exchange {
     std::vector<blob_route> moving;
     for (const blob_route& r : routes) {
       if (!r.dst.empty()) moving.push_back(r);
-      if (mine_.has(r.what.id) && shall_have(r.what.id)) result_.push_back({r.what.id, mine_.bytes_of(r.what.id)});
+      if (mine_.has(r.what.id) && shall_have(r.what.id)) result_.add({r.what.id, mine_.bytes_of(r.what.id)});
     }
     std::string wrong;
     for (std::size_t first = 0, past = 0; first < moving.size(); first = past) {
@@ -178,8 +175,8 @@ class small_state_exchange {
       if (!std::binary_search(r.dst.begin(), r.dst.end(), me())) continue;
       const auto part = std::as_bytes(std::span(texts[src]).subspan(at, std::min(bytes, texts[src].size() - at)));
       blob came{r.what.id, {part.begin(), part.end()}};
-      if (part.size() == bytes && hash_of(came.bytes) == r.what.hash) result_.push_back(std::move(came));
-      else if (wrong.empty())
+      if (part.size() == bytes && hash_of(came.bytes) == r.what.hash) result_.add(std::move(came));
+      else
         wrong = text_of("reshard: device ", me(), " refuses small state ", r.what.id.text(), " as it came from device ",
                         r.src, ": its bytes are not those that were to come");
     }
@@ -188,7 +185,7 @@ class small_state_exchange {
   const small_state& mine_;
   std::vector<blob_id> wanted_;  // ascending
   T& transport_;
-  std::vector<blob> result_;
+  small_state result_;
   bool all_know_ = false;
 };
 

@@ -76,7 +76,7 @@ class small_state {
     for (const auto near : {at, at == blobs_.begin() ? blobs_.end() : at - 1})
       if (near != blobs_.end() && near->id.name == b.id.name && near->id.same() != b.id.same())
         refuse("small state ", b.id.name, " is both the same on all devices and per rank; a name has one rule");
-    const bytes_t after = checked_add(counted_, b.counted());
+    const bytes_t after = counted_ + b.counted();
     if (after > most_small_bytes)
       refuse("small state has ", after, " bytes with ", b.id.text(), "; at most ", most_small_bytes,
              " a device are legal, names and keys counted");

@@ -116,9 +116,9 @@ inline void require_there(const blobs_of_all& all, rank_t device, const blob_id&
   for (const auto& [id, holders] : all) {
     if (!id.same() && !wanted.contains(id)) continue;
     routes.push_back({holders.begin()->second, holders.begin()->first});
-    const auto shall_have = [&, &holders = holders](rank_t d) {
+    const auto shall_have = [&, &who = holders](rank_t d) {
       after[static_cast<std::size_t>(d)] += routes.back().what.counted();
-      if (!holders.contains(d)) routes.back().dst.push_back(d);
+      if (!who.contains(d)) routes.back().dst.push_back(d);
     };
     if (id.same()) std::for_each(taking_part.begin(), taking_part.end(), shall_have);
     else std::for_each(wanted[id].begin(), wanted[id].end(), shall_have);

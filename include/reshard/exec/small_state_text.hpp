@@ -16,10 +16,9 @@
 
 namespace reshard::detail {
 
-/// The digest of the length and of the words of 8 bytes, the last one filled up with zeros.
+/// The digest of the words of 8 bytes, the last one filled up with zeros: of bytes that are as long.
 inline std::uint64_t hash_of(const std::vector<std::byte>& bytes) {
   digest of;
-  of.add(static_cast<std::int64_t>(bytes.size()));
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::int64_t)) {
     std::int64_t word = 0;
     std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
