@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What it takes to make one rank of a switch by messages ready: its plan, cut into 64 stages, its messages, arenas and
 // copies, of memory that is reserved and not there. Qwen3-235B-A22B with ZeRO-1, on 128 ranks and on 16,384.
-// `over_128` is the time of 16,384 ranks over that of 128, each over its pieces or over its messages, whichever is more,
-// both measured in one run. (With 128 ranks each has more bytes, so more messages of 512 KiB for a piece.)
+// `over_128` is the time of 16,384 ranks over that of 128, each over its pieces or over its messages, whichever is
+// more, both measured in one run. (With 128 ranks each has more bytes, so more messages of 512 KiB for a piece.)
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
