@@ -45,33 +45,51 @@ constexpr void each_lost(const layout_switch<From, To>& change, Sink&& sink) {
   }
 }
 
+namespace detail {
+/// The sums of bytes() over each_lost, by family; and of all of them.
+struct lost_sums {
+  std::vector<bytes_t> of;
+  bytes_t all = 0;
+
+  template <Holding From, Holding To>
+  constexpr explicit lost_sums(const layout_switch<From, To>& change)
+      : of(static_cast<std::size_t>(change.to().families()), 0) {
+    each_lost(change, [&](const lost_box& b) {
+      of[static_cast<std::size_t>(b.family)] += b.bytes();
+      all = checked_add(all, b.bytes());
+    });
+  }
+  template <Holding To>
+  std::string families(const To& to) const {
+    std::string text;
+    for (int f = 0; f < to.families(); ++f)
+      if (const bytes_t bytes = of[static_cast<std::size_t>(f)]; bytes > 0)
+        text += text_of(text.empty() ? "" : ", ", to.family_at(f).name, " ", bytes);
+    return text;
+  }
+};
+}  // namespace detail
+
 /// sum over each_lost of bytes(): elements that are lost, each once, however many ranks want it.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr bytes_t lost_bytes(const layout_switch<From, To>& change) {
-  bytes_t bytes = 0;
-  each_lost(change, [&](const lost_box& b) { bytes = checked_add(bytes, b.bytes()); });
-  return bytes;
+  return detail::lost_sums(change).all;
 }
 
 /// "wte 1024, fc1 4096": the bytes of lost_bytes per family, in their order.
 template <Holding From, Holding To>
 [[nodiscard]] std::string lost_families(const layout_switch<From, To>& change) {
-  std::vector<bytes_t> of(static_cast<std::size_t>(change.to().families()), 0);
-  each_lost(change, [&](const lost_box& b) { of[static_cast<std::size_t>(b.family)] += b.bytes(); });
-  std::string text;
-  for (int f = 0; f < change.to().families(); ++f)
-    if (const bytes_t bytes = of[static_cast<std::size_t>(f)]; bytes > 0)
-      text += detail::text_of(text.empty() ? "" : ", ", change.to().family_at(f).name, " ", bytes);
-  return text;
+  return detail::lost_sums(change).families(change.to());
 }
 
 namespace detail {
 /// Refuses a switch of which something is lost; the sentence is the same on all devices.
 template <Holding From, Holding To>
-[[noreturn]] void refuse_lost(const layout_switch<From, To>& change) {
-  refuse("switch: ", lost_bytes(change), " bytes that TO holds were on lost devices alone: ", lost_families(change),
+[[noreturn]] void refuse_lost(const layout_switch<From, To>& change, const lost_sums& lost) {
+  refuse("switch: ", lost.all, " bytes that TO holds were on lost devices alone: ", lost.families(change.to()),
          "; when_lost::leave_out makes the switch without them");
 }
+
 /// Refuses a box of TO of which FROM lacks elements.
 [[noreturn]] inline void refuse_missing(rank_t rank, const family_box& wanted, const family& tensors, index_t missing) {
   refuse("plan: rank ", rank, " needs ", wanted.volume(), " elements of ", tensors.name, ", and no rank of FROM holds ",
@@ -105,7 +123,7 @@ constexpr void require_nothing_missing(const layout_switch<From, To>& change) {
 template <Holding From, Holding To>
 constexpr void require_nothing_lost(const layout_switch<From, To>& change) {
   if (change.lost_elements() == when_lost::leave_out || change.lost_ranks().empty()) return;
-  if (lost_bytes(change) > 0) detail::refuse_lost(change);
+  if (const detail::lost_sums lost(change); lost.all > 0) detail::refuse_lost(change, lost);
 }
 
 }  // namespace reshard

@@ -105,7 +105,7 @@ class router {
       lost += piece.volume();
       out.lost.push_back({device_, device_, states, f, piece});
     });
-    if (lost > 0 && change_->lost_elements() == when_lost::refuse) refuse_lost(*change_);
+    if (lost > 0 && change_->lost_elements() == when_lost::refuse) refuse_lost(*change_, lost_sums(*change_));
     return lost;
   }
 
