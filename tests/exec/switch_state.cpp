@@ -272,7 +272,7 @@ TEST_CASE("arrays that share pages: what does not move stays whole, and only pag
     for (const state_set moving : {parameter_states, only(2), only(1) | only(3), all_states})
       for (const bytes_t budget : {no_budget, 1_MiB}) {
         CAPTURE(from_text);
-        CAPTURE(moving.bits);
+        CAPTURE(moving.bits());
         const space a(m, parse_degrees(from_text)), b(m, parse_degrees("tp=4,zero=1"));
         const computed_holding from(a), to(b);
         const layout_switch change(from, to, {.states = moving});

@@ -289,7 +289,7 @@ TEST_CASE("after a stage in which a device receives nothing, its copies of befor
     moves prepare(staged_plan plan, const binding& into, page_stages& pages) {
       for (std::vector<staged_piece>* list : {&plan.receives, &plan.retains})
         std::erase_if(*list, [this](const staged_piece& p) {
-          if (p.stage == 1) left_out += p.where.volume() * std::popcount(p.states.bits);
+          if (p.stage == 1) left_out += p.where.volume() * std::popcount(p.states.bits());
           return p.stage == 1;
         });
       return inner.prepare(plan, into, pages);

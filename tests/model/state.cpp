@@ -4,29 +4,27 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include <reshard/model/state.hpp>
 
 #include "../support/dice.hpp"
+#include "../support/refused.hpp"
 
 using namespace reshard;
-using testing::dice;
+using testing::dice, testing::refused;
 
 namespace {
 
 /// The level and the width of each member.
 using members = std::map<int, std::pair<index_t, bytes_t>>;
 
-/// One state of a level and a width, as bits written down by hand.
+/// One state of a level and a width.
 state_set one_state(int number, index_t level, bytes_t width) {
-  if (number == 16) return state_set{1u << 16};
-  const auto bit = static_cast<std::uint16_t>(1u << number);
-  const auto of = [bit](bool is) { return is ? bit : std::uint16_t{0}; };
-  return {bit,
-          {of(level == 1 || level == 3), of(level == 2 || level == 3)},
-          {of(width == 2 || width == 8), of(width == 4 || width == 8)}};
+  return number == 16 ? statistic_states : state_set(number, level, width);
 }
 state_set set_of(const members& all) {
   state_set result;
@@ -84,6 +82,8 @@ TEST_CASE("random sets: members, bytes of an element, those of a role, what a ze
     const state_set a = set_of(drawn[0]), b = set_of(drawn[1]);
     CHECK(members_of(a) == drawn[0]);
     CHECK(a.empty() == drawn[0].empty());
+    CHECK(a.bits() == std::accumulate(drawn[0].begin(), drawn[0].end(), 0u,
+                                      [](unsigned sum, const auto& one) { return sum + (1u << one.first); }));
     bytes_t bytes = 0;
     for (const auto& one : drawn[0]) bytes += one.second.second;
     CHECK(a.bytes_per_element() == bytes);
@@ -101,6 +101,9 @@ TEST_CASE("random sets: members, bytes of an element, those of a role, what a ze
     CHECK((a & b) == set_of(both));
     CHECK(members_of(a - b) == those(drawn[0], [&](const auto& one) { return !drawn[1].contains(one.first); }));
     CHECK((a == b) == (drawn[0] == drawn[1]));
+    const bool of_one_list =
+        both.size() == those(drawn[0], [&](const auto& one) { return drawn[1].contains(one.first); }).size();
+    CHECK((refused([&] { static_cast<void>(a | b); }) == "accepted") == of_one_list);
     const auto bits = static_cast<std::uint32_t>(random.below(1 << 17));
     CHECK(members_of(a.masked(bits)) == those(drawn[0], [&](const auto& one) { return (bits >> one.first & 1) != 0; }));
     if (n % 3 != 0) {
@@ -125,4 +128,31 @@ TEST_CASE("the state of a statistic: number 16, four bytes, and of no level") {
   CHECK(state_set{}.empty());
   CHECK(state_set{}.begin() == state_set{}.end());
   CHECK(sizeof(state_set) == 12);  // a transfer carries one
+}
+
+// not of bits alone: each member has a level and a width
+static_assert(!std::is_aggregate_v<state_set> && !std::is_constructible_v<state_set, std::uint32_t>);
+static_assert(state_set(15, 3, 8).bits() == 1u << 15 && state_set(0, 1, 1).bits() == 1u);
+
+TEST_CASE("a set is made of states that a list can have, and joined with sets of its list") {
+  const auto said = [](int number, index_t level, bytes_t width) {
+    return refused([&] { static_cast<void>(state_set(number, level, width)); });
+  };
+  for (const int number : {0, 15})
+    for (const index_t level : {1, 2, 3})
+      for (const bytes_t width : {1, 2, 4, 8}) CHECK(said(number, level, width) == "accepted");
+  for (const int number : {-1, 16, 31, 32})
+    CHECK(said(number, 1, 4) ==
+          "reshard: states: there is no state " + std::to_string(number) + " of a list; they are 0 to 15");
+  for (const index_t level : {-1, 0, 4})
+    CHECK(said(3, level, 4) == "reshard: states: state 3 is of level " + std::to_string(level) +
+                                   "; levels are 1, 2 and 3, the least zero at which a state is sharded");
+  for (const bytes_t width : {-1, 0, 3, 5, 16})
+    CHECK(said(3, 1, width) ==
+          "reshard: states: state 3 has elements of " + std::to_string(width) + " bytes; 1, 2, 4 and 8 are supported");
+  const state_set narrow(3, 3, 2), wide(3, 1, 4), other(4, 1, 4);
+  CHECK(
+      refused([&] { static_cast<void>((narrow | other) | (wide | other)); }) ==
+      "reshard: states: state 3 has 2 bytes and level 3 in one set, and 4 bytes and level 1 in the other; sets of one "
+      "list are joined");
 }

@@ -19,7 +19,7 @@ using testing::dice;
 namespace {
 /// What a transfer is ordered by, as a list of numbers.
 std::array<index_t, 4 + 2 * family_ndim> numbers(const transfer& t) {
-  std::array<index_t, 4 + 2 * family_ndim> n{t.src, t.dst, static_cast<index_t>(t.states.bits), t.family};
+  std::array<index_t, 4 + 2 * family_ndim> n{t.src, t.dst, static_cast<index_t>(t.states.bits()), t.family};
   for (std::size_t i = 0; i < family_ndim; ++i)
     n[4 + i] = t.where.dim[i].begin, n[4 + family_ndim + i] = t.where.dim[i].end;
   return n;
@@ -27,7 +27,7 @@ std::array<index_t, 4 + 2 * family_ndim> numbers(const transfer& t) {
 transfer random_transfer(dice& random, index_t values) {
   transfer t{random.below(values),
              random.below(values),
-             {static_cast<unsigned>(1 + random.below(values))},
+             adam.all().masked(static_cast<unsigned>(1 + random.below(values))),
              static_cast<int>(random.below(values)),
              {}};
   for (interval& i : t.where.dim) i = {random.below(2), 2 + random.below(2)};

@@ -62,7 +62,7 @@ TEST_CASE("pieces come by source, destination, states and stage") {
   const layout_switch change(before, after);
   for (rank_t device = 0; device < change.devices(); ++device) {
     const std::vector<staged_piece> pieces = stage_transfers(make_plan(change, device).receives, change, 5);
-    const auto key = [](const staged_piece& p) { return std::tuple(p.src, p.dst, p.states.bits, p.stage); };
+    const auto key = [](const staged_piece& p) { return std::tuple(p.src, p.dst, p.states.bits(), p.stage); };
     CHECK(pieces.front().src < pieces.back().src);
     CHECK(std::is_sorted(pieces.begin(), pieces.end(),
                          [&](const staged_piece& a, const staged_piece& b) { return key(a) < key(b); }));

@@ -43,7 +43,7 @@ class pair_digest {
   }
   constexpr void add(const staged_piece& p) {
     of_.add(p.stage);
-    of_.add(static_cast<std::int64_t>(p.states.bits));
+    of_.add(static_cast<std::int64_t>(p.states.bits()));
     for (const index_t number : {index_t{p.tensor.family}, p.tensor.member, p.tensor.expert}) of_.add(number);
     for (const interval& i : p.where.dim) of_.add(i.begin), of_.add(i.end);
   }

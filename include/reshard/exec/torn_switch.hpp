@@ -75,7 +75,7 @@ template <Holding From, Holding To>
   const auto add = [&](const std::vector<staged_piece>& list, rank_t device, bool old_arrays) {
     for (const staged_piece& p : list)
       if ((p.stage >= in_place) == old_arrays)
-        tensors[{static_cast<unsigned>(p.states.bits), p.tensor}].add(
+        tensors[{static_cast<unsigned>(p.states.bits()), p.tensor}].add(
             p.where, device, old_arrays ? &torn_box::in_old : &torn_box::in_new);
   };
   for (const rank_t device : survivors) {
@@ -89,7 +89,7 @@ template <Holding From, Holding To>
     for (int f = 0; f < change.to().families() && !states.empty(); ++f)
       if (has_states_of(change.to().family_at(f).kind, r))
         each_tensor(f, change.to().family_at(f).whole(), [&](const tensor_id& tensor, const box<3>& whole) {
-          tensors[{static_cast<unsigned>(states.bits), tensor}].add(whole, -1, &torn_box::in_old);
+          tensors[{static_cast<unsigned>(states.bits()), tensor}].add(whole, -1, &torn_box::in_old);
         });
   }
   std::vector<torn_box> result;

@@ -93,7 +93,7 @@ template <Holding From, Holding To>
   for (const std::vector<transfer>* list : lists) out.put(std::uint64_t{list->size()});
   for (const std::vector<transfer>* list : lists)
     for (const transfer& t : *list) {
-      for (const std::int64_t number : {t.src, t.dst, std::int64_t{t.states.bits}, std::int64_t{t.family}})
+      for (const std::int64_t number : {t.src, t.dst, std::int64_t{t.states.bits()}, std::int64_t{t.family}})
         out.put(number);
       for (const interval& i : t.where.dim) out.put(i.begin), out.put(i.end);
     }
@@ -126,12 +126,14 @@ template <Holding From, Holding To>
   if (bytes.size() != header + closing + 8 * detail::numbers_of_transfer * static_cast<std::size_t>(listed))
     refuse("plan from bytes: ", bytes.size(), " bytes are not what its lists need");
   std::vector<transfer>* lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
+  constexpr std::string_view names[] = {"sends", "receives", "retains", "creates", "lost"};
   for (std::size_t i = 0; i < lists_of_plan; ++i)
     for (std::uint64_t n = number(4 + i); n > 0; --n) {
       if ((number(at + 2) | number(at + 3)) >> 31 != 0)
         refuse("plan from bytes: no states or family have such a number");
-      state_set states = change.states().masked(static_cast<std::uint32_t>(number(at + 2)));
-      states.bits = static_cast<std::uint32_t>(number(at + 2));  // and those that do not move, which are refused below
+      const state_set states = change.states().masked(static_cast<std::uint32_t>(number(at + 2)));
+      if (states.bits() != number(at + 2))
+        refuse("plan from bytes: ", names[i], "[", lists[i]->size(), "] has states that the switch does not move");
       transfer t{static_cast<rank_t>(number(at)),
                  static_cast<rank_t>(number(at + 1)),
                  states,

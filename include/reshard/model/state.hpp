@@ -2,12 +2,13 @@
 // States: what a training job keeps per parameter element. A state is a value (name, dtype, ZeRO level); the level says
 // which rule places it: parameters on every replica, optimizer states where ZeRO-1 puts them. States of one level lie
 // alike, so the planner answers once per level and a transfer carries a set of states.
-// Builds on: model/dtype.hpp.
+// Builds on: base/refusal.hpp, model/dtype.hpp.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
+#include <reshard/base/refusal.hpp>
 #include <reshard/model/dtype.hpp>
 
 namespace reshard {
@@ -44,49 +45,68 @@ inline constexpr int max_states = 16;
 inline constexpr int statistic_state = max_states;
 
 /// A subset of a list's states (model/state_list.hpp), and of the state of a statistic, with what their list says of
-/// where they lie and how wide they are: no list is needed to place or to count them. Its members are numbers,
-/// ascending: `for (const int state : states)`.
-struct state_set {
-  std::uint32_t bits = 0;           // bit i for state i
-  std::uint16_t level[2] = {};      // bit i of each: the binary digits of its level
-  std::uint16_t log_width[2] = {};  // and of the logarithm of its width
+/// where they lie and how wide they are: no list is needed to place or to count them. Made of states one by one, so
+/// that each member has a level and a width. Its members are numbers, ascending: `for (const int state : states)`.
+class state_set {
+ public:
+  constexpr state_set() = default;
+  /// { number }: a state of a list, of level 1 to 3 and of 1, 2, 4 or 8 bytes an element. Refuses another.
+  constexpr state_set(int number, index_t level, bytes_t width) {
+    if (number < 0 || number >= max_states)
+      refuse("states: there is no state ", number, " of a list; they are 0 to ", max_states - 1);
+    if (level < 1 || level > 3)
+      refuse("states: state ", number, " is of level ", level,
+             "; levels are 1, 2 and 3, the least zero at which a state is sharded");
+    if (width != 1 && width != 2 && width != 4 && width != 8)
+      refuse("states: state ", number, " has elements of ", width, " bytes; 1, 2, 4 and 8 are supported");
+    const index_t log = std::countr_zero(static_cast<std::uint64_t>(width));
+    bits_ = 1u << number;
+    for (int i = 0; i < 2; ++i) {
+      level_[i] = static_cast<std::uint16_t>((level >> i & 1) << number);
+      log_width_[i] = static_cast<std::uint16_t>((log >> i & 1) << number);
+    }
+  }
+  /// That of a statistic alone.
+  static constexpr state_set of_statistics() { return {1u << statistic_state, 0, 0, 0, 0}; }
 
-  constexpr bool contains(int state_index) const { return (bits >> state_index & 1u) != 0; }
-  constexpr bool empty() const { return bits == 0; }
+  /// sum over the members s of 2^s
+  constexpr std::uint32_t bits() const { return bits_; }
+  constexpr bool contains(int state_index) const { return (bits_ >> state_index & 1u) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
 
   /// The role of a member.
   constexpr role role_of(int state_index) const {
-    return state_index >= max_states ? role::statistic : role_of_level(digits(level, state_index));
+    return state_index >= max_states ? role::statistic : role_of_level(digits(level_, state_index));
   }
   /// Bytes of one element of a member.
   constexpr bytes_t width_of(int state_index) const {
-    return state_index >= max_states ? width(dtype::fp32) : bytes_t{1} << digits(log_width, state_index);
+    return state_index >= max_states ? width(dtype::fp32) : bytes_t{1} << digits(log_width_, state_index);
   }
   /// sum of width_of(s) over the members: bytes that one element takes
   constexpr bytes_t bytes_per_element() const {
-    const std::uint32_t listed = bits & ((1u << max_states) - 1), twice = log_width[0], four_times = log_width[1];
+    const std::uint32_t listed = bits_ & ((1u << max_states) - 1), twice = log_width_[0], four_times = log_width_[1];
     return std::popcount(listed & ~twice & ~four_times) + 2 * std::popcount(twice & ~four_times) +
            4 * std::popcount(four_times & ~twice) + 8 * std::popcount(twice & four_times) +
-           width(dtype::fp32) * std::popcount(bits & (1u << statistic_state));
+           width(dtype::fp32) * std::popcount(bits_ & (1u << statistic_state));
   }
   /// Whether ZeRO of a level shards any of them: some member's level <= zero.
   constexpr bool sharded_at(index_t zero) const {
-    const std::uint32_t one = level[0] & ~level[1], two = level[1] & ~level[0], three = level[0] & level[1];
+    const std::uint32_t one = level_[0] & ~level_[1], two = level_[1] & ~level_[0], three = level_[0] & level_[1];
     return ((zero >= 1 ? one : 0u) | (zero >= 2 ? two : 0u) | (zero >= 3 ? three : 0u)) != 0;
   }
 
   /// { s in this : keep has bit s }
   constexpr state_set masked(std::uint32_t keep) const {
     const auto part = [keep](std::uint16_t digit) { return static_cast<std::uint16_t>(digit & keep); };
-    return {bits & keep, {part(level[0]), part(level[1])}, {part(log_width[0]), part(log_width[1])}};
+    return {bits_ & keep, part(level_[0]), part(level_[1]), part(log_width_[0]), part(log_width_[1])};
   }
 
   /// { s in this : role_of(s) == r }
   constexpr state_set of(role r) const {
     if (r == role::statistic) return masked(1u << statistic_state);
     const auto number = static_cast<std::uint32_t>(sharding_level(r));
-    const std::uint32_t low = (number & 1u) != 0 ? level[0] : ~std::uint32_t{level[0]};
-    const std::uint32_t high = (number & 2u) != 0 ? level[1] : ~std::uint32_t{level[1]};
+    const std::uint32_t low = (number & 1u) != 0 ? level_[0] : ~std::uint32_t{level_[0]};
+    const std::uint32_t high = (number & 2u) != 0 ? level_[1] : ~std::uint32_t{level_[1]};
     return masked(low & high & ((1u << max_states) - 1));
   }
 
@@ -95,18 +115,19 @@ struct state_set {
   friend constexpr state_set operator&(const state_set& a, const state_set& b) {
     std::uint32_t differ = 0;
     for (int i = 0; i < 2; ++i)
-      differ |= static_cast<std::uint32_t>((a.level[i] ^ b.level[i]) | (a.log_width[i] ^ b.log_width[i]));
-    return a.masked(b.bits & ~differ);
+      differ |= static_cast<std::uint32_t>((a.level_[i] ^ b.level_[i]) | (a.log_width_[i] ^ b.log_width_[i]));
+    return a.masked(b.bits_ & ~differ);
   }
-  /// Members of either; sets of one list.
+  /// Members of either. Refuses a member of both that is another state in each: they are sets of two lists.
   friend constexpr state_set operator|(const state_set& a, const state_set& b) {
+    const std::uint32_t both = a.bits_ & b.bits_;
+    if (both != 0 && (a & b).bits_ != both) refuse_union(a, b, std::countr_zero(both & ~(a & b).bits_));
     const auto sum = [](std::uint16_t x, std::uint16_t y) { return static_cast<std::uint16_t>(x | y); };
-    return {a.bits | b.bits,
-            {sum(a.level[0], b.level[0]), sum(a.level[1], b.level[1])},
-            {sum(a.log_width[0], b.log_width[0]), sum(a.log_width[1], b.log_width[1])}};
+    return {a.bits_ | b.bits_, sum(a.level_[0], b.level_[0]), sum(a.level_[1], b.level_[1]),
+            sum(a.log_width_[0], b.log_width_[0]), sum(a.log_width_[1], b.log_width_[1])};
   }
   /// Members of the first whose numbers are not in the second.
-  friend constexpr state_set operator-(const state_set& a, const state_set& b) { return a.masked(~b.bits); }
+  friend constexpr state_set operator-(const state_set& a, const state_set& b) { return a.masked(~b.bits_); }
 
   /// Goes through the members.
   struct iterator {
@@ -118,14 +139,26 @@ struct state_set {
     }
     friend constexpr bool operator==(const iterator&, const iterator&) = default;
   };
-  constexpr iterator begin() const { return {bits}; }
+  constexpr iterator begin() const { return {bits_}; }
   constexpr iterator end() const { return {0}; }
 
  private:
+  constexpr state_set(std::uint32_t bits, std::uint16_t level_0, std::uint16_t level_1, std::uint16_t width_0,
+                      std::uint16_t width_1)
+      : bits_(bits), level_{level_0, level_1}, log_width_{width_0, width_1} {}
+  [[noreturn]] static constexpr void refuse_union(const state_set& a, const state_set& b, int s) {
+    refuse("states: state ", s, " has ", a.width_of(s), " bytes and level ", sharding_level(a.role_of(s)),
+           " in one set, and ", b.width_of(s), " bytes and level ", sharding_level(b.role_of(s)),
+           " in the other; sets of one list are joined");
+  }
   static constexpr int digits(const std::uint16_t (&of)[2], int i) { return (of[0] >> i & 1) + 2 * (of[1] >> i & 1); }
+
+  std::uint32_t bits_ = 0;           // bit i for state i
+  std::uint16_t level_[2] = {};      // bit i of each: the binary digits of its level
+  std::uint16_t log_width_[2] = {};  // and of the logarithm of its width
 };
 
 /// The state of a statistic alone: 4 bytes an element.
-inline constexpr state_set statistic_states{1u << statistic_state};
+inline constexpr state_set statistic_states = state_set::of_statistics();
 
 }  // namespace reshard

@@ -124,12 +124,7 @@ class state_list {
     length_[size_] = static_cast<unsigned char>(s.name.size());
     type_[size_] = s.type;
     level_[size_] = s.level;
-    const std::uint32_t bit = 1u << size_++;
-    const auto digit = [bit](index_t number, int place) {
-      return static_cast<std::uint16_t>((number >> place & 1) != 0 ? bit : 0);
-    };
-    const index_t log = std::countr_zero(static_cast<std::uint64_t>(width(s.type)));
-    all_ = all_ | state_set{bit, {digit(s.level, 0), digit(s.level, 1)}, {digit(log, 0), digit(log, 1)}};
+    all_ = all_ | state_set(size_++, s.level, width(s.type));
   }
   constexpr void require_parameters() const {
     const int i = find("param");

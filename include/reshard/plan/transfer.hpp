@@ -30,7 +30,7 @@ struct transfer {
 constexpr bool precedes(const transfer& a, const transfer& b) {
   if (a.src != b.src) return a.src < b.src;
   if (a.dst != b.dst) return a.dst < b.dst;
-  if (a.states.bits != b.states.bits) return a.states.bits < b.states.bits;
+  if (a.states.bits() != b.states.bits()) return a.states.bits() < b.states.bits();
   if (a.family != b.family) return a.family < b.family;
   return precedes(a.where, b.where);
 }
@@ -50,7 +50,7 @@ constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer:
   std::vector<key> keys(transfers.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const transfer& t = transfers[i];
-    keys[i] = {t.*peer, std::uint64_t{t.states.bits} << 32 | static_cast<std::uint32_t>(t.family), i};
+    keys[i] = {t.*peer, std::uint64_t{t.states.bits()} << 32 | static_cast<std::uint32_t>(t.family), i};
   }
   bool by_box = false;  // or by place
   const auto before = [&](const key& a, const key& b) {

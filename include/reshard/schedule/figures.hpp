@@ -71,7 +71,7 @@ index_t union_volume(std::span<box<N>> boxes, int dim = 0) {
 /// Bytes that a device sends and does not retain, each once however many read them: retained boxes are disjoint, so
 /// they count |sent or retained| - |retained|.
 inline bytes_t leaving_bytes(const plan& p) {
-  const auto key = [](const transfer* t) { return std::pair(t->states.bits, t->family); };
+  const auto key = [](const transfer* t) { return std::pair(t->states.bits(), t->family); };
   std::vector<const transfer*> all;
   for (const std::vector<transfer>* list : {&p.sends, &p.retains})
     for (const transfer& t : *list) all.push_back(&t);

@@ -34,7 +34,7 @@ namespace detail {
 constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, index_t stages) {
   std::vector<bytes_t> bytes(static_cast<std::size_t>(stages), 0);
   std::sort(sent.begin(), sent.end(), [](const staged_piece& a, const staged_piece& b) {
-    if (a.states != b.states) return a.states.bits < b.states.bits;
+    if (a.states != b.states) return a.states.bits() < b.states.bits();
     if (a.tensor != b.tensor) return a.tensor < b.tensor;
     if (a.stage != b.stage) return a.stage > b.stage;  // latest first
     if (a.dst != b.dst) return a.dst < b.dst;

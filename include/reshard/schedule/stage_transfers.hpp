@@ -87,7 +87,7 @@ template <Holding From, Holding To>
   detail::sort_items(pieces, [](const ordered& a, const ordered& b) {
     if (a.piece.src != b.piece.src) return a.piece.src < b.piece.src;
     if (a.piece.dst != b.piece.dst) return a.piece.dst < b.piece.dst;
-    if (a.piece.states != b.piece.states) return a.piece.states.bits < b.piece.states.bits;
+    if (a.piece.states != b.piece.states) return a.piece.states.bits() < b.piece.states.bits();
     if (a.at != b.at) return a.at < b.at;
     return precedes(a.piece.where, b.piece.where);
   });

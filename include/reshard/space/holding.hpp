@@ -77,7 +77,7 @@ constexpr state_set states_asked_of(const H& h, const std::optional<state_set>& 
   const state_set own = h.states();
   if (!wanted) return own;
   const state_set both = *wanted & own;
-  for (const int s : wanted->masked(own.bits) - both)
+  for (const int s : wanted->masked(own.bits()) - both)
     refuse("state ", s, " is asked for with ", wanted->width_of(s), " bytes and level ",
            sharding_level(wanted->role_of(s)), ", and the layout has it with ", own.width_of(s), " bytes and level ",
            sharding_level(own.role_of(s)), "; name states by the list of the layout");

@@ -144,9 +144,9 @@ class listed_holding {
                entries[i].rank == rank;
              ++i)
           states |= 1u << entries[i].state;
-        states &= wanted.bits;
+        states &= wanted.bits();
         if (states == 0) continue;
-        if (states != wanted.bits)
+        if (states != wanted.bits())
           refuse("rank ", rank, " lists some states of a box of '", family_at(head.family).name,
                  "' and not others; states of one level, such as those of the optimizer, lie alike");
         b.ranks.push_back(rank);
