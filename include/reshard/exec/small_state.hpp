@@ -32,8 +32,8 @@ struct blob_id {
   std::string text() const { return same() ? name : name + '[' + key + ']'; }
   bytes_t bytes() const { return static_cast<bytes_t>(name.size() + key.size()); }
 
-  friend bool operator==(const blob_id&, const blob_id&) = default;
-  friend auto operator<=>(const blob_id&, const blob_id&) = default;
+  friend constexpr bool operator==(const blob_id&, const blob_id&) = default;
+  friend constexpr auto operator<=>(const blob_id&, const blob_id&) = default;
 };
 
 /// Refuses a blob without a name, and a name or a key that is too long.
@@ -53,7 +53,7 @@ struct blob {
   /// size(name) + size(key) + size(bytes): what counts against most_small_bytes.
   bytes_t counted() const { return id.bytes() + static_cast<bytes_t>(bytes.size()); }
 
-  friend bool operator==(const blob&, const blob&) = default;
+  friend constexpr bool operator==(const blob&, const blob&) = default;
 };
 
 /// A device's blobs, ascending by name and key; no two are called the same, and a name has one rule.
@@ -96,7 +96,7 @@ class small_state {
   /// sum of counted()
   bytes_t counted() const { return counted_; }
 
-  friend bool operator==(const small_state&, const small_state&) = default;
+  friend constexpr bool operator==(const small_state&, const small_state&) = default;
 
  private:
   static bool before(const blob& b, const blob_id& id) { return b.id < id; }

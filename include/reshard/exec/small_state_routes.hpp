@@ -22,7 +22,7 @@ struct blob_entry {
 
   bytes_t counted() const { return id.bytes() + bytes; }
 
-  friend bool operator==(const blob_entry&, const blob_entry&) = default;
+  friend constexpr bool operator==(const blob_entry&, const blob_entry&) = default;
 };
 
 /// What a device says of itself: the blobs that it has, and those of ranks that it asks for. One that takes no part
@@ -40,7 +40,7 @@ struct blob_route {
   rank_t src = 0;
   std::vector<rank_t> dst = {};
 
-  friend bool operator==(const blob_route&, const blob_route&) = default;
+  friend constexpr bool operator==(const blob_route&, const blob_route&) = default;
 };
 
 namespace detail {
