@@ -164,6 +164,8 @@ class Finder:
         children = list(cursor.get_children())
         text = self.text[h]
         if kind in (K.FUNCTION_DECL, K.CXX_METHOD, K.FUNCTION_TEMPLATE, K.CONSTRUCTOR, K.DESTRUCTOR, K.CONVERSION_FUNCTION):
+            if re.search(r"=\s*default?$", text[begin:end]):
+                return  # what the compiler writes stands nowhere
             for child in children:
                 if child.kind == K.COMPOUND_STMT:
                     self.early_return(h, cursor, child)
