@@ -162,11 +162,7 @@ class computed_holding {
 
   /// The holders of whole shards at a seat that are not shared between stages, by kind_of and by_tensor.
   constexpr rank_product replicas_at(const seat& at, int kind, bool by_tensor) const {
-    rank_product holders = holders_.replicas(kind, by_tensor);
-    holders.axis(mesh_axis::pipeline).first = at.stage;
-    holders.axis(mesh_axis::middle).first = at.expert[kind];
-    if (by_tensor) holders.axis(mesh_axis::tensor).first = at.tensor[kind];
-    return holders;
+    return holders_.replicas(kind, by_tensor, at.stage, at.expert[kind], at.tensor[kind]);
   }
 
   /// The same with their holders, which costs more.
@@ -181,7 +177,7 @@ class computed_holding {
     });
   }
 
-  /// The shards of a family that meet `within`, with their holders.
+  /// The shards of a family that meet `within`, with their holders: holder_ranks::replicas, its axes moved in place.
   constexpr void owners_of_shards(int f, const family_box& within, const shared_sink& sink) const {
     if (space_.shared_between_stages(f)) {
       std::vector<rank_t> list;

@@ -50,14 +50,21 @@ class holder_ranks {
   }
   constexpr const rank_product& replicas(int kind, bool by_tensor) const { return replicas_[kind][by_tensor]; }
 
-  /// All ranks with the same whole shard: every coordinate that does not cut the family.
+  /// All ranks with the same whole shard, of a family that one stage has: every coordinate that does not cut it.
+  constexpr rank_product replicas(int kind, bool by_tensor, index_t stage, index_t e, index_t t) const {
+    rank_product all = replicas_[kind][by_tensor];
+    all.axis(mesh_axis::pipeline).first = stage;
+    if (kind != 0) all.axis(mesh_axis::middle).first = e;
+    if (by_tensor) all.axis(mesh_axis::tensor).first = t;
+    return all;
+  }
+  /// Of any.
   constexpr rank_product replicas(const space& s, int f, index_t k, index_t e, index_t t,
                                   std::vector<rank_t>& list) const {
-    rank_product all = replicas(s, f);
-    if (s.family_at(f).mesh == mesh_kind::expert) all.axis(mesh_axis::middle).first = e;
-    if (s.family_at(f).tensor_axis != axis_of::none) all.axis(mesh_axis::tensor).first = t;
-    if (!s.shared_between_stages(f)) all.axis(mesh_axis::pipeline).first = s.pipeline().stage_of_chunk(k);
-    else put_at_stages(s, f, k, all, list);
+    const bool shared = s.shared_between_stages(f);
+    rank_product all = replicas(static_cast<int>(s.family_at(f).mesh), s.family_at(f).tensor_axis != axis_of::none,
+                                shared ? 0 : s.pipeline().stage_of_chunk(k), e, t);
+    if (shared) put_at_stages(s, f, k, all, list);
     return all;
   }
 
