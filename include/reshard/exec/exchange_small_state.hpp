@@ -99,15 +99,14 @@ class small_state_exchange {
   }
 
   /// Agrees on a sentence: all go on, or none does.
-  agreement agreed(std::uint64_t addend, const std::string& sentence) {
-    const agreement all = transport_.agree({0, addend, sentence});
+  agreement agreed(const std::string& sentence, std::uint64_t addend = 0) {
+    const agreement all = transport_.agree({.addend = addend, .sentence = sentence});
     all_know_ = all.refuser >= 0;
     if (!sentence.empty()) throw refusal(sentence);
     if (!all_know_) return all;
-    constexpr std::string_view ours = "reshard: ";
-    const std::string_view why = all.sentence;
+    constexpr std::string_view ours = "reshard: ";  // every refusal begins so
     throw peer_failed(text_of("reshard: device ", me(), ": device ", all.refuser,
-                              " refused the small state: ", why.starts_with(ours) ? why.substr(ours.size()) : why));
+                              " refused the small state: ", std::string_view(all.sentence).substr(ours.size())));
   }
 
   /// What this device has and asks for, as text; refused by all where one of them asks for what can't be.
@@ -119,7 +118,7 @@ class small_state_exchange {
     } catch (const refusal& e) {
       wrong = e.what();
     }
-    const agreement all = agreed(text.size(), wrong);
+    const agreement all = agreed(wrong, text.size());
     return alike([&] {
       if (all.sum > static_cast<std::uint64_t>(most_directory_bytes))
         refuse("all devices say ", all.sum, " bytes of their small state; at most ", most_directory_bytes,
@@ -153,7 +152,7 @@ class small_state_exchange {
         bytes += moving[past++].what.bytes;
       carry(std::span(moving).subspan(first, past - first), wrong);
     }
-    agreed(0, wrong);  // nobody returns before all have everything
+    agreed(wrong);  // nobody returns before all have everything
   }
   bool shall_have(const blob_id& id) const {
     return id.same() || std::binary_search(wanted_.begin(), wanted_.end(), id);
