@@ -228,14 +228,16 @@ class layout_switch {
     }
   }
   constexpr void require_states(const state_set& has, std::string_view side) const {
-    for (const int s : states_ - (states_ & has))
-      if (has_role(sides_.to, states_.role_of(s))) refuse_state(s, has, side);
+    for (const int s : states_ - (states_ & has)) {
+      if (!has_role(sides_.to, states_.role_of(s))) continue;
+      if (has.contains(s))
+        refuse("switch: ", list_[s].name, " shall move with ", states_.width_of(s), " bytes and level ",
+               sharding_level(states_.role_of(s)), ", and ", side, " has it with ", has.width_of(s),
+               " bytes and level ", sharding_level(has.role_of(s)), "; both sides have the states of one list");
+      refuse_lacking(s, has, side);
+    }
   }
-  [[noreturn]] void refuse_state(int s, const state_set& has, std::string_view side) const {
-    if (has.contains(s))
-      refuse("switch: ", list_[s].name, " shall move with ", states_.width_of(s), " bytes and level ",
-             sharding_level(states_.role_of(s)), ", and ", side, " has it with ", has.width_of(s), " bytes and level ",
-             sharding_level(has.role_of(s)), "; both sides have the states of one list");
+  [[noreturn]] void refuse_lacking(int s, const state_set& has, std::string_view side) const {
     const std::string names = detail::state_names(list_, " and ", has & list_.all());
     refuse("switch: ", list_[s].name, " shall move, and ", side, " does not have it; of the list it has ",
            names.empty() ? "none" : names);

@@ -91,7 +91,8 @@ template <Holding From, Holding To>
 }
 
 /// Refuses a box of TO of which FROM lacks elements.
-[[noreturn]] inline void refuse_missing(rank_t rank, const family_box& wanted, const family& tensors, index_t missing) {
+[[noreturn]] constexpr void refuse_missing(rank_t rank, const family_box& wanted, const family& tensors,
+                                           index_t missing) {
   refuse("plan: rank ", rank, " needs ", wanted.volume(), " elements of ", tensors.name, ", and no rank of FROM holds ",
          missing, " of them");
 }
