@@ -89,11 +89,14 @@ TEST_CASE("blobs are kept in order, each once, under one rule") {
   CHECK_REFUSED((mine.add_same("step", bytes_of("8"))), "small state step is there twice");
   CHECK_REFUSED((mine.add_per_rank("rng", "tp=1", {})), "small state rng[tp=1] is there twice");
   CHECK_REFUSED((mine.add_per_rank("rng", "", {})), "small state rng is per rank, and has no key");
-  CHECK_REFUSED((mine.add_same("", {})), "a blob of small state has no name");
+  CHECK(refused([&] { mine.add_same("", {}); }) == "reshard: a blob of small state has no name");
   CHECK_REFUSED((mine.add_per_rank("", "tp=1", {})), "a blob of small state has no name, and the key tp=1");
   CHECK_REFUSED((mine.add_same("rng", {})), "small state rng is both the same on all devices and per rank");
   CHECK_REFUSED((mine.add_per_rank("step", "a", {})), "small state step is both the same on all devices and per rank");
-  CHECK_REFUSED((mine.add_same(std::string(256, 'x'), {})), "a name or a key of 256 bytes; at most 255 are legal: xxx");
+  const std::string alphabet = "abcdefghijklmnopqrstuvwxyz0123456789";
+  CHECK(refused([&] { mine.add_same(alphabet + std::string(220, 'x'), {}); }) ==
+        "reshard: a blob of small state has a name or a key of 256 bytes; at most 255 are legal: "
+        "abcdefghijklmnopqrstuvwxyz012345..");
   CHECK_REFUSED((mine.add_per_rank("k", std::string(300, 'x'), {})), "a name or a key of 300 bytes");
   CHECK_REFUSED((mine.bytes_of({"rng", "tp=2"})), "there is no small state rng[tp=2] among 4 blobs");
   CHECK(mine == before);

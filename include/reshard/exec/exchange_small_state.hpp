@@ -172,7 +172,7 @@ class small_state_exchange {
       const auto src = static_cast<std::size_t>(r.src), bytes = static_cast<std::size_t>(r.what.bytes);
       const std::size_t at = std::min(std::exchange(read[src], read[src] + bytes), texts[src].size());
       if (!std::binary_search(r.dst.begin(), r.dst.end(), me())) continue;
-      const auto part = std::as_bytes(std::span(texts[src]).subspan(at, std::min(bytes, texts[src].size() - at)));
+      const auto part = std::as_bytes(std::span(std::string_view(texts[src]).substr(at, bytes)));
       blob came{r.what.id, {part.begin(), part.end()}};
       if (part.size() == bytes && hash_of(came.bytes) == r.what.hash) result_.add(std::move(came));
       else
