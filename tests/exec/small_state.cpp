@@ -3,6 +3,7 @@
 // refusals with their devices included.
 #include <doctest/doctest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,10 @@ void check_routes(const testing::small_world& world, const std::vector<blob_rout
     }
   }
   CHECK(after == shall.after);
+  std::set<std::pair<std::string, std::string>> somewhere;
+  for (const auto& blobs : shall.after)
+    for (const auto& [id, bytes] : blobs) somewhere.insert(id);
+  CHECK(routes.size() == somewhere.size());
 }
 
 }  // namespace
