@@ -116,11 +116,13 @@ void on_threads(rank_t devices, Body&& body) {
 }  // namespace
 
 TEST_CASE("whatever the wire holds back: all is in place when it is confirmed, and no arena is written in flight") {
-  for (const auto& [how, round_bytes] :
+  for (const auto& kind :
        {std::pair(exchange_as::asynchronous, usual_round_bytes), std::pair(exchange_as::asynchronous, bytes_t{4608}),
         std::pair(exchange_as::buffered, usual_round_bytes), std::pair(exchange_as::buffered, least_round_bytes),
         std::pair(exchange_as::naive, usual_round_bytes)})
     for (const index_t holds : {0, 3, 12}) {
+      const exchange_as how = kind.first;
+      const bytes_t round_bytes = kind.second;
       CAPTURE(static_cast<int>(how));
       CAPTURE(round_bytes);
       CAPTURE(holds);
@@ -189,4 +191,90 @@ TEST_CASE("between two copies the wire is polled") {
     here.all_reduce_max(0);
   });
   CHECK(fewest > 0);
+}
+
+TEST_CASE("ends that exchange in two ways, or in rounds of two lengths, are refused before anything is touched") {
+  struct way {
+    exchange_as how;
+    bytes_t round_bytes;
+  };
+  const way usual{exchange_as::asynchronous, 8192};
+  for (const way& other : {way{exchange_as::buffered, 8192}, way{exchange_as::asynchronous, 8704},
+                           way{exchange_as::asynchronous, usual_round_bytes}, usual}) {
+    const bool alike = other.how == usual.how && other.round_bytes == usual.round_bytes;
+    const computed_switch change = change_of("pp=2", "tp=2");
+    rendezvous all(2, soon);
+    air between;
+    std::atomic<int> refused = 0;
+    std::atomic<index_t> wrong = 0;
+    on_threads(2, [&](rank_t d) {
+      meeting_of_threads meeting(all, d);
+      slow_wire wire(between, d, 0);
+      const way& mine = d == 0 ? usual : other;
+      exchange here(meeting, wire, mine.how, mine.round_bytes);
+      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+      fill(before.tensors(), change.from());
+      try {
+        switch_state(change, before.tensors(), after.tensors(), here);
+        wrong += compare(after.tensors(), change.to()).wrong;
+      } catch (const refusal& e) {
+        if (std::string(e.what()).find("device 0 and device 1 differ in what they will exchange") != std::string::npos)
+          ++refused;
+        wrong += compare(before.tensors(), change.from()).wrong + after.resident_bytes();
+      }
+      here.all_reduce_max(0);  // the world goes on
+    });
+    CHECK(refused == (alike ? 0 : 2));
+    CHECK(wrong == 0);
+  }
+}
+
+namespace {
+/// A wire that moves only while somebody waits for it.
+struct lazy_wire {
+  slow_wire inner;
+  void send(message& m) { inner.send(m); }
+  void receive(message& m) { inner.receive(m); }
+  void poll(std::chrono::microseconds at_most) {
+    if (at_most.count() > 0) inner.poll(at_most);
+  }
+  void stop() { inner.stop(); }
+};
+}  // namespace
+
+TEST_CASE("when a slot ends the last round of its stage is on its way, and those before it are in place") {
+  const computed_switch change = change_of("pp=2", "tp=2");
+  rendezvous all(2, soon);
+  air between;
+  std::atomic<index_t> wrong = 0, rounds = 0, on_their_way = 0, of_last = 0;
+  on_threads(2, [&](rank_t d) {
+    meeting_of_threads meeting(all, d);
+    lazy_wire wire{slow_wire(between, d, 0)};
+    exchange here(meeting, wire, exchange_as::asynchronous, least_round_bytes);
+    rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+    fill(before.tensors(), change.from());
+    page_stages pages(after.tensors(), binding_side::target);
+    here.offer(before.tensors());
+    const staged_plan plan = stage_plan(make_plan(change, d), change, 3);
+    exchange_moves moves = here.prepare(plan, after.tensors(), pages);
+    here.all_reduce_max(0);
+    for (index_t slot = 0; slot < 3 + 1; ++slot) {
+      here.move(moves, slot);
+      if (slot == 3) break;
+      const std::size_t last = moves.first_round(slot + 1) - 1;
+      rounds += moves.first_round(slot + 1) - moves.first_round(slot) > 1 ? 1 : 0;
+      for (std::size_t r = moves.first_round(slot); r <= last; ++r)
+        for (std::size_t i = moves.rounds[r].in_begin; i < moves.rounds[r].in_end; ++i) {
+          if (r < last && !moves.in[i].done) ++wrong;
+          if (r == last) ++of_last, on_their_way += moves.in[i].done ? 0 : 1;
+        }
+    }
+    here.await(2);
+    wrong += compare(after.tensors(), change.to()).wrong;
+    here.all_reduce_max(0);
+  });
+  CHECK(wrong == 0);
+  CHECK(rounds == 2 * 3);
+  CHECK(on_their_way == of_last);
+  CHECK(of_last >= 3);
 }

@@ -226,13 +226,13 @@ TEST_CASE("bytes that are not those that were to come are refused by all, the bl
   }
 }
 
-TEST_CASE("all devices together say 1 GiB at most of what they have and ask for") {
+TEST_CASE("all devices together say 64 MiB at most of what they have and ask for") {
   for (const std::uint64_t more : {0u, 1u}) {
     thread_group world(2, soon);
     std::atomic<int> went_on = 0;
     const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
       overheard<thread_group::endpoint> end{here, {}, [&](int time, agreement& all) {
-                                              if (time == 1) all.sum = (std::uint64_t{1} << 30) + more;
+                                              if (time == 1) all.sum = (std::uint64_t{64} << 20) + more;
                                             }};
       try {
         static_cast<void>(exchange_small_state({}, {}, end));
@@ -244,8 +244,34 @@ TEST_CASE("all devices together say 1 GiB at most of what they have and ask for"
     CHECK(went_on == (more == 0 ? 0 : 2));
     for (const std::string& sentence : sentences)
       CHECK(sentence == (more == 0 ? ""
-                                   : "refusal reshard: all devices say 1073741825 bytes of their small state; at most "
-                                     "1073741824 are legal"));
+                                   : "refusal reshard: all devices say 67108865 bytes of their small state; at most "
+                                     "67108864 are legal"));
+  }
+}
+
+TEST_CASE("what one device alone hears otherwise is refused by all, before a byte moves; the world goes on") {
+  for (const std::size_t at : {std::size_t{8 + 8}, std::size_t{8 + 8 + 2 + 8 + 8 + 1}}) {  // of a name, of a hash
+    thread_group world(3, soon);
+    std::atomic<int> gathered = 0, went_on = 0;
+    const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+      overheard<thread_group::endpoint> end{here, [&](int, std::vector<std::string>& all) {
+                                              ++gathered;
+                                              if (here.device() == 2) all[0].at(at) ^= 1;
+                                            }};
+      try {
+        static_cast<void>(exchange_small_state(here.device() == 0 ? one_blob({"lr"}, 8) : small_state{}, {}, end));
+      } catch (const refusal&) {
+        if (here.all_reduce_max(here.device()) == 2) ++went_on;
+        throw;
+      }
+    });
+    CHECK(gathered == 3);  // the directories
+    CHECK(went_on == 3);
+    for (std::size_t d = 0; d < 3; ++d)
+      CHECK(sentences[d] ==
+            "refusal reshard: what devices say of their small state does not come to all of them alike, "
+            "as device " +
+                std::to_string(d) + " sees it");
   }
 }
 

@@ -86,10 +86,8 @@ struct granular_storage {
   }
 };
 
-}  // namespace
-
-TEST_CASE_TEMPLATE("granules are taken before the copies of a slot and given back after the last reader", World,
-                   thread_group, mailbox_group) {
+template <typename World, typename Make>
+void check_granules(Make&& make) {
   for (const bytes_t granule : {4_KiB, 16_KiB, 64_KiB})
     for (const bytes_t budget : {no_budget, 2_MiB}) {
       CAPTURE(granule);
@@ -97,7 +95,7 @@ TEST_CASE_TEMPLATE("granules are taken before the copies of a slot and given bac
       const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
       std::atomic<bytes_t> wrong = 0;
       std::atomic<bool> as_said = true, by_stages = false;
-      World world(change.devices(), soon);
+      World world = make(change.devices());
       world.run([&](auto& here) {
         granular_storage before(change.from(), change.from_rank(here.device()), granule, pages_are::committed),
             after(change.to(), change.to_rank(here.device()), granule, pages_are::reserved);
@@ -114,6 +112,18 @@ TEST_CASE_TEMPLATE("granules are taken before the copies of a slot and given bac
       CHECK(as_said);
       CHECK(by_stages == (budget != no_budget));
     }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("granules are taken before the copies of a slot and given back after the last reader", World,
+                   thread_group, mailbox_group) {
+  check_granules<World>([](rank_t devices) { return World(devices, soon); });
+}
+
+TEST_CASE("the same where stages are made in rounds") {
+  check_granules<mailbox_group>(
+      [](rank_t devices) { return mailbox_group(devices, soon, exchange_as::asynchronous, least_round_bytes); });
 }
 
 TEST_CASE("an array that is dropped whole goes with the last reader of any of it") {

@@ -85,8 +85,12 @@ TEST_CASE("rounds keep the arenas small however large a stage is, and W with the
       CHECK(s.found_after(d).wrong == 0);
     });
   }
-  CHECK(refused([] { mailbox_group(1, soon, exchange_as::buffered, 4000).at(0); }).find("rounds of 4000 bytes") !=
-        std::string::npos);
+  for (const bytes_t wrong : {4000, 4097, 3584, 0, -4096}) {
+    const std::string sentence = refused([&] { mailbox_group(1, soon, exchange_as::buffered, wrong).at(0); });
+    CHECK(sentence.find("rounds of " + std::to_string(wrong) +
+                        " bytes a message; they must be a multiple of 512 and at "
+                        "least 4096") != std::string::npos);
+  }
 }
 
 TEST_CASE("random switches in many stages, in every way") {

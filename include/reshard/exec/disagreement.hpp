@@ -82,8 +82,8 @@ inline std::string sentence_of_pairs(const std::vector<std::vector<peer_digests>
   }
   return text_of("device ", first, " and device ", second, " differ in what they will exchange; device ", first,
                  " differs from ", differs[static_cast<std::size_t>(first)], " of ", devices - 1,
-                 " others. All devices want the same layouts, lists, placements, states, budget and build of the "
-                 "library");
+                 " others. All devices want the same layouts, lists, placements, states, budget, build of the "
+                 "library and way to exchange: exchange_as and round_bytes");
 }
 
 }  // namespace detail

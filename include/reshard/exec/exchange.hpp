@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every message transport does, once, over a meeting and a wire: one message per peer, direction and stage, packed
-// into an arena and unpacked from another. Asynchronously there are two of each: while stage k is on the wire, stage
-// k - 1 is unpacked and stage k + 1 packed.
+// What every message transport does, once, over a meeting and a wire: one message per peer, direction and round, packed
+// into an arena and unpacked from another. A stage is one round, or several where a message would be too long.
+// Asynchronously there are two arenas each way: while round r is on the wire, r - 1 is unpacked and r + 1 packed.
 // Builds on: exec/meeting.hpp, exec/wire.hpp, exec/exchange_moves.hpp, exec/disagreement.hpp, exec/transport.hpp.
 #pragma once
 

@@ -20,8 +20,8 @@
 namespace reshard {
 
 /// How messages are exchanged, as DynaTrain's Table 3 has it: `naive`, one for every piece of every state, each waited
-/// for; `buffered`, one per peer and stage, and a stage ends before the next begins; `asynchronous`, the same while the
-/// next stage is packed and the last unpacked.
+/// for; `buffered`, one per peer and round, and a round ends before the next begins; `asynchronous`, the same while the
+/// next round is packed and the last unpacked. A stage is one round, or several where it has more than a message holds.
 enum class exchange_as { naive, buffered, asynchronous };
 
 /// The lag of an exchange: 1 where it is asynchronous.
@@ -49,7 +49,7 @@ inline constexpr bytes_t usual_round_bytes = bytes_t{512} << 10;
 inline constexpr bytes_t least_round_bytes = 4096;
 
 /// Bytes of the arenas, whole pages: the n-th round uses the n mod (1 + L)-th of each direction. Stages of one round
-/// each are rounds themselves; where a stage takes several, both arenas hold any.
+/// each are rounds themselves; where a stage takes several, each arena holds any.
 class arena_sizes {
  public:
   bytes_t out[2] = {}, in[2] = {};
@@ -132,7 +132,7 @@ struct exchange_moves {
   std::vector<char> unpacked;  // of in
   std::vector<exchange_round> rounds;
   std::vector<std::size_t> first;     // per stage, its first round
-  std::vector<char> several;          // per stage, whether what it brings is there in its own slot
+  std::vector<char> several;          // per stage, whether its pages are taken in its own slot
   job_list pack, unpack;              // per message
   job_list retain;                    // per stage
   std::vector<peer_digests> digests;  // by peer
@@ -232,7 +232,7 @@ class exchange_maker {
   }
   pair_digest& digest_with(rank_t peer, bool sent) {
     std::optional<pair_digest>& of = sent ? digests_[peer].out : digests_[peer].in;
-    if (!of) of.emplace(plan_.stages, made_.trailer);
+    if (!of) of.emplace(plan_.stages, made_.trailer, round_bytes_, static_cast<int>(how_));
     return *of;
   }
   /// Adds a message at a place in an arena, which it moves on.

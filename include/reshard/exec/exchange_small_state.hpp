@@ -29,8 +29,8 @@ concept Gathering = requires(T& t, const proposal& mine, const std::string& text
   t.fail(text);
 };
 
-/// 1 GiB: the most that all devices together may say of what they have and ask for, at which each hears all of it.
-inline constexpr bytes_t most_directory_bytes = bytes_t{1} << 30;
+/// 64 MiB: the most that all devices together may say of what they have and ask for, as each hears all of it.
+inline constexpr bytes_t most_directory_bytes = bytes_t{64} << 20;
 
 namespace detail {
 
@@ -47,6 +47,7 @@ class small_state_exchange {
     try {
       require_all_here();
       const std::vector<std::string> texts = transport_.gather(said_by_all_or_none());
+      require_heard_alike(texts);
       const std::vector<blob_route> routes = alike([&] {
         std::vector<blob_directory> of_device;
         for (std::size_t d = 0; d < texts.size(); ++d) of_device.push_back(directory_reader::directory(d, texts[d]));
@@ -125,6 +126,18 @@ class small_state_exchange {
                " are legal");
       return text;
     });
+  }
+  /// All devices heard the same, or all refuse.
+  void require_heard_alike(const std::vector<std::string>& texts) {
+    digest of;
+    for (const std::string& text : texts) {
+      of.add(static_cast<std::int64_t>(text.size()));
+      for (const char c : text) of.add(c);
+    }
+    const agreement all = agreed({}, of.value());
+    if (all.sum == static_cast<std::uint64_t>(living()) * of.value()) return;
+    all_know_ = true;
+    refuse("what devices say of their small state does not come to all of them alike, as device ", me(), " sees it");
   }
   void require_askable() const {
     bytes_t asked = 0;

@@ -37,9 +37,10 @@ class digest {
 /// What one device sends another in all stages, or receives, as a digest: both ends have the same, or do not agree.
 class pair_digest {
  public:
-  explicit constexpr pair_digest(index_t stages, bytes_t trailer = 0) {
+  /// `way` says how messages are exchanged: ends of two ways wait for each other.
+  explicit constexpr pair_digest(index_t stages, bytes_t trailer = 0, bytes_t round_bytes = 0, int way = 0) {
     for (const char c : std::string_view(RESHARD_VERSION)) of_.add(c);
-    of_.add(stages), of_.add(trailer);
+    of_.add(stages), of_.add(trailer), of_.add(round_bytes), of_.add(way);
   }
   constexpr void add(const staged_piece& p) {
     of_.add(p.stage);

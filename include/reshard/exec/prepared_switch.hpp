@@ -57,7 +57,7 @@ class switch_steps {
       std::vector<std::vector<block_span>> drained;
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
       touched_ = true;                 // another may have gone on where this one is told of no agreement
-      all_or_none(sink<>::of([] {}));  // every device's sources are ready, and none does something else
+      all_or_none(sink<>::of([] {}));  // every device's sources are ready; none exchanges small state
       release(drained, 0);
       const index_t lag = report_.lag;
       stage_watch watch(*staged_, options_);

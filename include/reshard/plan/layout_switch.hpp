@@ -27,7 +27,7 @@ struct placement {
   device_map from = {};
   device_map to = {};
   index_t node_devices = 0;              // devices of a node; 0: all share one
-  std::optional<state_set> states = {};  // none: all that TO has
+  std::optional<state_set> states = {};  // none, also written {}: all that TO has
   rank_t devices = 0;                    // at least; there are as many as ranks of both sides need
   state_list list = adam;
   std::vector<rank_t> lost = {};  // devices that are gone: FROM's ranks on them hold nothing
