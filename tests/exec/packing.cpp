@@ -175,3 +175,12 @@ TEST_CASE("a digest notices every number that both ends must share, and their or
   a.add(base), b.add(elsewhere);
   CHECK(a.value() == b.value());
 }
+
+TEST_CASE("a digest tells stages, trailers, lengths of rounds and ways to exchange apart") {
+  const std::uint64_t usual = pair_digest(8, 16, 4096, 1).value();
+  static_assert(pair_digest(8, 16, 4096, 1).value() == pair_digest(8, 16, 4096, 1).value());
+  CHECK(pair_digest(7, 16, 4096, 1).value() != usual);
+  CHECK(pair_digest(8, 0, 4096, 1).value() != usual);
+  CHECK(pair_digest(8, 16, 4608, 1).value() != usual);
+  CHECK(pair_digest(8, 16, 4096, 2).value() != usual);
+}
