@@ -147,11 +147,6 @@ TEST_CASE("what is no list is refused in a sentence, and its neighbour is read")
     CHECK(says("param:bf16:3,m:fp32:" + std::string(level)) ==
           "reshard: states: 'm' is of level '" + std::string(level) + "'" + levels);
   CHECK(says("param:bf16:3,m:fp32:1,m:fp32:1") == "reshard: states: 'm' is listed twice");
-  for (const std::string group : {"all", "optimizer"}) {
-    CHECK(says("param:bf16:3," + group + ":fp32:1") ==
-          "reshard: states: '" + group + "' is what a group of states is called; a state has a name of its own");
-    CHECK(says("param:bf16:3," + group + "s:fp32:1") == "accepted");
-  }
   CHECK(says("param:bf16:3,param:fp32:3") == "reshard: states: 'param' is listed twice");
   CHECK(says("m:bf16:3,n:fp32:1") == "reshard: states: none of 2 is called param; one is, and is of level 3");
   CHECK(says("param:bf16:1") == "reshard: states: param is of level 1; it is of level 3");

@@ -16,8 +16,7 @@ namespace reshard {
 /// Characters of a state's name, at most.
 inline constexpr int max_state_name = 31;
 
-/// Up to 16 states, their names distinct, one of them called param and of level 3, none all or optimizer, which name
-/// groups of them. Numbered in order.
+/// Up to 16 states, their names distinct, one of them called param and of level 3. Numbered in order.
 class state_list {
  public:
   /// Refuses what is no list.
@@ -114,8 +113,6 @@ class state_list {
     for (const char c : s.name)
       if (!may_be_in_name(c))
         refuse("states: the name '", s.name, "' has characters that are none of letters, digits, '_', '.', '-', '/'");
-    if (s.name == "all" || s.name == "optimizer")
-      refuse("states: '", s.name, "' is what a group of states is called; a state has a name of its own");
     if (s.level < 1 || s.level > 3)
       refuse("states: '", s.name, "' is of level ", s.level,
              "; levels are 1, 2 and 3, the least zero at which a state is sharded");
