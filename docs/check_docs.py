@@ -7,6 +7,7 @@ Every header of the list has its line in docs/reference/headers.md, and no other
 measures; every page is reached from docs/README.md and says its licence; the page of names is what names.py writes. With the tool: what it is shown to print, it prints, and
 the README's picture is what it draws."""
 import ast
+import json
 import pathlib
 import re
 import shlex
@@ -134,6 +135,14 @@ for page in pages if tool else []:
         if shown.rstrip() not in run_tool(command):
             fault(page, f"`{command}` does not print what is shown")
 if tool:
+    # rows of simulated seconds: `arguments` | what others measured, or nothing | floor | direct | asynchronous | naive
+    page = docs / "explanation" / "simulated-seconds.md"
+    for command, *told in re.findall(r"^\| `([^`]+)` \|(?: [^|]* \|)?" + r" ([\d.]+) \|" * 4 + "$", page.read_text(), flags=re.M):
+        seen += 1
+        found = json.loads(run_tool("simulate " + command, "--json"))
+        policy = found["dynatrain"]
+        if told != [f"{value:.3f}" for value in (found["floor_seconds"], found["direct_seconds"], policy["asynchronous"], policy["naive"])]:
+            fault(page, f"simulate does not say this of `{command}`")
     seen += 1
     command = re.search(r"`(" + COMMAND + r"regions [^`]*) --svg docs/images/regions.svg`", readme)[1]
     with tempfile.TemporaryDirectory() as room:

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""complete.py SOURCE BUILD FOLDER... --without FILE...: every .cpp under the folders is compiled by the build, every file says its licence, and
-nothing else is kept.
+"""complete.py SOURCE BUILD FOLDER... --without FILE... --units FILE...: every .cpp under the folders is compiled by the build, every file says
+its licence, and nothing else is kept.
 
-Cases of tests/reject and tests/consumers are compiled by their harnesses. The files without are those whose library is missing here."""
+Cases of tests/reject and tests/consumers are compiled by their harnesses. The files without are those whose library is missing here;
+those of units are compiled as parts of others (unit.py)."""
 import json
 import pathlib
 import subprocess
 import sys
 
 source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
-split = sys.argv.index("--without")
-folders, without = sys.argv[3:split], sys.argv[split + 1:]
+split, units = sys.argv.index("--without"), sys.argv.index("--units")
+folders, without = sys.argv[3:split], sys.argv[split + 1:units]
 seen, faults = 0, []
 
 compiled = {(build / c["directory"] / c["file"]).resolve() for c in json.loads((build / "compile_commands.json").read_text())}
+compiled |= {pathlib.Path(f).resolve() for f in sys.argv[units + 1:]}
 harnessed = [source / "tests" / "reject", source / "tests" / "consumers"]
 for folder in folders:
     for file in sorted((source / folder).rglob("*.cpp")):

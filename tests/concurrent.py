@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""concurrent.py PROGRAM... -- PROGRAM...: programs that start threads, then those that do not, as their symbols say.
+"""concurrent.py PROGRAM... -- PROGRAM...: programs that start threads, then those that do not, as their symbols say. A program named twice, as
+it runs the cases of several files, is looked at once.
 
 The first are the suite `concurrent`, which is all that ThreadSanitizer is given."""
 import pathlib
@@ -8,7 +9,7 @@ import subprocess
 import sys
 
 split = sys.argv.index("--")
-starts, does_not = sys.argv[1:split], sys.argv[split + 1:]
+starts, does_not = (list(dict.fromkeys(names)) for names in (sys.argv[1:split], sys.argv[split + 1:]))
 wrong = 0
 for program in starts + does_not:
     symbols = subprocess.run(["nm", "-C", program], stdout=subprocess.PIPE, text=True, check=True).stdout

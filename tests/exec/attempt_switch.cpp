@@ -4,13 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <sys/time.h>
 
 #include <reshard/exec/attempt_switch.hpp>
 #include <reshard/exec/sockets.hpp>
@@ -21,13 +17,13 @@
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
-#include "../support/dice.hpp"
+#include "../support/faults.hpp"
 #include "../support/forwarding.hpp"
 #include "../support/processes.hpp"
-#include "../support/tries.hpp"
 
 using namespace reshard;
-using testing::dice, testing::left_behind, testing::processes;
+using testing::left_behind, testing::processes;
+using testing::never_zero, testing::now, testing::words_of;
 
 namespace {
 
@@ -46,39 +42,6 @@ model tiny() {
 }
 computed_switch change_of(const char* from, const char* to) {
   return layout_switch(space(tiny(), parse_degrees(from)), space(tiny(), parse_degrees(to)));
-}
-
-/// Seconds on the clock that all processes share.
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-/// Of no element is it zero.
-struct never_zero {
-  struct of_tensor {
-    std::uint64_t base;
-    template <typename Element>
-    Element value(index_t index) const {
-      return static_cast<Element>((base + static_cast<std::uint64_t>(index)) % 251 + 1);
-    }
-  };
-  of_tensor operator()(const tensor_box& t) const {
-    return {static_cast<std::uint64_t>(t.state * 7 + t.tensor.family * 31 + t.tensor.member * 5)};
-  }
-};
-
-/// "torn 8 3 0,1,3": the kind, S and C where they are told, and who survives.
-std::string words_of(const switch_ending& ending) {
-  constexpr const char* kinds[] = {"finished", "refused", "failed", "torn", "unknown"};
-  std::string text = kinds[ending.index()];
-  const auto add = [&](const std::vector<rank_t>& survivors) {
-    for (std::size_t i = 0; i < survivors.size(); ++i) text += (i == 0 ? " " : ",") + std::to_string(survivors[i]);
-  };
-  if (const ended::torn* t = std::get_if<ended::torn>(&ending)) {
-    text += " " + std::to_string(t->stages) + " " + std::to_string(t->in_place);
-    add(t->survivors);
-  }
-  if (const ended::failed* f = std::get_if<ended::failed>(&ending)) add(f->survivors);
-  if (const ended::unknown* u = std::get_if<ended::unknown>(&ending)) add(u->survivors);
-  return text;
 }
 
 /// An end that raises a signal at the begin of a slot.
@@ -229,63 +192,4 @@ TEST_CASE("who is killed: survivors agree on what is in place and on who is left
 TEST_CASE("who stops: the same, and who wakes hears that it was given up") {
   for (const rank_t victim : {0, 2}) check_fault({SIGSTOP, victim, static_cast<int>(victim) / 2 + 1, false});
   check_fault({SIGSTOP, 1, 0, true});
-}
-
-TEST_CASE("killed at a random time, closing rounds included: never finished beside torn, failed or refused") {
-  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
-  dice random(71);
-  int kinds[5] = {};
-  for (int n = 0; n < testing::tries(24); ++n) {
-    const auto victim = static_cast<rank_t>(random.below(devices));
-    const bool keep = n % 2 == 0, closing = n % 3 == 0;
-    const index_t slot = closing ? most_stages : random.below(12);
-    const std::int64_t wait_us = random.below(closing ? 400 : 1500);
-    processes all(devices);
-    all.start_all([&](long d, listening_socket listening, left_behind& left) {
-      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
-      fill(before.tensors(), change.from(), never_zero{});
-      socket_endpoint here(d, all.addresses, std::move(listening), two_seconds);
-      struct tired : testing::forwarding<socket_endpoint> {
-        bool me;
-        index_t slot;
-        std::int64_t wait_us;
-        void move(moves& m, index_t k) {
-          if (me && k == std::min(slot, m.stages)) {
-            std::signal(SIGALRM, [](int) { ::kill(::getpid(), SIGKILL); });
-            const itimerval once{{}, {0, static_cast<suseconds_t>(wait_us + 1)}};
-            ::setitimer(ITIMER_REAL, &once, nullptr);
-          }
-          inner.move(m, k);
-        }
-        parting part(index_t stages, bool moved) { return inner.part(stages, moved); }
-        rank_t decides() const { return inner.decides(); }
-      } through{{here}, d == victim, slot, wait_us};
-      const switch_ending ending = attempt_switch(change, before.tensors(), after.tensors(), through,
-                                                  {.budget = keep ? largest_holding(change) * 13 / 10 : 1_MiB,
-                                                   .after_use = keep ? sources::keep : sources::release});
-      left.reached = 1 + static_cast<long>(ending.index());
-      left.say(words_of(ending));
-      if (ending.index() == 0 || ending.index() == 4)
-        left.wrong = static_cast<long>(compare(after.tensors(), change.to(), never_zero{}).wrong);
-    });
-    REQUIRE(all.ended_within(30));
-    bool finished_somewhere = false, broken_somewhere = false;
-    for (rank_t d = 0; d < devices; ++d) {
-      if (d == victim && all.of(d).reached == 0) continue;
-      CAPTURE(d);
-      const std::string words = all.of(d).sentence;
-      CAPTURE(words);
-      REQUIRE(all.of(d).reached > 0);
-      const long kind = all.of(d).reached - 1;
-      ++kinds[kind];
-      finished_somewhere = finished_somewhere || kind == 0;
-      broken_somewhere = broken_somewhere || (kind >= 1 && kind <= 3);
-      CHECK(all.of(d).wrong == 0);
-    }
-    CHECK_FALSE((finished_somewhere && broken_somewhere));
-  }
-  std::printf("{\"kills\":%d,\"finished\":%d,\"refused\":%d,\"failed\":%d,\"torn\":%d,\"unknown\":%d}\n",
-              testing::tries(24), kinds[0], kinds[1], kinds[2], kinds[3], kinds[4]);
-  CHECK(kinds[3] > 0);
-  CHECK(kinds[2] > 0);
 }

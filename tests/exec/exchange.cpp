@@ -5,9 +5,12 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <list>
 #include <map>
 #include <string>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include <reshard/exec/exchange.hpp>
 #include <reshard/exec/rendezvous.hpp>
@@ -16,6 +19,7 @@
 #include <reshard/memory/rank_storage.hpp>
 
 #include "../support/dice.hpp"
+#include "../support/switches.hpp"
 #include "../support/tiny.hpp"
 
 using namespace reshard;
@@ -277,4 +281,226 @@ TEST_CASE("when a slot ends the last round of its stage is on its way, and those
   CHECK(rounds == 2 * 3);
   CHECK(on_their_way == of_last);
   CHECK(of_last >= 3);
+}
+
+namespace {
+
+/// A matrix of 4-byte elements, dealt to devices by its rows or by its columns.
+struct matrix {
+  index_t rows, columns;
+  shard_list by(int axis, rank_t ranks) const {
+    std::vector<shard> list;
+    for (rank_t r = 0; r < ranks; ++r) {
+      const interval part = even_part({0, axis == 0 ? rows : columns}, r, ranks);
+      if (axis == 0) list.push_back({r, "matrix", fp32, {rows, columns}, {part.begin, 0}, {part.size(), columns}});
+      else list.push_back({r, "matrix", fp32, {rows, columns}, {0, part.begin}, {rows, part.size()}});
+    }
+    return {std::move(list), ranks};
+  }
+};
+/// Bands of three rows, dealt in turn, each an array of its own.
+shard_list bands(const matrix& m, rank_t ranks) {
+  std::vector<shard> list;
+  for (index_t first = 0; first < m.rows; first += 3)
+    list.push_back(
+        {first / 3 % ranks, "matrix", fp32, {m.rows, m.columns}, {first, 0}, {least(3, m.rows - first), m.columns}});
+  return {std::move(list), ranks};
+}
+using listed_switch = layout_switch<listed_holding, listed_holding>;
+const state_list one_state = parse_state_list("param:fp32:3");
+
+listed_switch dealt(const shard_list& from, const shard_list& to) { return {from, to, {.list = one_state}}; }
+template <typename H>
+rank_storage stored(const H& h, rank_t rank) {
+  return rank < h.ranks() ? rank_storage(h, rank, "a rank", pages_are::reserved, {}, one_state) : rank_storage();
+}
+
+/// How many messages lie in a device's tensors, by their addresses alone, and how many there are.
+struct messages_in_place {
+  index_t sent = 0, received = 0, out = 0, in = 0;
+};
+bool lies_in(const binding& tensors, const message& m) {
+  return std::any_of(tensors.boxes().begin(), tensors.boxes().end(), [&](const bound_box& b) {
+    return !std::less<>()(m.data, b.data) && !std::less<>()(b.data + b.bytes(), m.data + m.bytes);
+  });
+}
+messages_in_place in_place(const listed_switch& change, exchange_as how, bytes_t round_bytes, index_t stages,
+                           bool checks = false) {
+  messages_in_place found;
+  rendezvous all(change.devices(), soon);
+  air between;
+  for (rank_t d = 0; d < change.devices(); ++d) {
+    meeting_of_threads meeting(all, d);
+    slow_wire wire(between, d, 0);
+    exchange here(meeting, wire, how, round_bytes);
+    here.check_messages(checks);
+    rank_storage before = stored(change.from(), d), after = stored(change.to(), d);
+    page_stages pages(after.tensors(), binding_side::target);
+    here.offer(before.tensors());
+    const staged_plan plan = stage_plan(make_plan(change, d), change, stages);
+    const exchange_moves moves = here.prepare(plan, after.tensors(), pages);
+    found.out += static_cast<index_t>(moves.out.size()), found.in += static_cast<index_t>(moves.in.size());
+    for (const message& m : moves.out) found.sent += lies_in(before.tensors(), m) ? 1 : 0;
+    for (const message& m : moves.in) found.received += lies_in(after.tensors(), m) ? 1 : 0;
+  }
+  return found;
+}
+
+/// A wire that looks at memory. What is received into must be there when that is posted; a sender hears that a message
+/// is done some polls after it was taken, and may read it until then.
+class watchful_wire {
+ public:
+  watchful_wire(air& all, rank_t device) : inner_(all, device, 2) {}
+  index_t absent = 0;  // pages
+
+  void send(message& m) {
+    held& h = held_.emplace_back(held{&m, m});
+    inner_.send(h.lent);
+    m.done = false;
+  }
+  void receive(message& m) {
+    const auto at = reinterpret_cast<std::uintptr_t>(m.data), first = at / 4096 * 4096;
+    std::vector<unsigned char> there((at + static_cast<std::size_t>(m.bytes) - first + 4095) / 4096);
+    CHECK(::mincore(reinterpret_cast<void*>(first), there.size() * 4096, there.data()) == 0);
+    for (const unsigned char page : there) absent += (page & 1) != 0 ? 0 : 1;
+    inner_.receive(m);
+  }
+  void poll(std::chrono::microseconds at_most) {
+    inner_.poll(at_most);
+    std::erase_if(held_, [](held& h) { return h.lent.done && (h.of->done = ++h.polls > 40); });
+  }
+  void stop() { inner_.stop(), held_.clear(); }
+  /// Whether a message that is not done lies in part in this memory.
+  bool reads(const std::byte* at, bytes_t bytes) const {
+    return std::any_of(held_.begin(), held_.end(), [&](const held& h) {
+      return std::less<>()(h.lent.data, at + bytes) && std::less<>()(at, h.lent.data + h.lent.bytes);
+    });
+  }
+
+ private:
+  struct held {
+    message* of;
+    message lent;
+    int polls = 0;
+  };
+  slow_wire inner_;
+  std::list<held> held_;
+};
+
+}  // namespace
+
+TEST_CASE("a message that is one run of its target is received there, and one that is a run of its source sent there") {
+  const matrix even{512, 256}, uneven{300, 251};
+  constexpr bytes_t rounds = 8192;
+  using as = exchange_as;
+  const auto check = [](const messages_in_place& found, index_t sent, index_t received) {
+    CHECK(found.out == found.in);
+    CHECK(found.out > 0);
+    CHECK(found.sent == sent * found.out);
+    CHECK(found.received == received * found.in);
+  };
+  const listed_switch to_columns = dealt(even.by(0, 4), even.by(1, 4)), to_rows = dealt(even.by(1, 4), even.by(0, 4)),
+                      to_fewer = dealt(even.by(0, 2), even.by(0, 4));
+  for (const as how : {as::asynchronous, as::buffered, as::naive}) {
+    CAPTURE(static_cast<int>(how));
+    check(in_place(to_columns, how, rounds, 1), 0, 1);
+    check(in_place(to_rows, how, rounds, 1), 1, 0);
+    check(in_place(to_fewer, how, rounds, 1), 1, 1);
+    check(in_place(to_fewer, how, rounds, 1, true), 0, 0);  // a trailer, and checked before the target is written
+    check(in_place(dealt(uneven.by(0, 2), uneven.by(0, 4)), how, rounds, 1), 0, 0);  // a gap after every row
+    // the pages that stages of one round write are taken a lag later than they are posted
+    check(in_place(to_fewer, how, usual_round_bytes, 1), 1, how == as::asynchronous ? 0 : 1);
+    check(in_place(to_fewer, how, rounds, 256), 1, how == as::asynchronous ? 0 : 1);
+  }
+  // rows of 48 bytes: parts of 32 of them are multiples of 512, and the 42 that a part may have are not
+  const matrix narrow{2048, 12};
+  check(in_place(dealt(narrow.by(0, 2), narrow.by(0, 4)), as::asynchronous, 16384, 1), 1, 1);
+  const messages_in_place all = in_place(to_columns, as::asynchronous, rounds, 1);
+  CHECK(all.in == 4 * 3 * (128 * 256 / rounds));
+}
+
+TEST_CASE("what comes in place: pages are there when it is posted, sources until they are sent, nothing is wrong") {
+  const matrix m{515, 256};  // parts begin and end within pages
+  struct deal {
+    shard_list from, to;
+  };
+  index_t released = 0;
+  for (const deal& of : {deal{m.by(0, 4), m.by(1, 4)}, deal{m.by(1, 4), m.by(0, 4)}, deal{m.by(0, 2), m.by(0, 3)},
+                         deal{m.by(0, 4), m.by(0, 3)}, deal{bands(m, 4), m.by(0, 4)}, deal{m.by(0, 2), bands(m, 4)}})
+    for (const exchange_as how : {exchange_as::asynchronous, exchange_as::buffered, exchange_as::naive})
+      for (const bytes_t budget : {no_budget, 256_KiB}) {
+        CAPTURE(static_cast<int>(how));
+        CAPTURE(budget);
+        const listed_switch change = dealt(of.from, of.to);
+        rendezvous all(change.devices(), soon);
+        air between;
+        std::atomic<index_t> wrong = 0, absent = 0, read_when_released = 0, peaks_differ = 0;
+        std::atomic<index_t> given_back = 0;
+        on_threads(change.devices(), [&](rank_t d) {
+          meeting_of_threads meeting(all, d);
+          watchful_wire wire(between, d);
+          exchange here(meeting, wire, how, 4608);
+          rank_storage before = stored(change.from(), d), after = stored(change.to(), d);
+          binding sources("sources", {}, one_state);
+          for (const bound_box& b : before.tensors().boxes()) sources.add(b);
+          for (memory_block block : before.tensors().blocks()) {
+            const auto give_back = block.give_back;
+            block.give_back = [&, give_back](std::byte* at, bytes_t bytes) {
+              ++given_back;
+              if (wire.reads(at, bytes)) ++read_when_released;
+              give_back(at, bytes);
+            };
+            sources.own(block);
+          }
+          sources.seal();
+          fill(before.tensors(), change.from());
+          testing::watched<decltype(here)> seen{{here}, before, after};
+          const switch_report report = switch_state(change, sources, after.tensors(), seen, {.budget = budget});
+          peaks_differ += report.memory.peak == seen.seen ? 0 : 1;
+          wrong += compare(after.tensors(), change.to()).wrong;
+          absent += wire.absent;
+          here.all_reduce_max(0);
+        });
+        CHECK(wrong == 0);
+        CHECK(absent == 0);
+        CHECK(read_when_released == 0);
+        CHECK(peaks_differ == 0);
+        released += given_back;
+      }
+  CHECK(released > 100);
+}
+
+namespace {
+/// A meeting that waits for messages for less time than two looks at the wire take.
+struct hasty_meeting : meeting_of_threads {
+  using meeting_of_threads::meeting_of_threads;
+  patience waits() const { return patience{4}; }
+};
+/// A wire that never brings anything, and takes as long for a look as it may.
+struct mute_wire {
+  void send(message& m) { m.done = false; }
+  void receive(message& m) { m.done = false; }
+  void poll(std::chrono::microseconds at_most) { std::this_thread::sleep_for(at_most); }
+  void stop() {}
+};
+}  // namespace
+
+TEST_CASE("waiting ends however short the patience is") {
+  const computed_switch change = change_of("pp=2", "tp=2");
+  rendezvous all(2, soon);
+  std::atomic<int> in_vain = 0, ended = 0;
+  on_threads(2, [&](rank_t d) {
+    hasty_meeting meeting(all, d);
+    mute_wire wire;
+    exchange here(meeting, wire, exchange_as::asynchronous);
+    rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+    try {
+      switch_state(change, before.tensors(), after.tensors(), here);
+    } catch (const std::exception& e) {
+      in_vain += std::string(e.what()).find(" waited 4 ms in vain for device ") != std::string::npos ? 1 : 0;
+      ++ended;
+    }
+  });
+  CHECK(ended == 2);
+  CHECK(in_vain >= 1);
 }

@@ -73,6 +73,62 @@ TEST_CASE("messages longer than a chunk, of chunks that divide nothing") {
     }
 }
 
+namespace {
+
+/// One message for all that device 0 has and device 1 shall have: [rows, columns] in fp32, which 0 keeps nothing of.
+void one_message(const mpi_options& options, bool checks, index_t rows, index_t columns) {
+  CAPTURE(options.chunk_bytes);
+  CAPTURE(checks);
+  for (const left_behind& left : on_ranks(2, [&](MPI_Comm world, long d, left_behind&mine) {
+         const state_list list = parse_state_list("param:fp32:3");
+         const extents whole = {rows, columns}, begin = {0, 0};
+         const layout_switch change(shard_list({{0, "matrix", fp32, whole, begin, whole}}, 2),
+                                    shard_list({{1, "matrix", fp32, whole, begin, whole}}, 2), {.list = list});
+         mpi_endpoint here(world, options);
+         rank_storage before(change.from(), d, "before", pages_are::reserved, {}, list),
+             after(change.to(), d, "after", pages_are::reserved, {}, list);
+         fill(before.tensors(), change.from());
+         struct counting : testing::forwarding<mpi_endpoint> {
+           left_behind& left;
+           moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+             moves made = inner.prepare(plan, into, pages);
+             left.reached = static_cast<long>(made.out.size() + made.in.size());
+             for (const message& m : made.out) left.stages = static_cast<long>(m.bytes);
+             for (const message& m : made.in) left.stages = static_cast<long>(m.bytes);
+             return made;
+           }
+         } through{{here}, mine};
+         switch_state(change, before.tensors(), after.tensors(), through,
+                      {.after_use = sources::keep, .checks = checks});
+         const comparison found = compare(after.tensors(), change.to());
+         mine.wrong = static_cast<long>(found.wrong), mine.elements = static_cast<long>(found.elements);
+       })) {
+    CHECK(std::string(left.sentence).empty());
+    CHECK(left.wrong == 0);
+    CHECK(left.reached == 1);
+    CHECK(left.stages >= rows * columns * 4);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a message is a piece however long, in place and through arenas, in chunks and whole") {
+  for (const bytes_t chunk : {bytes_t{1} << 16, mpi_chunk_bytes})
+    for (const bool checks : {false, true})
+      for (const exchange_as how : {exchange_as::naive, exchange_as::buffered, exchange_as::asynchronous})
+        one_message({.wait = ample, .how = how, .chunk_bytes = chunk, .round_bytes = bytes_t{1} << 24}, checks, 1025,
+                    1024);
+}
+
+// 9 GiB of memory: run by hand, with --no-skip --test-case='a message of more*'
+TEST_CASE("a message of more than 2^31 bytes" * doctest::skip()) {
+  for (const bool checks : {false, true})
+    for (const exchange_as how : {exchange_as::naive, exchange_as::buffered})
+      for (const bytes_t chunk : {mpi_chunk_bytes, most_chunk_bytes})
+        one_message({.wait = ample, .how = how, .chunk_bytes = chunk, .round_bytes = bytes_t{1} << 33}, checks, 32769,
+                    16384);
+}
+
 TEST_CASE("a world has one size of chunks") {
   for (const left_behind& left : on_ranks(4, [](MPI_Comm world, long d, left_behind&) {
          mpi_endpoint here(world, {.wait = ample, .chunk_bytes = d == 1 ? 1000 : 3000});

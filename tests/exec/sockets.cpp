@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <reshard/exec/sockets.hpp>
@@ -94,6 +95,30 @@ TEST_CASE("a stage is in place once every process has said so, and texts are gat
     CHECK(all.of(d).wrong == 0);
     CHECK(all.of(d).reached == 1);
   }
+}
+
+TEST_CASE("a hub that has heard of an end agrees to nothing more: all hear the same") {
+  processes all(3);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    socket_meeting meeting(d, all.addresses, std::move(listening), ample);
+    // 1 proposes and dies, 2 proposes, and only then does 0 look at either
+    const auto sleep = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+    if (d == 1)
+      std::thread([&] {
+        sleep(200);
+        ::kill(::getpid(), SIGKILL);
+      }).detach();
+    if (d != 1) sleep(d == 2 ? 100 : 600);
+    try {
+      meeting.agree({});
+      left.say("agreed");
+    } catch (const peer_failed& e) {
+      left.say(e.what());
+    }
+  });
+  REQUIRE(all.ended_within(60));
+  for (const long d : {0L, 2L})
+    CHECK(std::string(all.of(d).sentence) == "reshard: device 1 is gone: its connection ended");
 }
 
 TEST_CASE("one process with another layout, states or budget is named on all others, and no page is touched") {

@@ -158,6 +158,7 @@ TEST_CASE("every figure stands under its own name") {
                    .created = 29,
                    .least = 4,
                    .inter_node = 5,
+                   .cross_rail = 30,
                    .messages = 6,
                    .max_send = 7,
                    .max_receive = 8,
@@ -177,7 +178,7 @@ TEST_CASE("every figure stands under its own name") {
     {"device": 20, "send_bytes": 21, "receive_bytes": 22, "retained_bytes": 23, "before_bytes": 24,
     "after_bytes": 25, "peak_bytes": 26}],
     "summary": {"moved_bytes": 1, "relayed_bytes": 2, "retained_bytes": 3, "created_bytes": 29, "least_bytes": 4,
-    "inter_node_bytes": 5,
+    "inter_node_bytes": 5, "cross_rail_bytes": 30, "relay": "never", "phases": 1, "slots": 17,
     "messages": 6, "stages": 17,
     "max_send_bytes": 7, "max_receive_bytes": 8, "peak_bytes": 9, "peak_floor_bytes": 10, "peak_excess_bytes": 11,
     "planning_seconds": 0.5}})"));

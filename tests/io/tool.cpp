@@ -62,15 +62,15 @@ TEST_CASE("usage errors are sentences too") {
   check_refused({}, "subcommand is required");
   check_refused({"--transfers"}, "subcommand is required");
   for (const char* word : {"", "frobnicate", "c", "checks-all", "xyz"})
-    check_refused({word, "llama2-7b", "tp=2"},
-                  std::string("reshard: '") + word + "' is no subcommand; they are check, regions and plan\n");
+    check_refused({word, "llama2-7b", "tp=2"}, std::string("reshard: '") + word +
+                                                   "' is no subcommand; they are check, regions, plan and simulate\n");
   const std::pair<const char*, const char*> close[] = {
       {"chekc", "check"},    {"chk", "check"},       {"checked", "check"}, {"hceck", "check"}, {"Check", "check"},
       {"region", "regions"}, {"rigeons", "regions"}, {"paln", "plan"},     {"plane", "plan"},  {"an", "plan"}};
   for (const auto& typed : close)
-    check_refused({typed.first, "llama2-7b", "tp=2"}, std::string("reshard: '") + typed.first + "' is close to " +
-                                                          typed.second +
-                                                          " but is no subcommand; they are check, regions and plan\n");
+    check_refused({typed.first, "llama2-7b", "tp=2"},
+                  std::string("reshard: '") + typed.first + "' is close to " + typed.second +
+                      " but is no subcommand; they are check, regions, plan and simulate\n");
   check_refused({"--transfers", "paln"}, "'paln' is close to plan");  // whatever option stands before it
   check_refused({std::string(100000, 'x')}, "...");
   check_refused({"check"}, "MODEL is required");
@@ -82,16 +82,17 @@ TEST_CASE("usage errors are sentences too") {
   check_refused({"regions", "llama2-7b", "tp=2", "--rank", "0", "--rank", "1"}, "--rank");
   check_refused({"regions", "llama2-7b", "tp=2", "--frobnicate\n\x1b[31m"}, "not expected");
   check_refused({"check", "check", "tp=2"}, "no model is called 'check'");
-  check_refused({"simulate"}, "simulate is not built yet");
-  check_refused({"simulate", "llama2-7b", "tp=2", "tp=4", "--cluster", "h100"}, "simulate is not built yet");
+  check_refused({"simulate"}, "MODEL is required");
+  check_refused({"simulate", "llama2-7b", "tp=2", "tp=4"}, "simulate: --cluster is missing");
+  check_refused({"simulate", "llama2-7b", "tp=2", "tp=4", "--cluster", "2x8"}, "2x8 is a shape, which has no speeds");
   check_refused({"plan", "llama2-7b", "tp=2"}, "TO is required");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "--relabel"}, "--relabel is not built yet");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "extra"}, "not expected: extra");
 }
 
 TEST_CASE("help says what every argument is, in 80 columns") {
-  for (const words& asked :
-       std::vector<words>{{"--help"}, {"check", "--help"}, {"regions", "--help"}, {"plan", "--help"}}) {
+  for (const words& asked : std::vector<words>{
+           {"--help"}, {"check", "--help"}, {"regions", "--help"}, {"plan", "--help"}, {"simulate", "--help"}}) {
     CAPTURE(shown(asked));
     const answer got = ask(asked);
     std::istringstream help(got.out);
@@ -103,7 +104,8 @@ TEST_CASE("help says what every argument is, in 80 columns") {
                             "string", "order", "instances", "busbw", "pad ", "shard ", "experts ", "names "})
       CHECK(got.out.find(key) != std::string::npos);
   }
-  const std::vector<words> layouts{{"check", "LAYOUT"}, {"regions", "LAYOUT"}, {"plan", "FROM"}, {"plan", "TO"}};
+  const std::vector<words> layouts{{"check", "LAYOUT"}, {"regions", "LAYOUT"}, {"plan", "FROM"},
+                                   {"plan", "TO"},      {"simulate", "FROM"},  {"simulate", "TO"}};
   for (const words& asked : layouts) {
     const std::string help = ask({asked[0], "--help"}).out;
     const std::string argument = "\n  " + asked[1] + " TEXT REQUIRED";

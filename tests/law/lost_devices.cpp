@@ -169,7 +169,7 @@ features check_random_switches(int count) {
     const index_t node = nodes[random.below(7)];
     const placement placed{.from = from_devices,
                            .to = to_devices,
-                           .node_devices = node,
+                           .on = nodes_of(node),
                            .devices = *lost.rbegin() + 1,
                            .lost = {lost.begin(), lost.end()},
                            .lost_elements = when_lost::leave_out};
@@ -194,7 +194,7 @@ features check_random_switches(int count) {
     const listed_holding living(
         table, shards_of(from, change.from(), [&](rank_t r) { return lost.count(from_devices.device_of(r)) != 0; }),
         from.ranks());
-    const layout_switch without(living, to, {from_devices, to_devices, node, all_states, placed.devices});
+    const layout_switch without(living, to, {from_devices, to_devices, nodes_of(node), all_states, placed.devices});
     for (rank_t device = 0; device < change.devices(); ++device)
       CHECK(make_plan(without, device) == make_plan(of_lists, device));
   }

@@ -45,7 +45,7 @@ struct world {
   explicit world(const oracle::switch_case& c, index_t node)
       : named(c), from(to_model(c.m), parse_degrees(c.from_text)),
         to(to_model(c.m), parse_degrees(c.to_text)), placed{device_map(devices_of(c.from_devices)),
-                                                            device_map(devices_of(c.to_devices)), node},
+                                                            device_map(devices_of(c.to_devices)), nodes_of(node)},
         change(from, to, placed) {}
   const oracle::switch_case& named;
   space from, to;

@@ -15,6 +15,7 @@
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
+#include "../support/dice.hpp"
 #include "../support/points.hpp"
 #include "../support/refused.hpp"
 #include "../support/switches.hpp"
@@ -96,6 +97,41 @@ TEST_CASE("meet finds what boxes have in common, of the right tensor and state")
         note(bound_box{box, bytes.data(), {80, 10, 2}, width(adam[box.state].type)}.narrowed(wanted.where), expected);
     CHECK(found == expected);
   }
+}
+
+TEST_CASE("of many boxes of a tensor meet finds those that it should, and no other") {
+  testing::dice random(3);
+  for (const index_t parts : {1, 3})
+    for (int i = 0; i < 60; ++i) {
+      // columns of boxes, each cut into rows where it likes, some long and some short
+      const index_t rows = 240, wide = 8;
+      binding bound;
+      std::vector<tensor_box> all;
+      for (index_t part = 0; part < parts; ++part)
+        for (index_t column = 0; column < 6; ++column)
+          for (index_t row = 0; row < rows;) {
+            const index_t past = least(rows, row + 1 + random.below(random.below(3) == 0 ? 120 : 9));
+            all.push_back({0, {}, {{{part, part + 1}, {row, past}, {column * wide, (column + 1) * wide}}}});
+            row = past;
+          }
+      static std::byte memory[3 * 240 * 48 * 2];
+      for (const tensor_box& b : all) bound.add(b, {memory, b.where.volume() * 2});
+      bound.seal();
+      CHECK(all.size() > 40);
+      const auto some = [&](index_t of) {
+        const index_t begin = random.below(of);
+        return interval{begin, begin + 1 + random.below(of - begin)};
+      };
+      for (int k = 0; k < 40; ++k) {
+        const box<3> wanted = {{some(parts), some(rows), some(6 * wide)}};
+        index_t shall = 0, found = 0;
+        for (const tensor_box& b : all) shall += intersects(b.where, wanted) ? 1 : 0;
+        index_t volume = 0;
+        bound.meet({0, {}, wanted}, [&](const bound_box& b) { ++found, volume += b.where.volume(); });
+        CHECK(found == shall);
+        CHECK(volume == wanted.volume());
+      }
+    }
 }
 
 TEST_CASE("a rank's storage binds exactly what the rank holds, once") {

@@ -193,7 +193,7 @@ std::string refusal_of(const std::vector<shard>& from, const std::vector<shard>&
   return testing::refused([&] { layout_switch(listed_holding(from), listed_holding(to), placed); });
 }
 placement placed(rank_t from, rank_t to, index_t node = 0, state_set states = parameter_states) {
-  return {device_map(from), device_map(to), node, states};
+  return {device_map(from), device_map(to), nodes_of(node), states};
 }
 }  // namespace
 TEST_CASE("each side has as many devices as ranks") {
@@ -208,7 +208,7 @@ TEST_CASE("each side has as many devices as ranks") {
 TEST_CASE("a node has no negative number of devices; none means that all share one") {
   const std::vector<shard> list = whole_on(2, "w", {4});
   for (const index_t node : {0, 1, 8}) CHECK(refusal_of(list, list, placed(2, 2, node)) == "accepted");
-  CHECK(refusal_of(list, list, placed(2, 2, -1)) == "reshard: switch: a node of -1 devices");
+  CHECK(refusal_of(list, list, placed(2, 2, -1)) == "reshard: cluster: a node of -1 devices");
 }
 
 TEST_CASE("a world has no negative number of devices; none means as many as ranks of both sides need") {
@@ -378,7 +378,7 @@ TEST_CASE("devices: as many as the maps reach, or as the cluster has; a rank and
   CHECK(layout_switch(two, two).devices() == 2);
   CHECK(layout_switch(two, two, {.devices = 16}).devices() == 16);
   CHECK(layout_switch(two, four, {.devices = 3}).devices() == 4);
-  const layout_switch placed(two, four, {.from = device_map({7, 1}), .node_devices = 4});
+  const layout_switch placed(two, four, {.from = device_map({7, 1}), .on = nodes_of(4)});
   CHECK(placed.devices() == 8);
   CHECK(placed.node_devices() == 4);
   for (rank_t d = 0; d < 8; ++d) {

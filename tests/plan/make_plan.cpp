@@ -37,7 +37,7 @@ TEST_CASE("elements that no rank of FROM holds are refused with their number") {
 
 TEST_CASE("without a placement, rank r sits on device r, all devices share a node, and all states are planned") {
   const space from(tiny, config<tp<2>>{}), to(tiny, config<dp<2>, zero<1>>{});
-  const layout_switch placed(from, to, {device_map(2), device_map(2), 0, all_states}),
+  const layout_switch placed(from, to, {device_map(2), device_map(2), {}, all_states}),
       optimizer(from, to, {.states = only(2)});
   for (rank_t device = 0; device < 2; ++device) {
     const plan p = make_plan(placed, device);
@@ -117,7 +117,7 @@ TEST_CASE(
                               to_devices = random_devices(random, to_ranks, devices);
     auto had = held_by_device(before, from_devices), wanted = held_by_device(after, to_devices);
     const layout_switch change(shard_list(before, from_ranks), shard_list(after, to_ranks),
-                               {device_map(from_devices), device_map(to_devices), node});
+                               {device_map(from_devices), device_map(to_devices), nodes_of(node)});
     CAPTURE(n);
     CAPTURE(node);
     std::vector<transfer> sent, received;

@@ -189,7 +189,7 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     const index_t node = random.below(4), stages = n % 2 == 0 ? 1 : random.within(2, 5);
     const layout_switch asked(  // of holdings that have more than what moves
         computed_holding(from), computed_holding(to),
-        {.to = device_map(to_devices), .node_devices = node, .states = states, .devices = devices});
+        {.to = device_map(to_devices), .on = nodes_of(node), .states = states, .devices = devices});
     figure_collector whole(asked, stages, figures_of::whole_switch);
     std::vector<move> all;
     std::map<rank_t, device_figures> counted;

@@ -88,7 +88,7 @@ inline double balance_ratio(const balanced_switch& s, reshard::index_t node_devi
   std::vector<rank_t> devices;
   for (rank_t r = 0; r < to.ranks(); ++r) devices.push_back(s.first_to_device + r);
   const layout_switch change(from, to,
-                             {.to = device_map(devices), .node_devices = node_devices, .states = parameter_states});
+                             {.to = device_map(devices), .on = nodes_of(node_devices), .states = parameter_states});
   const std::vector<double> even = even_split_load(change);
   double busiest = 0;
   for (rank_t r = 0; r < from.ranks(); ++r)

@@ -36,7 +36,15 @@ class faulty_wire {
     const std::size_t number = sent.size();
     sent.push_back({m.peer, m.stage, m.bytes});
     const bool this_one = number == fault_.number && fault_.is != kind::none;
-    if (this_one && fault_.is == kind::changed) m.data[fault_.at / 8] ^= std::byte{1} << (fault_.at % 8);
+    if (this_one && fault_.is == kind::changed) {  // on its way: where it lies, perhaps in a tensor, it stays as it is
+      copy_.assign(m.data, m.data + m.bytes);
+      copy_[static_cast<std::size_t>(fault_.at / 8)] ^= std::byte{1} << (fault_.at % 8);
+      m.done = false;
+      changed_ = &m;
+      instead_[0] = {m.peer, m.stage, copy_.data(), m.bytes};
+      inner_.send(instead_[0]);
+      return;
+    }
     if (this_one && (fault_.is == kind::twice || fault_.is == kind::replayed)) copy_.assign(m.data, m.data + m.bytes);
     if (number == fault_.other && fault_.is == kind::replayed)
       std::memcpy(m.data, copy_.data(), std::min(copy_.size(), static_cast<std::size_t>(m.bytes)));
@@ -70,6 +78,7 @@ class faulty_wire {
   }
   void poll(std::chrono::microseconds at_most) {
     inner_.poll(at_most);
+    if (changed_ != nullptr && instead_[0].done) changed_->done = true;
     if (late_ != nullptr && instead_[0].done) late_->done = true;
     if (late_ != nullptr && instead_[1].done) held_->done = true;
     if (cut_ != nullptr && cut_->done) {  // the rest is as it was
@@ -82,7 +91,7 @@ class faulty_wire {
  private:
   std::vector<std::byte> copy_;
   reshard::message instead_[2];
-  reshard::message *held_ = nullptr, *late_ = nullptr, *cut_ = nullptr;
+  reshard::message *held_ = nullptr, *late_ = nullptr, *cut_ = nullptr, *changed_ = nullptr;
   reshard::mailbox_wire inner_;  // is stopped before they go
   wire_fault fault_;
 };

@@ -27,7 +27,7 @@ namespace testing {
 /// What every process leaves behind; plain data.
 struct left_behind {
   char sentence[600] = {};
-  double seconds = 0;
+  double seconds = 0, away = 0;  // when; how long it did not run, while it should
   long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0;
 
   void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }

@@ -29,7 +29,7 @@ void some_switches(Visit&& visit) {
       {.name = "tiny", .layers = 4, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 8});
   const auto of = [&](const char* layout) { return space(m, parse_degrees(layout)); };
   visit(layout_switch(of("tp=2,pp=2,zero=1"), of("dp=4,zero=1"), {.to = device_map({3, 1, 0, 5})}));
-  visit(layout_switch(of("tp=2,dp=2"), of("pp=4"), {.node_devices = 2, .states = parameter_states}));
+  visit(layout_switch(of("tp=2,dp=2"), of("pp=4"), {.on = nodes_of(2), .states = parameter_states}));
   visit(layout_switch(of("dp=2"), of("dp=2")));  // nothing moves
   visit(layout_switch(of("tp=2,dp=2"), of("dp=2"),
                       {.to = device_map({1, 3}), .lost = {0, 2}, .lost_elements = when_lost::leave_out}));

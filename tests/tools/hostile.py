@@ -419,6 +419,35 @@ def states_of_ones_own():
     return [*asks, "--states", os.fsdecode(damaged(text.encode()))], EITHER
 
 
+def cluster_file():
+    """A cluster of random nodes, large enough for any legal world here."""
+    speed = lambda: dice.choice([1, 25, 160.5, 1e-9, 1e9, 0.001])
+    node = lambda: {key: value for key, value in {"count": dice.choice([1, 2, 50]), "nics": dice.randint(1, 4), "nic_GBps": speed(), "nvlink_GBps": speed(),
+                                                  "copy_GBps": speed(), "spine_GBps": dice.choice([None, speed()])}.items() if dice.random() < 0.5}
+    whole = {"gpus": dice.choice([4, 8, 72]), "nvlink_GBps": speed(), "nic_GBps": speed(), "copy_GBps": speed()}
+    others = {"nics": dice.randint(1, 4), "spine_GBps": dice.choice([None, speed()]), "message_us": dice.choice([0, 10, 1e12]), "stage_us": dice.choice([0, 50, 0.5]),
+              "nodes": [node() for _ in range(dice.choice([1, 3]))] + [{"count": 500}]}
+    return whole | {key: value for key, value in others.items() if dice.random() < 0.5}
+
+
+def simulated():
+    name, model = dice.choice([(llama, LLAMA), (moe, MOE)])
+    words = ["simulate", name, written(legal_degrees(model)), written(legal_degrees(model)), "--cluster"]
+    more = dice.choice([[], ["--stages", dice.choice(["1", "3", "16"])], ["--relay", "never"], ["--state", "param"], ["--json"]])
+    match dice.randrange(4):
+        case 0: return [*words, dice.choice(["a800", "h100", "h200", "gb200"]), *more], ANSWERED
+        case 1: return [*words, file(cluster_file()), *more], ANSWERED
+        case 2: return [*words, file(damaged(json.dumps(cluster_file()).encode())), *more], EITHER
+    wrong = cluster_file()
+    key = dice.choice(["gpus", "nvlink_GBps", "nic_GBps", "copy_GBps"])
+    match dice.randrange(4):
+        case 0: del wrong[key]
+        case 1: wrong[key] = dice.choice([0, -1, "8", None, [], {}, True, 10**400, 2**64])
+        case 2: wrong[dice.choice(["nodes", "gpu", "NICS", "", "x" * 9999])] = dice.choice([0, {}, [], [[]], [{"gpus": 8}], [{"count": 2**62}], "\x1b[2J"])
+        case 3: wrong |= dice.choice([{"nics": 73}, {"nics": 0}, {"message_us": -1}, {"stage_us": None}, {"spine_GBps": -1}, {"gpus": 2**40}])
+    return [*words, file(wrong), *more], REFUSED
+
+
 def bad_usage():
     good = ["plan", llama, "tp=2", "tp=4", "--rank", "0", "--state", "param"]
     words = dice.choice([
@@ -455,7 +484,7 @@ def what_is_legal():
 
 
 KINDS = [illegal_layout, illegal_key, damaged_key, other_models, wrong_other_models, random_layout, random_layout, huge_degree, world_overflow, broken_json, wrong_values, huge_extents, large_models, many_buckets, bad_models,
-         bad_devices, bad_options, bad_states, states_of_ones_own, bad_usage, damaged_config, damaged_words, what_is_legal]
+         bad_devices, bad_options, bad_states, states_of_ones_own, simulated, bad_usage, damaged_config, damaged_words, what_is_legal]
 
 
 def no_constant(name):
@@ -486,9 +515,12 @@ def whole(words, out):
         ok = ok and (not factors or told["world"] == math.prod(int(factors.get(key, 1)) for key in ("tp", "cp", "pp", "dp")))
     elif "ranks" in told:
         ok = all(0 <= begin < end <= dim for r in told["ranks"] for piece in r["regions"] for dim, (begin, end) in zip(piece["dims"], piece["box"], strict=True))
+    elif "floor_seconds" in told:
+        ok = 0 <= told["floor_seconds"] <= told["seconds"] and told["seconds"] >= told["direct_seconds"] * 0.999 and told["moved_bytes"] == told["least_bytes"]
+        ok = ok and math.isclose(sum(told["parts"].values()), told["seconds"]) and told["busiest"]["seconds"] <= told["parts"]["ports"] * 1.001
     else:
         s = told["summary"]
-        ok = s["moved_bytes"] == s["least_bytes"] and all(value >= 0 for value in s.values()) and s["peak_bytes"] <= s["peak_floor_bytes"] + s["peak_excess_bytes"]
+        ok = s["moved_bytes"] == s["least_bytes"] and all(value >= 0 for key, value in s.items() if key != "relay") and s["peak_bytes"] <= s["peak_floor_bytes"] + s["peak_excess_bytes"]
         ok = ok and all(0 <= begin < end <= dim for t in told.get("transfers", []) for dim, (begin, end) in zip(t["dims"], t["box"], strict=True))
     return "" if ok else "an answer that cannot be right"
 

@@ -27,6 +27,8 @@ struct arguments {
   std::optional<std::string> to_devices;
   std::optional<std::string> lost_devices;
   std::optional<std::string> budget;
+  std::optional<std::string> stages;
+  std::optional<std::string> relay;
   bool json = false;
   bool transfers = false;
   bool relabel = false;
@@ -36,6 +38,7 @@ struct arguments {
 void check(const arguments& given);
 void regions(const arguments& given);
 void plan(const arguments& given);
+void simulate(const arguments& given);
 
 /// --states: the list of states, of mixed-precision Adam by default.
 state_list list_asked_for(const arguments& given);

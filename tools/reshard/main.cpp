@@ -58,6 +58,22 @@ void add_state(CLI::App& command, arguments& given) {
   command.add_option("--state", given.state, "only this state, or these");
 }
 
+/// What asks about a switch.
+void add_switch(CLI::App& command, arguments& given, const char* cluster) {
+  command.add_option("FROM", given.layout, "the layout that the job has: keys and numbers")->required();
+  command.add_option("TO", given.to, "the layout that it goes to")->required();
+  add_state(command, given);
+  command.add_option("--cluster", given.cluster, cluster);
+  command.add_option("--from-devices", given.from_devices, "the device of each rank of FROM, like 0-2,8,12-15");
+  command.add_option("--to-devices", given.to_devices, "the device of each rank of TO");
+  command.add_option("--lost-devices", given.lost_devices, "devices that are gone, like 3,7 or 4-7");
+  command.add_flag("--leave-out-lost", given.leave_out_lost, "plan without what only lost devices held");
+  command.add_option("--budget", given.budget, "bytes above max(before, after), like 256MiB");
+  command.add_option("--stages", given.stages, "how many stages, at most 4096");
+  command.add_option("--relay", given.relay, "never; auto and always are not built yet");
+  command.add_flag("--relabel", given.relabel, "not built yet");
+}
+
 /// One sentence on stderr; always exit code 1.
 int refuse_with(std::string sentence) {
   constexpr std::string_view whose = "reshard: ";
@@ -91,11 +107,11 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
 /// Refuses a word that is no subcommand; one that two edits make of it may have been meant.
 int refuse_subcommand(std::string_view word) {
   std::string close;
-  for (const std::string_view name : {"check", "regions", "plan"})
+  for (const std::string_view name : {"check", "regions", "plan", "simulate"})
     if (word.size() <= name.size() + 2 && edits_between(word, name) <= 2)
       close = reshard::io::text_of(" is close to ", name, " but");
   return refuse_with(reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
-                                          " is no subcommand; they are check, regions and plan"));
+                                          " is no subcommand; they are check, regions, plan and simulate"));
 }
 
 int run(int count, const char* const* words) {
@@ -120,28 +136,20 @@ int run(int count, const char* const* words) {
 
   CLI::App& plan = *app.add_subcommand("plan", "what must move from one layout to another");
   add_model(plan, given);
-  plan.add_option("FROM", given.layout, "the layout that the job has: keys and numbers")->required();
-  plan.add_option("TO", given.to, "the layout that it goes to")->required();
+  add_switch(plan, given, "NODESxGPUS, a name or a file; default: one node");
   plan.add_option("--rank", given.rank, "only what goes from or to this device");
-  add_state(plan, given);
-  plan.add_option("--cluster", given.cluster, "NODESxGPUS; default: all devices on one node");
-  plan.add_option("--from-devices", given.from_devices, "the device of each rank of FROM, like 0-2,8,12-15");
-  plan.add_option("--to-devices", given.to_devices, "the device of each rank of TO");
-  plan.add_option("--lost-devices", given.lost_devices, "devices that are gone, like 3,7 or 4-7");
-  plan.add_flag("--leave-out-lost", given.leave_out_lost, "plan without what only lost devices held");
-  plan.add_option("--budget", given.budget, "bytes above max(before, after), like 256MiB");
   plan.add_flag("--transfers", given.transfers, "list every transfer (with --json)");
-  plan.add_flag("--relabel", given.relabel, "not built yet");
 
-  app.add_subcommand("simulate")->group("")->allow_extras()->callback([] {
-    reshard::refuse("simulate is not built yet; built are check, regions and plan");
-  });
+  CLI::App& simulate = *app.add_subcommand("simulate", "how long will the switch take? predicted, not measured");
+  add_model(simulate, given);
+  add_switch(simulate, given, "a800, h100, h200, gb200 or a JSON file");
 
   try {
     app.parse(count, words);
     if (check.parsed()) reshard::tool::check(given);
     if (regions.parsed()) reshard::tool::regions(given);
     if (plan.parsed()) reshard::tool::plan(given);
+    if (simulate.parsed()) reshard::tool::simulate(given);
     return 0;
   } catch (const CLI::Success& asked) {  // --help, --version
     std::ostringstream said;

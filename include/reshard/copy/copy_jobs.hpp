@@ -27,6 +27,18 @@ struct copy_job {
   std::size_t spans = 0;
 };
 
+/// A copy of one box in memory to another.
+inline copy_shape shape_between(const bound_box& to, const bound_box& from) {
+  const bytes_t width = to.element_bytes;
+  copy_shape s{.ndim = 3, .run_bytes = width};
+  for (int i = 0; i < 3; ++i) {
+    s.extent[i] = to.where.dim[i].size();
+    s.src_stride[i] = from.stride[i] * width;
+    s.dst_stride[i] = to.stride[i] * width;
+  }
+  return coalesce(s);
+}
+
 /// Jobs in order of their stages, and what they commit.
 class job_list {
  public:
@@ -46,8 +58,16 @@ class job_list {
       if (slice_bytes > job_bytes && cut < 2) add(stage, to.narrowed(part), from.narrowed(part), pages);
       else append(to.narrowed(part), from.narrowed(part), pages);
     }
-    if (begin_.size() < static_cast<std::size_t>(stage) + 2) begin_.resize(static_cast<std::size_t>(stage) + 2, 0);
-    begin_[static_cast<std::size_t>(stage) + 1] = jobs_.size();
+    ends(stage);
+  }
+  /// A box that something else writes, in such a stage: take_pages commits its pages, those that earlier jobs commit
+  /// included, and nothing is copied.
+  void add_pages(index_t stage, const bound_box& to, page_stages& pages) {
+    copy_job job{.first_span = spans_.size()};
+    pages.claim(to, spans_, true);
+    job.spans = spans_.size() - job.first_span;
+    jobs_.push_back(job);
+    ends(stage);
   }
   /// After the last add, of at least so many stages.
   void seal(index_t stages = 0) {
@@ -81,19 +101,17 @@ class job_list {
   }
 
  private:
+  /// The jobs of a stage end here, so far.
+  void ends(index_t stage) {
+    if (begin_.size() < static_cast<std::size_t>(stage) + 2) begin_.resize(static_cast<std::size_t>(stage) + 2, 0);
+    begin_[static_cast<std::size_t>(stage) + 1] = jobs_.size();
+  }
   void commit_pages(const copy_job& job, const binding& into) const {
     for (std::size_t s = job.first_span; s < job.first_span + job.spans; ++s)
       into.blocks()[spans_[s].block].commit(spans_[s].pages);
   }
   void append(const bound_box& to, const bound_box& from, page_stages* pages) {
-    const bytes_t width = to.element_bytes;
-    copy_shape s{.ndim = 3, .run_bytes = width};
-    for (int i = 0; i < 3; ++i) {
-      s.extent[i] = to.where.dim[i].size();
-      s.src_stride[i] = from.stride[i] * width;
-      s.dst_stride[i] = to.stride[i] * width;
-    }
-    s = coalesce(s);
+    const copy_shape s = shape_between(to, from);
     copy_job job{to.data, from.data, s.run_bytes, s.ndim};
     for (int i = 0; i < s.ndim; ++i)
       job.extent[i] = s.extent[i], job.src_stride[i] = s.src_stride[i], job.dst_stride[i] = s.dst_stride[i];

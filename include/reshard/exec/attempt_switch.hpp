@@ -13,7 +13,8 @@ namespace reshard {
 
 /// As switch_state, over a transport whose devices part with one another's word where one is gone:
 ///   finished  iff every device is known to have every stage in place;
-///   unknown   where all who are left have everything, and the device that decides whether all have is gone;
+///   unknown   where all who are left have everything, and the device that decides whether all have is gone; or where
+///             this one has everything, and the others gave it up;
 ///   failed    where the sources were kept, torn where they were released, otherwise;
 ///   refused   where it ended before anything was touched.
 template <Holding From, Holding To, typename T>
@@ -40,7 +41,7 @@ template <Holding From, Holding To, typename T>
   const index_t stages = steps.report().stages;
   const parting left = transport.part(stages, steps.moved());
   if (!steps.touched()) return ended::refused{sentence};
-  if (left.in_place >= stages) {
+  if (left.in_place >= stages && !left.survivors.empty()) {  // none: this one was given up
     steps.leave_rest();
     return ended::finished{steps.report()};
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every message transport does, once, over a meeting and a wire: one message per peer, direction and round, packed
-// into an arena and unpacked from another. A stage is one round, or several where a message would be too long.
-// Asynchronously there are two arenas each way: while round r is on the wire, r - 1 is unpacked and r + 1 packed.
+// What every message transport does, once, over a meeting and a wire: one message per peer, direction and round,
+// packed into an arena and unpacked from another; one that is a run of its tensors at an end lies there instead. A
+// stage is one round, or several where a message would be too long. Asynchronously there are two arenas each way:
+// while round r is on the wire, r - 1 is unpacked and r + 1 packed.
 // Builds on: exec/meeting.hpp, exec/wire.hpp, exec/exchange_moves.hpp, exec/disagreement.hpp, exec/transport.hpp.
 #pragma once
 
@@ -156,11 +157,15 @@ class exchange {
     run_jobs(m, m.retain, first + static_cast<std::size_t>(jobs.begin), first + static_cast<std::size_t>(jobs.end));
   }
 
-  /// Posts what comes, packs what goes, and posts that. What came into the same arena has been unpacked.
+  /// Posts what comes, packs what goes, and posts that. What came into the same arena has been unpacked, and what went
+  /// from it, or from the tensors meanwhile, is sent: so by the end of slot k + 2L no source of stage k is read.
   void start(exchange_moves& m, std::size_t round) {
     if (round >= arenas()) wait_sent(m, m.rounds[round - arenas()]);
     const exchange_round& r = m.rounds[round];
-    for (std::size_t i = r.in_begin; i < r.in_end; ++i) wire_->receive(m.in[i]);
+    for (std::size_t i = r.in_begin; i < r.in_end; ++i) {
+      if (m.placed[i] != 0) m.unpack.take_pages(static_cast<index_t>(i), *m.into);
+      wire_->receive(m.in[i]);
+    }
     for (std::size_t i = r.out_begin; i < r.out_end; ++i) {
       run(m, m.pack, static_cast<index_t>(i), copy_path::cached);
       if (m.trailer > 0) seal_message(m.out[i], whose(m.whose_out[i], m.out[i]));
@@ -237,16 +242,20 @@ class exchange {
     });
   }
 
-  /// Polls until what(); gives up where for a whole patience progress() did not change.
+  /// Polls until what(); gives up where for a whole patience progress() did not change. Who was away itself, stopped or
+  /// on a machine that stood still, has not waited meanwhile; a look takes milliseconds, so however short the patience
+  /// is, it ends.
   template <typename What, typename Progress, typename Missing, typename Sentence>
   void until(What&& what, Progress&& progress, Missing&& missing, Sentence&& sentence) {
-    auto since = std::chrono::steady_clock::now();
+    constexpr patience longest_look{250};
+    auto since = std::chrono::steady_clock::now(), looked = since;
     index_t last = progress();
     while (!what()) {
       meeting_->require_whole();
       wire_->poll(std::chrono::milliseconds(2));
       const auto now = std::chrono::steady_clock::now();
       if (const index_t reached = progress(); reached != last) last = reached, since = now;
+      if (now - std::exchange(looked, now) > longest_look) since = now;
       if (now - since < meeting_->waits()) continue;
       std::string whom;
       for (const rank_t peer : missing()) whom += detail::text_of(whom.empty() ? "" : ", ", peer);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
@@ -129,6 +130,7 @@ struct exchange_moves {
   std::vector<message> out, in;
   std::vector<std::uint64_t> whose_out,
       whose_in;                // of each, where there are trailers: of which switch, from whom to whom
+  std::vector<char> placed;    // of in: whether it comes where it belongs, and no unpacking follows
   std::vector<char> unpacked;  // of in
   std::vector<exchange_round> rounds;
   std::vector<std::size_t> first;     // per stage, its first round
@@ -235,13 +237,49 @@ class exchange_maker {
     if (!of) of.emplace(plan_.stages, made_.trailer, round_bytes_, static_cast<int>(how_));
     return *of;
   }
-  /// Adds a message at a place in an arena, which it moves on.
+  /// Adds a message where it lies in its tensors, or else at a place in an arena, which it moves on.
   void add_message(index_t k, const laid_message& m, std::byte*& at, bool sent) {
     std::vector<message>& messages = sent ? made_.out : made_.in;
-    for (const laid_box& b : m.boxes) add_copies(static_cast<index_t>(messages.size()), b.what, at + b.at, sent);
+    const auto entry = static_cast<index_t>(messages.size());
+    std::byte* const run = may_be_in_place(k, sent) ? run_of(m, at, sent ? from_ : into_) : nullptr;
+    if (!sent) made_.placed.push_back(run != nullptr ? 1 : 0);
     digest_with(m.peer, sent).add_message(k, m.bytes);
-    messages.push_back({m.peer, k, at, m.bytes});
-    at += m.bytes;
+    messages.push_back({m.peer, k, run != nullptr ? run : at, m.bytes});
+    if (run == nullptr) {
+      for (const laid_box& b : m.boxes) add_copies(entry, b.what, at + b.at, sent);
+      at += m.bytes;
+    } else if (!sent) {
+      for (const laid_box& b : m.boxes)
+        into_.meet(b.what, [&](const bound_box& part) { made_.unpack.add_pages(entry, part, pages_); });
+    }
+  }
+  /// What comes, where the pages that its stage writes are taken in the stage's own slot, in which it is posted.
+  bool may_be_in_place(index_t k, bool sent) const {
+    return sent || lag_of_exchange(how_) == 0 || made_.several[static_cast<std::size_t>(k)] != 0;
+  }
+  /// Where a message lies in a device's tensors as one run, no byte of it being padding or a trailer, which is to be
+  /// checked first; null where it does not. `at` is any place for the message.
+  static std::byte* run_of(const laid_message& m, std::byte* at, const binding& tensors) {
+    bytes_t bytes = 0, found = 0;
+    for (const laid_box& b : m.boxes) bytes += b.what.bytes();
+    if (bytes != m.bytes) return nullptr;
+    std::byte* first = nullptr;
+    std::uintptr_t distance = 0;  // between both places, the same for all parts
+    bool one = true;
+    const auto address = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
+    for (std::size_t i = 0; one && i < m.boxes.size(); ++i) {
+      bound_box in_message = m.boxes[i].what;
+      in_message.data = at + m.boxes[i].at;
+      tensors.meet(in_message, [&](const bound_box& part) {
+        const bound_box message_part = in_message.narrowed(part.where);
+        if (found == 0) distance = address(part.data) - address(message_part.data);
+        one = one && shape_between(part, message_part).ndim == 0 &&
+              address(part.data) - address(message_part.data) == distance;
+        if (message_part.data == at) first = part.data;
+        found += part.bytes();
+      });
+    }
+    return one && found == bytes ? first : nullptr;
   }
   void add_copies(index_t entry, bound_box in_message, std::byte* at, bool sent) {
     in_message.data = at;

@@ -94,7 +94,7 @@ class mpi_wire {
     progress();
     if (!strays_.empty()) detail::keep_for_mpi(std::move(strays_));
   }
-  /// Whether MPI may still read or write the memory of a message that was stopped.
+  /// Whether MPI may still read or write the memory of a message that was stopped: an arena, or the tensors themselves.
   bool unfinished() const { return !requests_.empty(); }
   /// Keeps that memory until the process ends.
   template <typename Memory>

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -106,14 +107,16 @@ inline bytes_t message_bytes(stage_range pieces, bytes_t trailer = 0) {
       pieces, [](const bound_box&, bytes_t) {}, trailer);
 }
 
-/// A box cut along its outermost dimensions, in order, into parts of at most so many bytes, and of an element at least.
+/// A box cut along its outermost dimensions, in order, into parts of at most so many bytes, and of an element at least;
+/// into multiples of message_granule where some of its slices are one, so that messages of them need no padding.
 template <typename Sink>
 void each_part(const box<3>& where, bytes_t width, bytes_t most, Sink&& sink) {
   int cut = 0;  // the outermost dimension that there is
   while (cut < 2 && where.dim[cut].size() == 1) ++cut;
   const interval slices = where.dim[cut];
   const bytes_t slice_bytes = where.volume() / slices.size() * width;
-  const index_t step = greatest(1, most / slice_bytes);
+  const index_t even = message_granule / std::gcd(slice_bytes, message_granule), fit = greatest(1, most / slice_bytes);
+  const index_t step = fit < even ? fit : fit / even * even;
   for (index_t first = slices.begin; first < slices.end; first += step) {
     box<3> part = where;
     part.dim[cut] = {first, least(first + step, slices.end)};

@@ -244,6 +244,7 @@ class socket_meeting {
     if (frame.body.size() < least_bytes(frame.kind))
       return break_off(detail::text_of("reshard: device ", d, " speaks of another build: ", frame.body.size(),
                                        " bytes where ", least_bytes(frame.kind), " are the least"));
+    if (!why_.empty() && (frame.kind == proposed || frame.kind == text)) return;  // some have heard that it is over
     switch (frame.kind) {
       case proposed: return take_proposal(d, frame.body);
       case agreed: return take_agreement(frame.body);

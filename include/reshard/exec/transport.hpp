@@ -32,8 +32,9 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///                                to be claimed by copies. What it returns is movable, and is what move is given;
 ///   t.move(moves, slot)          called for the slots 0 .. S - 1 + L in turn, S stages and a lag L; and from 0 again,
 ///                                after an `all_reduce_max`, for another run. On return what this device sends and
-///                                retains in stage `slot` has been read, what it retains is in place, and so is what
-///                                it receives in stage slot - L; where L = 0, on all devices;
+///                                retains in stage `slot` has been read (what it sends, by the end of slot + 2L), what
+///                                it retains is in place, and so is what it receives in stage slot - L; where L = 0,
+///                                on all devices;
 ///   t.fail(sentence)             this device cannot go on: no device waits for it, and it returns once none reads its
 ///                                memory.
 /// And where it has them:

@@ -77,6 +77,19 @@ inline void write_lost(text_output& out, const computed_switch& change, const st
   out << "],";
 }
 
+/// Every field of the summary but planning_seconds, by commas. A direct plan has one phase.
+inline void write_summary(text_output& out, const switch_figures& f, when_lost lost) {
+  out << "\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed << ",\"retained_bytes\":" << f.retained
+      << ",\"created_bytes\":" << f.created;
+  if (lost == when_lost::leave_out) out << ",\"lost_bytes\":" << f.lost;
+  out << ",\"least_bytes\":" << f.least << ",\"inter_node_bytes\":" << f.inter_node
+      << ",\"cross_rail_bytes\":" << f.cross_rail << ",\"messages\":" << f.messages
+      << ",\"relay\":\"never\",\"stages\":" << f.stages << ",\"phases\":1,\"slots\":" << f.stages
+      << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive
+      << ",\"peak_bytes\":" << f.peak << ",\"peak_floor_bytes\":" << f.peak_floor
+      << ",\"peak_excess_bytes\":" << f.peak_excess;
+}
+
 /// "devices":[..],"summary":{..}
 inline void write_figures(text_output& out, const switch_figures& f, double planning_seconds,
                           when_lost lost = when_lost::refuse) {
@@ -86,14 +99,9 @@ inline void write_figures(text_output& out, const switch_figures& f, double plan
     devices.next() << "{\"device\":" << d.device << ",\"send_bytes\":" << d.send << ",\"receive_bytes\":" << d.receive
                    << ",\"retained_bytes\":" << d.retained << ",\"before_bytes\":" << d.before
                    << ",\"after_bytes\":" << d.after << ",\"peak_bytes\":" << d.peak << "}";
-  out << "],\"summary\":{\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed
-      << ",\"retained_bytes\":" << f.retained << ",\"created_bytes\":" << f.created;
-  if (lost == when_lost::leave_out) out << ",\"lost_bytes\":" << f.lost;
-  out << ",\"least_bytes\":" << f.least << ",\"inter_node_bytes\":" << f.inter_node << ",\"messages\":" << f.messages
-      << ",\"stages\":" << f.stages << ",\"max_send_bytes\":" << f.max_send
-      << ",\"max_receive_bytes\":" << f.max_receive << ",\"peak_bytes\":" << f.peak
-      << ",\"peak_floor_bytes\":" << f.peak_floor << ",\"peak_excess_bytes\":" << f.peak_excess
-      << ",\"planning_seconds\":" << planning_seconds << "}";
+  out << "],\"summary\":{";
+  write_summary(out, f, lost);
+  out << ",\"planning_seconds\":" << planning_seconds << "}";
 }
 
 }  // namespace reshard::io

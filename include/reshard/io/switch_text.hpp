@@ -71,9 +71,8 @@ inline std::string device_table(const switch_figures& f) {
 
 }  // namespace detail
 
-/// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
-inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds,
-                               bytes_t budget, rank_t told_device) {
+/// Which switch it is: the model, both sides, where they sit, and which states move, each line folded.
+inline std::string switch_heading(const computed_switch& change, rank_t told_device = -1) {
   const space &from = change.from().space(), &to = change.to().space();
   const auto side = [](const space& s) {
     return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)");
@@ -91,8 +90,13 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
   }
   if (change.states() != change.list().all()) on += text_of(", ", to_text(change.states(), change.list()), " only");
   if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
-  text += folded(on, 4) + "\n\n";
+  return text + folded(on, 4) + "\n";
+}
 
+/// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
+inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds,
+                               bytes_t budget, rank_t told_device) {
+  std::string text = switch_heading(change, told_device) + "\n";
   const auto line = [&](const char* name, const std::string& value, const std::string& note) {
     std::string label(name);
     label.resize(12, ' ');

@@ -198,6 +198,7 @@ class binding {
   void seal() {
     if (sealed_) return;
     detail::sort_items(boxes_, [](const bound_box& a, const bound_box& b) { return precedes(a, b); });
+    for (const bound_box& b : boxes_) longest_rows_ = greatest(longest_rows_, b.where.dim[1].size());
     for (std::size_t i = 0; i < boxes_.size(); ++i)
       for (std::size_t j = i + 1; j < boxes_.size() && boxes_[j].same_tensor(boxes_[i]); ++j) {
         if (boxes_[j].where.dim[0].begin >= boxes_[i].where.dim[0].end) break;
@@ -262,14 +263,27 @@ class binding {
     for (interval& i : first.where.dim) i = {-1, -1};  // precedes every box
     auto at = std::lower_bound(boxes_.begin(), boxes_.end(), first,
                                [](const tensor_box& a, const tensor_box& b) { return precedes(a, b); });
-    for (; at != boxes_.end() && at->same_tensor(wanted); ++at)
+    auto past = boxes_.end();
+    if (past - at > few_boxes && at[few_boxes].same_tensor(wanted)) {  // many: not all are looked at
+      past = std::partition_point(at, past, [&](const bound_box& b) { return b.same_tensor(wanted); });
+      if (at->where.dim[0].begin == past[-1].where.dim[0].begin) {  // so they are in the order of their rows
+        const interval rows = wanted.where.dim[1];
+        at = std::partition_point(
+            at, past, [&](const bound_box& b) { return b.where.dim[1].begin <= rows.begin - longest_rows_; });
+        past = std::partition_point(at, past, [&](const bound_box& b) { return b.where.dim[1].begin < rows.end; });
+      }
+    }
+    for (; at != past && at->same_tensor(wanted); ++at)
       if (intersects(at->where, wanted.where)) sink(at->narrowed(wanted.where));
   }
+
+  static constexpr std::ptrdiff_t few_boxes = 16;
 
   std::string who_;
   tensor_names names_;
   state_list list_;
   std::vector<bound_box> boxes_;
+  index_t longest_rows_ = 0;  // of any box, once sealed
   std::vector<memory_block> blocks_;
   memory_place place_;
   bool sealed_ = true;

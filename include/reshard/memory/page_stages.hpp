@@ -84,10 +84,12 @@ class page_stages {
     for (std::size_t block = 0; which == binding_side::target && block < of.blocks().size(); ++block)
       if (of.blocks()[block].at_first == pages_are::committed)
         stay(marks(mark_).subspan(first_[block], first_[block + 1] - first_[block]));
+    all_stay_ = std::all_of(mark_.begin(), mark_.end(), [](mark page) { return page == unbound; });
   }
 
   /// A box is written in a stage: its pages keep the first.
   void written(const bound_box& b, index_t stage) {
+    if (all_stay_) return;
     each_run_of_pages(b, marks_sink::of([m = mark_of(stage)](marks pages) {
                         for (mark& page : pages)
                           if (page == untouched || m < page) page = m;
@@ -133,8 +135,9 @@ class page_stages {
   }
 
   /// Appends the pages of a box that no claim had before, in spans: what to commit ahead of the copy that writes it.
-  /// Those that must be taken are not among them.
-  void claim(const bound_box& b, std::vector<block_span>& spans) {
+  /// Those that must be taken are not among them. Where it is written ahead of what claimed before, all its pages are.
+  void claim(const bound_box& b, std::vector<block_span>& spans, bool ahead = false) {
+    if (all_stay_) return;
     const std::size_t before = spans.size();
     each_run_of_pages(
         b, marks_sink::of([&](marks pages) {
@@ -142,7 +145,7 @@ class page_stages {
           if (must_be_taken(block)) return;
           const auto begin = static_cast<std::size_t>(pages.data() - mark_.data());
           for (std::size_t i = 0; i < pages.size(); ++i) {
-            if (pages[i] == unbound || (pages[i] & claimed) != 0) continue;
+            if (pages[i] == unbound || (!ahead && (pages[i] & claimed) != 0)) continue;
             pages[i] |= claimed;
             const page_span one = span_of(block, begin + i, begin + i + 1);
             if (spans.size() > before && spans.back().block == block && spans.back().pages.last == one.first)
@@ -213,6 +216,7 @@ class page_stages {
   std::vector<mark> mark_;
   bytes_t gap_ = page_bytes;  // no granule but a block's only one is smaller
   bytes_t outside_ = 0;
+  bool all_stay_ = false;  // no page comes with a stage
 };
 
 }  // namespace reshard

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch: from what to what, where the ranks of both sides sit, and which devices are lost. Every question about
 // moving is asked of it.
-// Builds on: space/holding_of.hpp, plan/device_map.hpp.
+// Builds on: space/holding_of.hpp, plan/cluster.hpp, plan/device_map.hpp.
 #pragma once
 
 #include <optional>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <reshard/base/sort.hpp>
+#include <reshard/plan/cluster.hpp>
 #include <reshard/plan/device_map.hpp>
 #include <reshard/space/holding_of.hpp>
 
@@ -26,7 +27,7 @@ enum class when_lost { refuse, leave_out };
 struct placement {
   device_map from = {};
   device_map to = {};
-  index_t node_devices = 0;              // devices of a node; 0: all share one
+  cluster on = cluster();                // nodes and their links; by default all devices share one. {}: g++ 12 warns
   std::optional<state_set> states = {};  // none, also written {}: all that TO has
   rank_t devices = 0;                    // at least; there are as many as ranks of both sides need
   state_list list = adam;
@@ -131,7 +132,7 @@ class layout_switch {
   constexpr layout_switch(A&& from, B&& to, const placement& placed = {})
       : sides_(detail::make_sides<From, To>(std::forward<A>(from), std::forward<B>(to), placed)),
         from_devices_(placed.from.of_world(sides_.from.ranks())), to_devices_(placed.to.of_world(sides_.to.ranks())),
-        node_devices_(placed.node_devices), list_(placed.list),
+        on_(placed.on), node_devices_(on_.nodes.empty() || on_.node_count() > 1 ? on_.gpus : 0), list_(placed.list),
         states_(placed.states ? *placed.states : sides_.to.states()),
         devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))),
         lost_elements_(placed.lost_elements) {
@@ -158,6 +159,8 @@ class layout_switch {
   constexpr rank_t to_rank(rank_t device) const { return to_devices_.rank_of(device); }
 
   constexpr rank_t devices() const { return devices_; }
+  constexpr const cluster& on() const { return on_; }
+  /// Devices of a node; 0: all share one.
   constexpr index_t node_devices() const { return node_devices_; }
   /// The list that names the states; both sides keep them.
   constexpr const state_list& list() const { return list_; }
@@ -208,7 +211,7 @@ class layout_switch {
       refuse("switch: FROM has ", from_ranks, " ranks, but ", from_devices_.ranks(), " devices are listed for it");
     if (to_devices_.ranks() != to_ranks)
       refuse("switch: TO has ", to_ranks, " ranks, but ", to_devices_.ranks(), " devices are listed for it");
-    if (node_devices_ < 0) refuse("switch: a node of ", node_devices_, " devices");
+    require_cluster(on_, devices_);
     if (at_least < 0)
       refuse("switch: a world of at least ", at_least, " devices; 0 is as many as ranks of both sides need");
   }
@@ -251,6 +254,7 @@ class layout_switch {
   detail::two_sides<From, To> sides_;
   device_map from_devices_;
   device_map to_devices_;
+  cluster on_;
   index_t node_devices_;
   state_list list_;
   state_set states_;

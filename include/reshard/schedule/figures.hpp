@@ -37,7 +37,7 @@ struct link_figures {
 /// lost counts once, however many devices want it.
 struct switch_figures {
   index_t stages = 1;
-  bytes_t moved = 0, relayed = 0, retained = 0, created = 0, lost = 0, least = 0, inter_node = 0;
+  bytes_t moved = 0, relayed = 0, retained = 0, created = 0, lost = 0, least = 0, inter_node = 0, cross_rail = 0;
   index_t messages = 0;
   bytes_t max_send = 0, max_receive = 0, peak = 0, peak_floor = 0, peak_excess = 0;
   std::vector<device_figures> devices;
@@ -186,6 +186,7 @@ class figure_collector {
         one.bytes += list[past].bytes();
       const index_t node = change_->node_devices();
       if (node != 0 && one.src / node != one.dst / node) f_.inter_node = checked_add(f_.inter_node, one.bytes);
+      if (change_->on().crosses_rails(one.src, one.dst)) f_.cross_rail = checked_add(f_.cross_rail, one.bytes);
       std::vector<link_figures>& top = f_.busiest;
       if (top.size() == links_kept && top.back().bytes >= one.bytes) continue;
       if (top.size() == links_kept) top.pop_back();

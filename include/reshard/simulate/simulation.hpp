@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a switch will take on a cluster, and how long at least: its seconds, the floor, the same question in one
+// stage, and DynaTrain's policy. Simulated, by a sum over links: nothing is measured.
+// Builds on: plan/make_plan.hpp, simulate/baseline.hpp, simulate/floor.hpp, simulate/seconds.hpp.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/simulate/baseline.hpp>
+#include <reshard/simulate/floor.hpp>
+#include <reshard/simulate/seconds.hpp>
+
+namespace reshard {
+
+/// Predicted seconds of a switch.
+struct simulation {
+  switch_seconds seconds;                // of the plan
+  double floor_seconds = 0;              // no schedule is faster
+  std::optional<double> direct_seconds;  // the plan in one stage; none where it crosses rails that do not meet
+  baseline_seconds dynatrain;
+};
+
+/// Adds up what the plans of all devices move, one device at a time.
+template <Holding From, Holding To>
+class simulator {
+ public:
+  /// Refuses a cluster without speeds. `change` outlives this.
+  constexpr explicit simulator(const layout_switch<From, To>& change) : change_(&change), on_(change) {}
+
+  /// A device's plan.
+  constexpr void add(const plan& p) { add_streams(p, streams_); }
+  /// Once all devices were added: their switch in S stages. A direct plan's seconds are least with one: for all S,
+  /// seconds(S) >= seconds(1), as sum over slots of max >= max over sums, and a slot costs stage_us.
+  simulation in_stages(index_t stages) const {
+    simulation result;
+    result.seconds = seconds_of(on_, streams_, stages);
+    result.direct_seconds = stages == 1 ? result.seconds.total() : seconds_of(on_, streams_, 1).total();
+    result.floor_seconds = floor_seconds(floor_bytes_of(*change_, on_), on_);
+    result.dynatrain = seconds_of(on_, baseline_plan_of(*change_));
+    return result;
+  }
+  constexpr const port_table& on() const { return on_; }
+  constexpr const std::vector<sized_stream>& streams() const { return streams_; }
+
+ private:
+  const layout_switch<From, To>* change_;
+  port_table on_;
+  std::vector<sized_stream> streams_;
+};
+
+/// The switch in so many stages.
+template <Holding From, Holding To>
+[[nodiscard]] simulation simulate(const layout_switch<From, To>& change, index_t stages = 1) {
+  simulator all(change);
+  for (rank_t device = 0; device < change.devices(); ++device) all.add(make_plan(change, device));
+  return all.in_stages(stages);
+}
+
+}  // namespace reshard

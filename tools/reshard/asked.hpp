@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The switch that a command line asks about, and its stages: what `plan` and `simulate` have in common.
+#pragma once
+
+#include <chrono>
+
+#include <reshard/io/hf_config.hpp>
+#include <reshard/plan/layout_switch.hpp>
+#include <reshard/schedule/stage_count.hpp>
+
+#include "commands.hpp"
+
+namespace reshard::tool {
+
+/// Runs `work` and returns the seconds it took.
+template <typename Work>
+double timed(Work&& work) {
+  const auto begun = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+}
+
+/// The devices that the command asks about; all where none is named.
+interval devices_asked_for(const computed_switch& change, rank_t only_device);
+
+/// Refuses options that are not built, or that say nothing without another.
+void require_sensible(const arguments& given);
+computed_switch switch_asked_for(const arguments& given, const model& m);
+/// Refuses a switch of which something is lost that is not left out, that wants relay, or that crosses rails which do
+/// not meet.
+void require_possible(const arguments& given, const computed_switch& change, rank_t only_device = -1);
+
+/// --budget in bytes; 0 where there is none.
+bytes_t budget_asked_for(const arguments& given);
+
+struct stages_asked {
+  index_t stages = 1;
+  double seconds = 0;  // that finding them took
+};
+/// --stages, or what --budget wants, or one. Refuses a budget that is not kept, with the least that is.
+stages_asked stages_asked_for(const arguments& given, const computed_switch& change, rank_t only_device = -1);
+
+}  // namespace reshard::tool

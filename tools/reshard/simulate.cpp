@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// simulate: how long a switch will take on a cluster, before anything moves.
+#include <cstdio>
+
+#include <reshard/io/simulation_json.hpp>
+#include <reshard/io/simulation_text.hpp>
+#include <reshard/io/text_output.hpp>
+
+#include "asked.hpp"
+
+namespace reshard::tool {
+
+void simulate(const arguments& given) {
+  require_sensible(given);
+  if (!given.cluster)
+    refuse("simulate: --cluster is missing; it is a800, h100, h200, gb200 or a file that describes the cluster");
+  const model m = load_model(given.model);
+  const computed_switch change = switch_asked_for(given, m);
+  if (!change.on().has_speeds())
+    refuse("--cluster: ", *given.cluster, " is a shape, which has no speeds; simulate wants a name (a800, h100, h200, ",
+           "gb200) or a file that describes the cluster");
+  require_possible(given, change);
+  const index_t stages = stages_asked_for(given, change).stages;  // one is the fastest of a direct plan
+  figure_collector figures(change, stages, figures_of::whole_switch);
+  simulator seconds(change);
+  for (rank_t device = 0; device < change.devices(); ++device) {
+    const reshard::plan whole = make_plan(change, device);
+    figures.add(whole);
+    seconds.add(whole);
+  }
+  const simulation found = seconds.in_stages(stages);
+  text_output out(stdout);
+  if (given.json) write_simulation(out, change, found, figures.figures());
+  else out << simulation_text(change, found, figures.figures(), budget_asked_for(given));
+  out.flush();
+}
+
+}  // namespace reshard::tool
