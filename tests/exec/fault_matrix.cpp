@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -277,18 +276,13 @@ class faulted {
   long lost_ = 0, elements_ = 0;
 };
 
-long asked_for(const char* name, long otherwise) {
-  const char* const given = std::getenv(name);
-  return given != nullptr ? std::atol(given) : otherwise;
-}
-
 }  // namespace
 
 TEST_CASE(
     "who is killed or stopped in a stage, packing, exchanging or unpacking: told in time, and all that is left lies "
     "there") {
   const std::vector<cell> cells =
-      sample(static_cast<std::size_t>(asked_for("RESHARD_CELLS", testing::tries(testing::thrown(24)))));
+      sample(static_cast<std::size_t>(testing::asked_for("RESHARD_CELLS", testing::tries(testing::thrown(24)))));
   dice random(82);
   std::map<std::string, int> times;
   double slowest_kill = 0, slowest_stop = 0;
@@ -397,7 +391,7 @@ TEST_CASE(
   const computed_switch change = in.change();
   dice random(71);
   long kinds[5] = {}, died = 0, died_closing = 0, finished_runs = 0;
-  const long kills = asked_for("RESHARD_KILLS", testing::tries(testing::thrown(24)));
+  const long kills = testing::asked_for("RESHARD_KILLS", testing::tries(testing::thrown(24)));
   for (long n = 0; n < kills; ++n) {
     const auto victim = static_cast<rank_t>(random.below(in.devices));
     const bool keep = random.coin(), closing = n % 3 == 0;

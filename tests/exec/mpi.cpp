@@ -13,6 +13,7 @@
 #include "../support/mpi_processes.hpp"
 #include "../support/small_processes.hpp"
 #include "../support/tiny.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::left_behind, testing::on_ranks;
@@ -112,21 +113,14 @@ void one_message(const mpi_options& options, bool checks, index_t rows, index_t 
 
 }  // namespace
 
+// RESHARD_ROWS=524289 makes a message of 2^31 + 4096 bytes; that takes 9 GiB.
 TEST_CASE("a message is a piece however long, in place and through arenas, in chunks and whole") {
-  for (const bytes_t chunk : {bytes_t{1} << 16, mpi_chunk_bytes})
+  const index_t rows = testing::asked_for("RESHARD_ROWS", 1025);
+  for (const bytes_t chunk : {bytes_t{1} << 16, mpi_chunk_bytes, most_chunk_bytes})
     for (const bool checks : {false, true})
       for (const exchange_as how : {exchange_as::naive, exchange_as::buffered, exchange_as::asynchronous})
-        one_message({.wait = ample, .how = how, .chunk_bytes = chunk, .round_bytes = bytes_t{1} << 24}, checks, 1025,
+        one_message({.wait = ample, .how = how, .chunk_bytes = chunk, .round_bytes = bytes_t{1} << 33}, checks, rows,
                     1024);
-}
-
-// 9 GiB of memory: run by hand, with --no-skip --test-case='a message of more*'
-TEST_CASE("a message of more than 2^31 bytes" * doctest::skip()) {
-  for (const bool checks : {false, true})
-    for (const exchange_as how : {exchange_as::naive, exchange_as::buffered})
-      for (const bytes_t chunk : {mpi_chunk_bytes, most_chunk_bytes})
-        one_message({.wait = ample, .how = how, .chunk_bytes = chunk, .round_bytes = bytes_t{1} << 33}, checks, 32769,
-                    16384);
 }
 
 TEST_CASE("a world has one size of chunks") {

@@ -20,6 +20,7 @@ SUCCESS = r"[doctest] Status: SUCCESS!\n"
 SUITES = {
     "own": ("echo 3 passed, 0 failed", ""),
     "doctest": (f"printf '{DOCTEST}{SUCCESS}'", ""),
+    "filtered": (f"printf '{DOCTEST.replace('0 skipped', '9 skipped')}{SUCCESS}'", ""),
     "fails": ("echo 2 passed, 1 failed; exit 1", ""),
     "crash": ("echo 3 passed, 0 failed; kill -SEGV $$", ""),
     "silent": (":", ""),
@@ -118,6 +119,7 @@ with tempfile.TemporaryDirectory() as name:
 
     # tools/check: what tests do
     check("all is well", "own doctest guarded", 0, "5 passed, 0 failed")
+    check("what a filter leaves out is not skipped", "own filtered", 0, "4 passed, 0 failed")
     check("a failed case", "own fails", 1, "5 passed, 1 failed", "failed: small:fails / fails")
     check("a crash after the closing line", "own crash", 1, "6 passed, 1 failed", "failed: small:crash / crash")
     check("a test that prints nothing", "own silent", 1, "3 passed, 1 failed", "without its closing line")

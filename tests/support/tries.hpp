@@ -17,4 +17,10 @@ inline int tries(int n) {
 /// Whether fewer tries are asked for: then what is costly beside what it can find is made small, too.
 inline bool few() { return std::getenv("RESHARD_FEW") != nullptr; }
 
+/// The number that the environment asks for by this name.
+inline long asked_for(const char* name, long otherwise) {
+  const char* const given = std::getenv(name);
+  return given != nullptr ? std::atol(given) : otherwise;
+}
+
 }  // namespace testing

@@ -10,7 +10,8 @@ import json
 import re
 import sys
 
-DOCTEST = re.compile(r"\[doctest\] test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed \|\s*(\d+) skipped\n"
+# What doctest calls skipped, filters left out: a program holds the cases of a room. One that a decorator skips fails (doctest_main.cpp).
+DOCTEST = re.compile(r"\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed \|\s*\d+ skipped\n"
                      r"\[doctest\] assertions: .*\n\[doctest\] Status: SUCCESS!\s*\Z")
 OWN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*\Z", re.M)
 
@@ -26,7 +27,7 @@ def failed(text, count=1):
 def cases(said):
     """(passed, failed, skipped) as the closing line says; nothing where there is none."""
     if found := DOCTEST.search(said):
-        return tuple(map(int, found.groups()[1:]))
+        return (*map(int, found.groups()), 0)
     if found := OWN.search(said):
         return tuple(int(n or 0) for n in found.groups())
     return None
