@@ -5,11 +5,14 @@
 // bucket. `ratio` is the plan's time over that of the same switch without buckets; as transfers multiply,
 // `us_per_transfer` shows whether each still costs the same. over_sorting: one plan of a switch that is made already,
 // over writing the same transfers from a shuffled copy and sorting them, the least that any planner does. `ratio` is of
-// the best of many times each, taken by turns; `us` is the plan's.
+// the best of many times each, taken by turns; `us` is the plan's. lost_devices: a plan of a
+// switch that lost eight of 16,384 ranks over that of the same switch with all of them, and by how much it has more
+// transfers: 504 holders share with 64 destinations in other parts than 512. `ratio` is the time of one transfer.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -153,6 +156,42 @@ RESHARD_OVER_SORTING_OF(deepseek_parameters, models::deepseek_v3, deepseek_from,
 RESHARD_OVER_SORTING_OF(deepseek_all_states, models::deepseek_v3, deepseek_from, deepseek_to, all_states, 777);
 RESHARD_OVER_SORTING_OF(megatron_to_rows, models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,split=account,zero=1",
                         "tp=2,dp=64,ep=16,zero=3,shard=rows,names=hf", all_states, 77);
+
+/// TO sits beside the lost: what its device 2125 receives comes from stage 0, whose ranks are 0 to 2047.
+void lost_devices(benchmark::State& state, const char* zero, state_set states, std::vector<rank_t> lost) {
+  const space from(models::qwen3_235b_a22b, parse_degrees(std::string("tp=4,pp=8,dp=512,ep=16,split=account") + zero));
+  const space to(models::qwen3_235b_a22b, parse_degrees(std::string("tp=8,pp=16,dp=64,ep=8,split=account") + zero));
+  std::vector<rank_t> devices(static_cast<std::size_t>(to.ranks()));
+  std::iota(devices.begin(), devices.end(), 2048);
+  const device_map seats(devices);
+  const layout_switch all(from, to, {.to = seats, .states = states});
+  const layout_switch rest(from, to,
+                           {.to = seats, .states = states, .lost = lost, .lost_elements = when_lost::leave_out});
+  const auto transfers = [](const plan& p) {
+    return static_cast<double>(p.sends.size() + p.receives.size() + p.retains.size());
+  };
+  double with = 1e9, without = 1e9;
+  for (auto _ : state)
+    for (int i = 0; i < 2000; ++i) {  // by turns, as the machine is not equally fast all the time
+      with = std::min(with, seconds_of([&] { benchmark::DoNotOptimize(make_plan(rest, 2125)); }));
+      without = std::min(without, seconds_of([&] { benchmark::DoNotOptimize(make_plan(all, 2125)); }));
+    }
+  const double more = transfers(make_plan(rest, 2125)) / transfers(make_plan(all, 2125));
+  state.counters["ratio"] = with / without / more;
+  state.counters["times_the_transfers"] = more;
+  state.counters["us"] = with * 1e6;
+}
+#define RESHARD_LOST_DEVICES(name, zero, states, ...)                                   \
+  BENCHMARK_CAPTURE(lost_devices, name, zero, states, std::vector<rank_t>{__VA_ARGS__}) \
+      ->Iterations(1)                                                                   \
+      ->Unit(benchmark::kMillisecond)
+// a node; one of each of eight nodes; those that hold what the device receives, side by side in its data-parallel group
+RESHARD_LOST_DEVICES(parameters_node, "", parameter_states, 8, 9, 10, 11, 12, 13, 14, 15);
+RESHARD_LOST_DEVICES(parameters_scattered, "", parameter_states, 1, 202, 403, 604, 805, 1006, 1207, 1408);
+RESHARD_LOST_DEVICES(parameters_holders, "", parameter_states, 2, 6, 10, 14, 18, 22, 26, 30);
+RESHARD_LOST_DEVICES(zero1_node, ",zero=1", optimizer_states, 8, 9, 10, 11, 12, 13, 14, 15);
+RESHARD_LOST_DEVICES(zero1_scattered, ",zero=1", optimizer_states, 1, 202, 403, 604, 805, 1006, 1207, 1408);
+RESHARD_LOST_DEVICES(zero1_holders, ",zero=1", optimizer_states, 2, 6, 10, 14, 18, 22, 26, 30);
 
 /// The region of a rank, and the owners of its boxes, in a world that grows: the set-up is told apart.
 void of_a_rank(benchmark::State& state, const char* layout, role r) {

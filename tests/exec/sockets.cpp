@@ -99,16 +99,15 @@ TEST_CASE("a stage is in place once every process has said so, and texts are gat
 
 TEST_CASE("a hub that has heard of an end agrees to nothing more: all hear the same") {
   processes all(3);
+  const auto sleep = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  const auto proposes = [&](long d) { return all.of(d).reached == 1; };
+  const auto is_gone = [&] { return all.of(1).stages == 1; };
   all.start_all([&](long d, listening_socket listening, left_behind& left) {
     socket_meeting meeting(d, all.addresses, std::move(listening), ample);
     // 1 proposes and dies, 2 proposes, and only then does 0 look at either
-    const auto sleep = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
-    if (d == 1)
-      std::thread([&] {
-        sleep(200);
-        ::kill(::getpid(), SIGKILL);
-      }).detach();
-    if (d != 1) sleep(d == 2 ? 100 : 600);
+    while (d == 2 ? !proposes(1) : d == 0 && !(proposes(2) && is_gone())) sleep(10);
+    if (d == 0) sleep(100);
+    left.reached = 1;
     try {
       meeting.agree({});
       left.say("agreed");
@@ -116,6 +115,10 @@ TEST_CASE("a hub that has heard of an end agrees to nothing more: all hear the s
       left.say(e.what());
     }
   });
+  while (!proposes(1) && !all.ended_within(0.01)) sleep(10);
+  sleep(200);
+  all.send_signal(1, SIGKILL);
+  all.of(1).stages = 1;
   REQUIRE(all.ended_within(60));
   for (const long d : {0L, 2L})
     CHECK(std::string(all.of(d).sentence) == "reshard: device 1 is gone: its connection ended");

@@ -87,7 +87,10 @@ class processes {
       }
     return true;
   }
-  void send_signal(long d, int number) { ::kill(pids_[static_cast<std::size_t>(d)], number); }
+  /// To one that has not ended, as far as ended_within has seen.
+  void send_signal(long d, int number) {
+    if (const pid_t pid = pids_[static_cast<std::size_t>(d)]; pid > 0) ::kill(pid, number);
+  }
   left_behind& of(long d) { return left_[d]; }
   std::size_t count() const { return pids_.size(); }
 
