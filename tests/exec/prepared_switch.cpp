@@ -21,6 +21,7 @@
 
 #include "../support/judged.hpp"
 #include "../support/refused.hpp"
+#include "../support/sanitized.hpp"
 
 using namespace reshard;
 
@@ -28,6 +29,8 @@ namespace {
 std::atomic<long> allocations = 0;
 }
 
+// A sanitizer has its own, which clang's ThreadSanitizer does not let replace; there nothing is counted.
+#ifndef RESHARD_TEST_SANITIZED
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* at = std::malloc(bytes)) return at;
@@ -35,6 +38,7 @@ std::atomic<long> allocations = 0;
 }
 [[gnu::noinline]] void operator delete(void* at) noexcept { std::free(at); }
 [[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept { std::free(at); }
+#endif
 
 namespace {
 
@@ -117,7 +121,7 @@ TEST_CASE_TEMPLATE("from the second run on nothing is allocated", World, thread_
     CHECK(again.report().stages > 1);
     CHECK(wrong_after(mine, change, 1) == 0);
   });
-  CHECK(before > 0);
+  CHECK((before > 0) != testing::sanitized);
   CHECK(after == before);
 }
 

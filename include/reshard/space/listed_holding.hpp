@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Foreign layouts: a framework that knows its own shards hands over a list of (rank, tensor, offset, shape); with the
 // table of the tensors they belong to they are a Holding like any computed one, and can be planned from and to.
-// Builds on: space/shard_boxes.hpp, space/shard.hpp, space/holding.hpp, algebra/overlap.hpp.
+// Builds on: space/shard_boxes.hpp, space/shard.hpp, space/holding.hpp, algebra/find_overlap.hpp.
 #pragma once
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include <reshard/algebra/overlap.hpp>
+#include <reshard/algebra/find_overlap.hpp>
 #include <reshard/space/holding.hpp>
 #include <reshard/space/shard.hpp>
 #include <reshard/space/shard_boxes.hpp>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/algebra/overlap.hpp>
+#include <reshard/algebra/find_overlap.hpp>
 
 #include "../support/points.hpp"
 
