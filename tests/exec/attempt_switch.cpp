@@ -64,6 +64,18 @@ struct faulty : testing::forwarding<socket_endpoint> {
   rank_t decides() const { return inner.decides(); }
 };
 
+/// An end that hears, once it has everything, that it is gone; and that all stages are in place everywhere.
+struct given_up : testing::forwarding<socket_endpoint> {
+  std::vector<rank_t> survivors;  // as it is told then
+
+  void move(moves& m, index_t slot) {
+    inner.move(m, slot);
+    if (slot + 1 >= m.stages) throw peer_failed("reshard: device 0 was given up");
+  }
+  parting part(index_t stages, bool) { return {stages, true, survivors}; }
+  rank_t decides() const { return 0; }
+};
+
 /// The survivors' new world, with addresses of its own: they go on to dp=3.
 void go_on(const computed_switch& change, const ended::torn& ending, rank_t d, std::vector<std::string> addresses,
            listening_socket listening, const binding& old_tensors, const binding& new_tensors, left_behind& left) {
@@ -192,4 +204,25 @@ TEST_CASE("who is killed: survivors agree on what is in place and on who is left
 TEST_CASE("who stops: the same, and who wakes hears that it was given up") {
   for (const rank_t victim : {0, 2}) check_fault({SIGSTOP, victim, static_cast<int>(victim) / 2 + 1, false});
   check_fault({SIGSTOP, 1, 0, true});
+}
+
+TEST_CASE("who has everything and was given up does not know; who is left knows that all is finished") {
+  const computed_switch change = change_of("", "zero=1");
+  for (const bool left_over : {false, true}) {
+    processes all(1);
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      socket_endpoint here(d, all.addresses, std::move(listening), two_seconds);
+      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+      fill(before.tensors(), change.from());
+      given_up through{{here}, left_over ? std::vector<rank_t>{0} : std::vector<rank_t>{}};
+      const switch_ending ending = attempt_switch(change, before.tensors(), after.tensors(), through);
+      left.say(words_of(ending) + sentence_of(ending));
+      left.wrong = static_cast<long>(compare(after.tensors(), change.to()).wrong);
+    });
+    REQUIRE(all.ended_within(30));
+    const std::string said = all.of(0).sentence;
+    CAPTURE(said);
+    CHECK(said.starts_with(left_over ? "finished" : "unknown"));
+    CHECK(all.of(0).wrong == 0);
+  }
 }
