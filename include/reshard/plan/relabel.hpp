@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Relabelling: which rank of TO sits on which of TO's devices, so that less must pass NICs and more is retained. Proposed
-// as a device map; which devices TO has never changes.
-// Builds on: plan/relabel_nodes.hpp.
+// Relabelling: which rank of TO sits on which of TO's devices, so that less must pass NICs and more is retained.
+// Proposed as a device map; which devices TO has never changes.
+// Builds on: plan/relabel_nodes.hpp, plan/relabel_groups.hpp.
 #pragma once
 
 #include <vector>
 
+#include <reshard/plan/relabel_groups.hpp>
 #include <reshard/plan/relabel_nodes.hpp>
 
 namespace reshard {
 
 /// Which ranks of TO stay together. `nodes`: those that share a node, and those with one GPU number have one
-/// afterwards, so that rails survive.
-enum class relabel_by { nodes };
+/// afterwards, so that rails survive. `groups`: those of one tensor-parallel group (the larger of tp and etp) that share
+/// a node.
+enum class relabel_by { nodes, groups };
 
-/// The largest over nodes of max(I, O) / bandwidth of the NICs (without speeds: their number), and the bytes that stay
-/// where they are.
+/// What placing TO's ranks costs and keeps.
 struct relabel_figures {
-  double node_seconds = 0;
-  bytes_t retained = 0;
+  double node_seconds = 0;  // the largest over nodes of max(I, O) / bandwidth of NICs; without speeds, / their number
+  bytes_t retained = 0;     // bytes that stay on their device
 
   friend constexpr bool operator==(const relabel_figures&, const relabel_figures&) = default;
 };
 
-/// TO's map; what it costs and keeps as given, and so.
+/// TO's map, with its figures and those of the map that was given.
 struct relabelling {
   device_map to;
   bool relabelled = false;
@@ -31,26 +32,54 @@ struct relabelling {
   relabel_figures proposed;
 };
 
-/// Of all permutations that keep together what `by` says, one with the least node_seconds, and then with many bytes
-/// retained; nothing is permuted where neither is better, and without speeds where no bytes are retained.
+namespace detail {
+
+/// The devices that a choice of nodes and places gives to TO's ranks.
+inline group_choice devices_of(const node_choice& choice, const relabel_table& table, rank_t ranks) {
+  group_choice result{std::vector<rank_t>(static_cast<std::size_t>(ranks)), choice.seconds, choice.retained};
+  for (std::size_t b = 0; b < table.nodes.size(); ++b)
+    for (std::size_t g = 0; g < table.gpus.size(); ++g)
+      if (const rank_t rank = table.ranks[table.at(b, g)]; rank >= 0)
+        result.devices[static_cast<std::size_t>(rank)] = table.devices[table.at(choice.node_of[b], choice.place_of[g])];
+  return result;
+}
+
+/// Searched from where `blocks`, the best by nodes, has them, and from elsewhere; never worse than that.
 template <Holding From, Holding To>
-[[nodiscard]] relabelling relabel(const layout_switch<From, To>& change, relabel_by = relabel_by::nodes) {
+group_choice choose_groups(const layout_switch<From, To>& change, relabel_table& table, const node_choice& blocks) {
+  const rank_t ranks = change.to().ranks();
+  const rank_units units = tensor_units(change.to().space().degrees(), table, ranks);
+  const relabel_bytes bytes = relabel_bytes_of(change, table, units.unit_of, units.ranks.size(), true);
+  const group_relabeller search(table, bytes, units);
+  assignment moved = units.node_of;
+  for (std::size_t& node : moved) node = blocks.node_of[node];
+  group_choice best = search.from(moved), other = search.best();
+  const bool better = other.seconds < best.seconds || (other.seconds == best.seconds && other.retained > best.retained);
+  return better ? other : best;
+}
+
+}  // namespace detail
+
+/// Of all permutations that keep together what is asked for, by nodes one with the least node_seconds, and then with
+/// many bytes retained; by groups the best that a search finds, no worse than by nodes. Nothing is permuted where
+/// neither is better, and without speeds where no more bytes are retained.
+template <Holding From, Holding To>
+[[nodiscard]] relabelling relabel(const layout_switch<From, To>& change, relabel_by how = relabel_by::nodes) {
   detail::relabel_table table = detail::relabel_table_of(change);
-  const std::size_t nodes = table.nodes.size(), places = table.gpus.size();
   std::vector<std::size_t> block_of(static_cast<std::size_t>(change.to().ranks()));
-  for (std::size_t i = 0; i < nodes * places; ++i)
-    if (table.ranks[i] >= 0) block_of[static_cast<std::size_t>(table.ranks[i])] = i / places;
-  const detail::relabel_bytes bytes = detail::relabel_bytes_of(change, table, block_of, nodes, false);
+  for (std::size_t i = 0; i < table.ranks.size(); ++i)
+    if (table.ranks[i] >= 0) block_of[static_cast<std::size_t>(table.ranks[i])] = i / table.gpus.size();
+  const detail::relabel_bytes bytes = detail::relabel_bytes_of(change, table, block_of, table.nodes.size(), false);
   detail::node_relabeller search(table, bytes);
-  const detail::node_choice was = search.unchanged(), best = search.best();
+  const detail::node_choice was = search.unchanged(), blocks = search.best();
+  detail::group_choice best = detail::devices_of(blocks, table, change.to().ranks());
+  if (how == relabel_by::groups) {
+    if constexpr (requires { change.to().space().degrees(); }) best = detail::choose_groups(change, table, blocks);
+    else refuse("relabel: a TO without a layout has no tensor-parallel groups; relabel by nodes");
+  }
   relabelling result{change.to_devices(), false, {was.seconds, was.retained}, {was.seconds, was.retained}};
   if (best.retained <= was.retained && !(change.on().has_speeds() && best.seconds < was.seconds)) return result;
-  std::vector<rank_t> devices(block_of.size());
-  for (std::size_t b = 0; b < nodes; ++b)
-    for (std::size_t g = 0; g < places; ++g)
-      if (const rank_t rank = table.ranks[table.at(b, g)]; rank >= 0)
-        devices[static_cast<std::size_t>(rank)] = table.devices[table.at(best.node_of[b], best.place_of[g])];
-  result.to = device_map(devices), result.relabelled = true;
+  result.to = device_map(best.devices), result.relabelled = true;
   result.proposed = {best.seconds, best.retained};
   return result;
 }
