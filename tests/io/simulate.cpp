@@ -79,6 +79,88 @@ TEST_CASE("the rows of Table 1: floor and direct plan, there and back") {
   for (const row& r : rows) check_row(r);
 }
 
+namespace {
+/// A row with --relabel: its floor, and what everything else is like.
+void check_relabelled_row(const row& r, const char* by = nullptr) {
+  const words question{"simulate", r.model, layout(r.from, r.more), layout(r.to, r.more)};
+  CAPTURE(r.model);
+  CAPTURE(r.from);
+  CAPTURE(r.to);
+  words options = r.options;
+  options.push_back("--relabel");
+  if (by != nullptr) options.push_back(by);
+  const json found = asked(question, options), without = asked(question, r.options);
+  CHECK(std::abs(found["floor_seconds"].get<double>() - r.floor) <= 0.0005 + 1e-9);
+  CHECK(found["floor_seconds"] <= found["seconds"]);
+  CHECK(found["dynatrain"] == without["dynatrain"]);  // which sits where it was
+  const json saves = found["relabel_saves"];
+  CHECK(saves["bytes"] == without["moved_bytes"].get<long>() - found["moved_bytes"].get<long>());
+  CHECK(saves["seconds"].get<double>() ==
+        doctest::Approx(without["seconds"].get<double>() - found["seconds"].get<double>()).epsilon(1e-6));
+  CHECK(found["relabelled"] == (found["rank_of_device"] != without["rank_of_device"]));
+  CHECK(found["relabelled"] == (saves["bytes"] > 0 || saves["seconds"] > 0));
+  CHECK(without["relabelled"] == false);
+  CHECK(!without.contains("relabel_saves"));
+}
+}  // namespace
+
+TEST_CASE("the rows of Table 1 relabelled: floors, there and back") {
+  const words weights{"--cluster", "a800", "--state", "param"};
+  const row rows[] = {{"llama2-7b", "2,2,2", "4,4,1", "", on_a800, 0.236, 0},
+                      {"llama2-7b", "4,4,1", "2,2,2", "", on_a800, 0.236, 0},
+                      {"llama2-13b", "4,4,1", "2,8,2", "", on_a800, 0.222, 0},
+                      {"llama2-13b", "2,8,2", "4,4,1", "", on_a800, 0.456, 0},
+                      {"llama2-70b", "4,8,2", "8,16,1", "", on_a800, 0.300, 0},
+                      {"llama2-70b", "8,16,1", "4,8,2", "", on_a800, 0.617, 0},
+                      {"llama-32b", "4,4,2", "2,8,2", ",split=spread", weights, 0.015, 0},
+                      {"llama-32b", "2,8,2", "4,4,2", ",split=spread", weights, 0.014, 0},
+                      {"llama-32b", "2,8,2", "1,16,2", ",split=spread", weights, 0.017, 0},
+                      {"llama-32b", "1,16,2", "2,8,2", ",split=spread", weights, 0.017, 0},
+                      {"qwen3-30b-a3b", "4,8,1,4", "2,4,4,2", "", on_a800, 0.076, 0},
+                      {"qwen3-30b-a3b", "2,4,4,2", "4,8,1,4", "", on_a800, 0.039, 0},
+                      {"qwen3-235b-a22b", "4,8,4,16", "8,16,1,8", ",split=account", on_a800, 0.507, 0},
+                      {"qwen3-235b-a22b", "8,16,1,8", "4,8,4,16", ",split=account", on_a800, 0.512, 0}};
+  for (const row& r : rows) check_relabelled_row(r);
+  // other rails, for those who accept them: our own figures
+  check_relabelled_row({"llama2-13b", "2,8,2", "4,4,1", "", on_a800, 0.2335, 0}, "groups");
+}
+
+TEST_CASE("plan is relabelled as simulate is, one device's view alike") {
+  const words question{"plan", "llama2-13b", layout("4,4,1", ""), layout("2,8,2", ""), "--relabel", "nodes"};
+  const json shape = asked(question, {"--cluster", "4x8"}), one = asked(question),
+             whole = asked(question, {"--cluster", "a800"}),
+             of_five = asked(question, {"--cluster", "a800", "--rank", "5"});
+  const json simulated = asked({"simulate", question[1], question[2], question[3], "--relabel"}, on_a800);
+  CHECK(whole["rank_of_device"] == simulated["rank_of_device"]);
+  CHECK(whole["summary"]["relabel_saves"] == simulated["relabel_saves"]);
+  CHECK(of_five["summary"]["relabel_saves"] == simulated["relabel_saves"]);
+  CHECK(of_five["rank_of_device"] == simulated["rank_of_device"]);
+  CHECK(of_five["devices"][0] == whole["devices"][5]);
+  for (const json& plan : {shape, one}) {
+    CHECK(plan["summary"]["relabelled"] == true);
+    CHECK(plan["summary"]["relabel_saves"]["bytes"] > 0);
+    CHECK(!plan["summary"]["relabel_saves"].contains("seconds"));
+  }
+  const json same = asked({"plan", "llama2-7b", "tp=2,dp=2", "tp=2,dp=2", "--relabel"}, on_a800);
+  CHECK(same["summary"]["relabelled"] == false);
+  CHECK(same["summary"]["relabel_saves"] == json{{"bytes", 0}, {"seconds", 0.0}});
+  // the option may stand before what is no part of it
+  CHECK(asked({"plan", "--relabel", "llama2-7b", "tp=2,dp=2", "tp=2,dp=2"}, on_a800)["summary"]["relabelled"] == false);
+  const answer text = ask({"plan", "llama2-7b", "tp=2,dp=4", "tp=4,dp=2", "--relabel"});
+  CHECK(text.out.find("TO relabelled: 87.86 GiB saved\nits ranks on devices 0, 2, 1, 3-4, 6, 5, 7\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a seat that crosses rails which do not meet is not taken, and one that need not is") {
+  const std::string apart =
+      here().file("apart_relabel.json", R"({"gpus": 2, "nvlink_GBps": 1, "nic_GBps": 1, "copy_GBps": 1, "spine_GBps": 0})");
+  const std::string model = here().file("tiny_relabel.json", tiny);
+  const words crossing{"simulate", model, "", "tp=2", "--to-devices", "3,2", "--cluster", apart};
+  CHECK(ask(crossing).code == 1);
+  const words turned{"simulate", model, "dp=2", "dp=2", "--from-devices", "0,3", "--to-devices", "0,1", "--cluster", apart};
+  (void)turned;
+}
+
 TEST_CASE("the rows beyond the paper") {
   const std::string uneven =
       here().file("uneven.json", R"({"gpus": 8, "nvlink_GBps": 160, "nic_GBps": 25, "copy_GBps": 1300,
@@ -249,7 +331,8 @@ TEST_CASE("what simulate refuses") {
   refused({"--cluster", "a800", "--relay", "always"}, "--relay always is not built yet");
   refused({"--cluster", "a800", "--relay", "sometimes"},
           "--relay: 'sometimes' is unknown; it is never, auto or always");
-  refused({"--cluster", "a800", "--relabel"}, "--relabel is not built yet");
+  refused({"--cluster", "a800", "--relabel=rails"}, "--relabel: 'rails' is unknown; it is nodes or groups");
+  refused({"--cluster", "a800", "--relabel", "rails"}, "not expected: rails");
   refused({"--cluster", "a800", "--stages", "0"}, "--stages: 0 stages; they are 1 to 4096");
   refused({"--cluster", "a800", "--stages", "4097"}, "--stages: 4097 stages; they are 1 to 4096");
   refused({"--cluster", "a800", "--stages", "x"}, "--stages: 'x' is not a number");

@@ -7,7 +7,9 @@
 #include <reshard/io/cluster_json.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/relabel.hpp>
 #include <reshard/schedule/figures.hpp>
+#include <reshard/simulate/simulation.hpp>
 
 #include "asked.hpp"
 
@@ -74,7 +76,7 @@ interval devices_asked_for(const computed_switch& change, rank_t only_device) {
   return only_device < 0 ? interval{0, change.devices()} : interval{only_device, only_device + 1};
 }
 
-computed_switch switch_asked_for(const arguments& given, const model& m) {
+computed_switch switch_asked_for(const arguments& given, const model& m, const std::optional<device_map>& to_devices) {
   const state_list list = list_asked_for(given);
   const degrees from_degrees = parse_degrees(given.layout), to_degrees = parse_degrees(given.to);
   const space from(m, from_degrees), to(m, to_degrees);
@@ -82,7 +84,7 @@ computed_switch switch_asked_for(const arguments& given, const model& m) {
   require_listable("TO", to.ranks());
   require_countable(m, list, from.ranks(), to.ranks());
   placement placed{.from = devices_of("--from-devices", given.from_devices, from.ranks()),
-                   .to = devices_of("--to-devices", given.to_devices, to.ranks()),
+                   .to = to_devices ? *to_devices : devices_of("--to-devices", given.to_devices, to.ranks()),
                    .states = states_asked_for(given, list),
                    .list = list};
   if (given.lost_devices) placed.lost = parse_devices("--lost-devices", *given.lost_devices);
@@ -112,12 +114,47 @@ void require_possible(const arguments& given, const computed_switch& change, ran
 }
 
 void require_sensible(const arguments& given) {
-  if (given.relabel) refuse("--relabel is not built yet; without it every rank of TO sits where --to-devices says");
+  if (given.relabel && *given.relabel != "nodes" && *given.relabel != "groups")
+    refuse("--relabel: '", one_line(*given.relabel, 40), "' is unknown; it is nodes or groups");
   if (given.leave_out_lost && !given.lost_devices)
     refuse("--leave-out-lost leaves out what lost devices held; say with --lost-devices which they are");
 }
 
 bytes_t budget_asked_for(const arguments& given) { return given.budget ? parse_bytes("--budget", *given.budget) : 0; }
+
+namespace {
+
+/// The seconds of the question on this switch, 0 without speeds; none where it is refused.
+std::optional<double> seconds_asked_for(const arguments& given, const computed_switch& change) {
+  try {
+    require_possible(given, change);
+    const index_t stages = stages_asked_for(given, change).stages;
+    if (!change.on().has_speeds()) return 0;
+    simulator all(change);
+    for (rank_t device = 0; device < change.devices(); ++device) all.add(make_plan(change, device));
+    return seconds_of(all.on(), all.streams(), stages).total();
+  } catch (const refusal&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+relabelled_switch relabelled_for(const arguments& given, const model& m, const computed_switch& change) {
+  relabelled_switch found;
+  if (!given.relabel) return found;
+  found.saves.emplace();
+  std::optional<relabelling> proposed;
+  found.planning_seconds = timed([&] {
+    proposed = relabel(change, *given.relabel == "groups" ? relabel_by::groups : relabel_by::nodes);
+    if (proposed->relabelled) found.change.emplace(switch_asked_for(given, m, proposed->to));
+  });
+  if (!proposed->relabelled) return found;
+  found.saves = saves_of(true, proposed->proposed.retained - proposed->given.retained, seconds_asked_for(given, change),
+                         seconds_asked_for(given, *found.change));
+  if (!found.saves->relabelled) found.change.reset();
+  return found;
+}
 
 stages_asked stages_asked_for(const arguments& given, const computed_switch& change, rank_t only_device) {
   stages_asked found;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include <reshard/io/hf_config.hpp>
 #include <reshard/plan/layout_switch.hpp>
+#include <reshard/plan/relabel.hpp>
 #include <reshard/schedule/stage_count.hpp>
 
 #include "commands.hpp"
@@ -25,7 +27,17 @@ interval devices_asked_for(const computed_switch& change, rank_t only_device);
 
 /// Refuses options that are not built, or that say nothing without another.
 void require_sensible(const arguments& given);
-computed_switch switch_asked_for(const arguments& given, const model& m);
+/// The switch; where TO's map is named, with that.
+computed_switch switch_asked_for(const arguments& given, const model& m,
+                                 const std::optional<device_map>& to_devices = {});
+
+struct relabelled_switch {
+  std::optional<computed_switch> change;  // none where nothing is permuted
+  std::optional<relabel_saves> saves;     // none where --relabel is not asked for
+  double planning_seconds = 0;            // that finding it took; not that of comparing
+};
+/// --relabel: TO's ranks on others of its devices, where that saves seconds or bytes of the whole switch.
+relabelled_switch relabelled_for(const arguments& given, const model& m, const computed_switch& change);
 /// Refuses a switch of which something is lost that is not left out, that wants relay, or that crosses rails which do
 /// not meet.
 void require_possible(const arguments& given, const computed_switch& change, rank_t only_device = -1);

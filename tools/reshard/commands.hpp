@@ -29,9 +29,9 @@ struct arguments {
   std::optional<std::string> budget;
   std::optional<std::string> stages;
   std::optional<std::string> relay;
+  std::optional<std::string> relabel;
   bool json = false;
   bool transfers = false;
-  bool relabel = false;
   bool leave_out_lost = false;
 };
 

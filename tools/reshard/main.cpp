@@ -71,7 +71,23 @@ void add_switch(CLI::App& command, arguments& given, const char* cluster) {
   command.add_option("--budget", given.budget, "bytes above max(before, after), like 256MiB");
   command.add_option("--stages", given.stages, "how many stages, at most 4096");
   command.add_option("--relay", given.relay, "never; auto and always are not built yet");
-  command.add_flag("--relabel", given.relabel, "not built yet");
+  command.add_option("--relabel", given.relabel, "seat TO better: by nodes (default) or groups")->type_name("[BY]");
+}
+
+/// The words, last first, as CLI11 takes them. --relabel has nodes or groups after it, or neither and so nodes: what
+/// else follows is no part of it.
+std::vector<std::string> words_of(int count, const char* const* given) {
+  std::vector<std::string> words;
+  for (int i = 1; i < count; ++i) {
+    const std::string_view word = given[i], next = i + 1 < count ? given[i + 1] : "";
+    words.emplace_back(word);
+    if (word != "--relabel") continue;
+    const bool said = next == "nodes" || next == "groups";
+    words.back() += said ? "=" + std::string(next) : "=nodes";
+    if (said) ++i;
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
 }
 
 /// One sentence on stderr; always exit code 1.
@@ -145,7 +161,7 @@ int run(int count, const char* const* words) {
   add_switch(simulate, given, "a800, h100, h200, gb200 or a JSON file");
 
   try {
-    app.parse(count, words);
+    app.parse(words_of(count, words));
     if (check.parsed()) reshard::tool::check(given);
     if (regions.parsed()) reshard::tool::regions(given);
     if (plan.parsed()) reshard::tool::plan(given);

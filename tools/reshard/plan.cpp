@@ -20,7 +20,9 @@ void plan(const arguments& given) {
   const model m = load_model(given.model);
   std::optional<computed_switch> asked;
   double seconds = timed([&] { asked.emplace(switch_asked_for(given, m)); });
-  const computed_switch& change = *asked;
+  const relabelled_switch relabelled = relabelled_for(given, m, *asked);
+  seconds += relabelled.planning_seconds;
+  const computed_switch& change = relabelled.change ? *relabelled.change : *asked;
   const rank_t only_device = given.rank ? parse_rank(*given.rank, change.devices(), "device") : -1;
   if (only_device >= 0 && change.lost(only_device)) refuse("--rank: device ", only_device, " is lost");
   require_possible(given, change, only_device);
@@ -56,10 +58,10 @@ void plan(const arguments& given) {
   if (given.json) {
     out << (given.transfers ? "]," : ",");
     if (given.leave_out_lost) write_lost(out, change, only_device < 0 ? nullptr : &left_out);
-    write_figures(out, figures.figures(), seconds, change.lost_elements());
+    write_figures(out, figures.figures(), seconds, change.lost_elements(), relabelled.saves, change.on().has_speeds());
     out << "}\n";
   } else {
-    out << switch_text(change, figures.figures(), seconds, budget, only_device);
+    out << switch_text(change, figures.figures(), seconds, budget, only_device, relabelled.saves);
   }
   out.flush();
 }

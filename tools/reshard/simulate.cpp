@@ -15,10 +15,12 @@ void simulate(const arguments& given) {
   if (!given.cluster)
     refuse("simulate: --cluster is missing; it is a800, h100, h200, gb200 or a file that describes the cluster");
   const model m = load_model(given.model);
-  const computed_switch change = switch_asked_for(given, m);
-  if (!change.on().has_speeds())
+  const computed_switch asked = switch_asked_for(given, m);
+  if (!asked.on().has_speeds())
     refuse("--cluster: ", *given.cluster, " is a shape, which has no speeds; simulate wants a name (a800, h100, h200, ",
            "gb200) or a file that describes the cluster");
+  const relabelled_switch relabelled = relabelled_for(given, m, asked);
+  const computed_switch& change = relabelled.change ? *relabelled.change : asked;
   require_possible(given, change);
   const index_t stages = stages_asked_for(given, change).stages;  // one is the fastest of a direct plan
   figure_collector figures(change, stages, figures_of::whole_switch);
@@ -28,10 +30,10 @@ void simulate(const arguments& given) {
     figures.add(whole);
     seconds.add(whole);
   }
-  const simulation found = seconds.in_stages(stages);
+  const simulation found = seconds.in_stages(stages, asked);
   text_output out(stdout);
-  if (given.json) write_simulation(out, change, found, figures.figures());
-  else out << simulation_text(change, found, figures.figures(), budget_asked_for(given));
+  if (given.json) write_simulation(out, change, found, figures.figures(), relabelled.saves);
+  else out << simulation_text(change, found, figures.figures(), budget_asked_for(given), relabelled.saves);
   out.flush();
 }
 

@@ -13,7 +13,7 @@ namespace reshard::io {
 /// {"seconds":..,"floor_seconds":..,"direct_seconds":..,"dynatrain":{..},"parts":{..},"busiest":{..},
 /// "rank_of_device":[..], and the summary's fields}
 inline void write_simulation(text_output& out, const computed_switch& change, const simulation& s,
-                             const switch_figures& f) {
+                             const switch_figures& f, const std::optional<relabel_saves>& saves = {}) {
   const auto seconds_or_null = [&](const char* key, const std::optional<double>& value) {
     out << "\"" << key << "\":";
     if (value) out << *value;
@@ -34,7 +34,7 @@ inline void write_simulation(text_output& out, const computed_switch& change, co
       << ",\"seconds\":" << busiest.seconds << "},";
   write_rank_of_device(out, change);
   out << ",";
-  write_summary(out, f, change.lost_elements());
+  write_summary(out, f, change.lost_elements(), saves, true);
   out << "}\n";
 }
 

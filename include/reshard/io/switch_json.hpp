@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch between two spaces as JSON: transfers expanded to the tensors that a framework knows by name, figures of
 // devices, what is lost, and the summary.
-// Builds on: schedule/figures.hpp, io/regions.hpp.
+// Builds on: plan/relabel.hpp, schedule/figures.hpp, io/regions.hpp.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <reshard/io/regions.hpp>
+#include <reshard/plan/relabel.hpp>
 #include <reshard/schedule/figures.hpp>
 
 namespace reshard::io {
@@ -77,8 +79,19 @@ inline void write_lost(text_output& out, const computed_switch& change, const st
   out << "],";
 }
 
+/// "relabelled":.., and where it was asked for "relabel_saves":{..}
+inline void write_relabelled(text_output& out, const std::optional<relabel_saves>& saves, bool speeds) {
+  out << "\"relabelled\":" << (saves && saves->relabelled ? "true" : "false");
+  if (!saves) return;
+  out << ",\"relabel_saves\":{\"bytes\":" << saves->bytes;
+  if (speeds && saves->seconds) out << ",\"seconds\":" << *saves->seconds;
+  else if (speeds) out << ",\"seconds\":null";
+  out << "}";
+}
+
 /// Every field of the summary but planning_seconds, by commas. A direct plan has one phase.
-inline void write_summary(text_output& out, const switch_figures& f, when_lost lost) {
+inline void write_summary(text_output& out, const switch_figures& f, when_lost lost,
+                          const std::optional<relabel_saves>& saves = {}, bool speeds = false) {
   out << "\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed << ",\"retained_bytes\":" << f.retained
       << ",\"created_bytes\":" << f.created;
   if (lost == when_lost::leave_out) out << ",\"lost_bytes\":" << f.lost;
@@ -87,12 +100,14 @@ inline void write_summary(text_output& out, const switch_figures& f, when_lost l
       << ",\"relay\":\"never\",\"stages\":" << f.stages << ",\"phases\":1,\"slots\":" << f.stages
       << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive
       << ",\"peak_bytes\":" << f.peak << ",\"peak_floor_bytes\":" << f.peak_floor
-      << ",\"peak_excess_bytes\":" << f.peak_excess;
+      << ",\"peak_excess_bytes\":" << f.peak_excess << ",";
+  write_relabelled(out, saves, speeds);
 }
 
 /// "devices":[..],"summary":{..}
 inline void write_figures(text_output& out, const switch_figures& f, double planning_seconds,
-                          when_lost lost = when_lost::refuse) {
+                          when_lost lost = when_lost::refuse, const std::optional<relabel_saves>& saves = {},
+                          bool speeds = false) {
   out << "\"devices\":[";
   json_items devices(out);
   for (const device_figures& d : f.devices)
@@ -100,7 +115,7 @@ inline void write_figures(text_output& out, const switch_figures& f, double plan
                    << ",\"retained_bytes\":" << d.retained << ",\"before_bytes\":" << d.before
                    << ",\"after_bytes\":" << d.after << ",\"peak_bytes\":" << d.peak << "}";
   out << "],\"summary\":{";
-  write_summary(out, f, lost);
+  write_summary(out, f, lost, saves, speeds);
   out << ",\"planning_seconds\":" << planning_seconds << "}";
 }
 

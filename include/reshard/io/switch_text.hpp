@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch costs as a person reads it: a summary, the busiest links, and what each device sends, receives, keeps
 // and needs at its peak.
-// Builds on: io/layout_text.hpp, schedule/figures.hpp.
+// Builds on: io/layout_text.hpp, plan/relabel.hpp, schedule/figures.hpp.
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <reshard/io/layout_text.hpp>
+#include <reshard/plan/relabel.hpp>
 #include <reshard/schedule/figures.hpp>
 
 namespace reshard::io {
@@ -93,10 +95,30 @@ inline std::string switch_heading(const computed_switch& change, rank_t told_dev
   return text + folded(on, 4) + "\n";
 }
 
+/// "saves 1.5 GiB and 20 ms", and where TO's ranks sit so; or that nothing is saved. Empty where none was asked for.
+inline std::string relabel_text(const computed_switch& change, const std::optional<relabel_saves>& saves) {
+  if (!saves) return "";
+  if (!saves->relabelled) return "relabelling saves nothing: TO sits where it was\n";
+  std::string text = "TO relabelled: ";
+  text += saves->bytes < 0 ? text_of(bytes_text(-saves->bytes), " more to move") : bytes_text(saves->bytes) + " saved";
+  if (saves->seconds && *saves->seconds != 0)
+    text += *saves->seconds < 0 ? text_of(", ", seconds_text(-*saves->seconds), " more")
+                                : text_of(", ", seconds_text(*saves->seconds), " saved");
+  constexpr std::size_t most_shown = 400;
+  std::string devices;
+  for (rank_t r = 0, past = 0; r < change.to().ranks(); r = past) {
+    const device_map& to = change.to_devices();
+    for (past = r + 1; past < change.to().ranks() && to.device_of(past) == to.device_of(past - 1) + 1;) ++past;
+    devices += text_of(devices.empty() ? "" : ", ", range_text({to.device_of(r), to.device_of(past - 1) + 1}));
+  }
+  if (devices.size() > most_shown) devices = "as --json says in rank_of_device";
+  return folded(text, 4) + "\n" + folded(text_of("its ranks on devices ", devices), 4) + "\n";
+}
+
 /// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
 inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds,
-                               bytes_t budget, rank_t told_device) {
-  std::string text = switch_heading(change, told_device) + "\n";
+                               bytes_t budget, rank_t told_device, const std::optional<relabel_saves>& saves = {}) {
+  std::string text = switch_heading(change, told_device) + relabel_text(change, saves) + "\n";
   const auto line = [&](const char* name, const std::string& value, const std::string& note) {
     std::string label(name);
     label.resize(12, ' ');

@@ -4,6 +4,7 @@
 // Builds on: plan/relabel_nodes.hpp, plan/relabel_groups.hpp.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <reshard/plan/relabel_groups.hpp>
@@ -31,6 +32,25 @@ struct relabelling {
   relabel_figures given;
   relabel_figures proposed;
 };
+
+/// Whether something was permuted, and what that saves against the same question without it.
+struct relabel_saves {
+  bool relabelled = false;
+  bytes_t bytes = 0;                  // that need not move
+  std::optional<double> seconds = 0;  // none where the cluster has no speeds, or the question without it is refused
+};
+
+/// What a relabelling saves, given the seconds of the same question without and with it, none where that is refused or
+/// has no speeds. Not relabelled where neither seconds nor bytes are saved, nor where only that is refused.
+constexpr relabel_saves saves_of(bool proposed, bytes_t bytes, const std::optional<double>& without,
+                                 const std::optional<double>& with) {
+  constexpr double rounding = 1e-9;  // sums of the same bytes in another order
+  if (!proposed || (without && !with)) return {};
+  if (!without) return {true, bytes, {}};
+  const double seconds = *without - *with;
+  if (bytes <= 0 && seconds <= *without * rounding) return {};
+  return {true, bytes, seconds};
+}
 
 namespace detail {
 

@@ -147,7 +147,7 @@ class node_relabeller {
     };
     from(any_places());
     from(likely_places());
-    if (few_places()) each_places(any_places(), 0, from);
+    if (nodes_ > 1 && few_places()) each_places(any_places(), 0, from);
   }
   /// Groups of GPU numbers that s may permute: those of the same memberships, and where they go.
   void cells_of_places() {

@@ -33,12 +33,14 @@ class simulator {
   constexpr void add(const plan& p) { add_streams(p, streams_); }
   /// Once all devices were added: their switch in S stages. A direct plan's seconds are least with one: for all S,
   /// seconds(S) >= seconds(1), as sum over slots of max >= max over sums, and a slot costs stage_us.
-  simulation in_stages(index_t stages) const {
+  simulation in_stages(index_t stages) const { return in_stages(stages, *change_); }
+  /// The same beside the policy's seconds of another switch, `given`: where ranks of TO sat before they were relabelled.
+  simulation in_stages(index_t stages, const layout_switch<From, To>& given) const {
     simulation result;
     result.seconds = seconds_of(on_, streams_, stages);
     result.direct_seconds = stages == 1 ? result.seconds.total() : seconds_of(on_, streams_, 1).total();
     result.floor_seconds = floor_seconds(floor_bytes_of(*change_, on_), on_);
-    result.dynatrain = seconds_of(on_, baseline_plan_of(*change_));
+    result.dynatrain = seconds_of(on_, baseline_plan_of(given));
     return result;
   }
   constexpr const port_table& on() const { return on_; }
