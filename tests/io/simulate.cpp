@@ -80,7 +80,8 @@ TEST_CASE("the rows of Table 1: floor and direct plan, there and back") {
 }
 
 namespace {
-/// A row with --relabel: its floor, and what everything else is like.
+/// A row with --relabel: its floor, rounded to tenths of a millisecond and then to whole ones (0.29948 s is 0.300 there),
+/// and what everything else is like.
 void check_relabelled_row(const row& r, const char* by = nullptr) {
   const words question{"simulate", r.model, layout(r.from, r.more), layout(r.to, r.more)};
   CAPTURE(r.model);
@@ -90,7 +91,7 @@ void check_relabelled_row(const row& r, const char* by = nullptr) {
   options.push_back("--relabel");
   if (by != nullptr) options.push_back(by);
   const json found = asked(question, options), without = asked(question, r.options);
-  CHECK(std::abs(found["floor_seconds"].get<double>() - r.floor) <= 0.0005 + 1e-9);
+  CHECK(std::abs(found["floor_seconds"].get<double>() - r.floor) <= 0.00055);
   CHECK(found["floor_seconds"] <= found["seconds"]);
   CHECK(found["dynatrain"] == without["dynatrain"]);  // which sits where it was
   const json saves = found["relabel_saves"];
@@ -149,16 +150,6 @@ TEST_CASE("plan is relabelled as simulate is, one device's view alike") {
   const answer text = ask({"plan", "llama2-7b", "tp=2,dp=4", "tp=4,dp=2", "--relabel"});
   CHECK(text.out.find("TO relabelled: 87.86 GiB saved\nits ranks on devices 0, 2, 1, 3-4, 6, 5, 7\n") !=
         std::string::npos);
-}
-
-TEST_CASE("a seat that crosses rails which do not meet is not taken, and one that need not is") {
-  const std::string apart =
-      here().file("apart_relabel.json", R"({"gpus": 2, "nvlink_GBps": 1, "nic_GBps": 1, "copy_GBps": 1, "spine_GBps": 0})");
-  const std::string model = here().file("tiny_relabel.json", tiny);
-  const words crossing{"simulate", model, "", "tp=2", "--to-devices", "3,2", "--cluster", apart};
-  CHECK(ask(crossing).code == 1);
-  const words turned{"simulate", model, "dp=2", "dp=2", "--from-devices", "0,3", "--to-devices", "0,1", "--cluster", apart};
-  (void)turned;
 }
 
 TEST_CASE("the rows beyond the paper") {
@@ -296,6 +287,23 @@ TEST_CASE("where rails do not meet, what would cross them is refused, by plan to
   CHECK(ask({"plan", model, "", "", "--to-devices", "3", "--rank", "1", "--cluster", apart}).code == 0);
   CHECK(ask({"plan", model, "", "", "--to-devices", "2", "--cluster", apart}).code == 0);
   CHECK(asked({"simulate", model, "", "", "--to-devices", "2", "--cluster", apart})["dynatrain"]["naive"].is_number());
+}
+
+TEST_CASE("what is refused where TO sits is answered where relabelling brings it onto its rails") {
+  const std::string apart =
+      here().file("apart.json", R"({"gpus": 2, "nvlink_GBps": 1, "nic_GBps": 1, "copy_GBps": 1, "spine_GBps": 0})");
+  const std::string model = here().file("tiny.json", tiny);
+  const words turned{"simulate", model, "pp=2", "pp=2,dp=2", "--to-devices", "1,3,0,2", "--cluster", apart};
+  CHECK(ask(turned).err.find("NICs of different numbers do not meet") != std::string::npos);
+  const json found = asked(turned, {"--relabel"});
+  CHECK(found["rank_of_device"] == json{0, 2, 1, 3});
+  CHECK(found["cross_rail_bytes"] == 0);
+  CHECK(found["relabel_saves"]["bytes"] > 0);
+  CHECK(found["relabel_saves"]["seconds"].is_null());  // there is no answer to compare with
+  CHECK(found["dynatrain"]["naive"].is_null());
+  words text = turned;
+  text.push_back("--relabel");
+  CHECK(ask(text).out.find(" saved\nits ranks on devices 0, 2, 1, 3\n") != std::string::npos);
 }
 
 TEST_CASE("the text says that it is simulated, in 80 columns") {

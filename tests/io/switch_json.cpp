@@ -181,5 +181,5 @@ TEST_CASE("every figure stands under its own name") {
     "inter_node_bytes": 5, "cross_rail_bytes": 30, "relay": "never", "phases": 1, "slots": 17,
     "messages": 6, "stages": 17,
     "max_send_bytes": 7, "max_receive_bytes": 8, "peak_bytes": 9, "peak_floor_bytes": 10, "peak_excess_bytes": 11,
-    "planning_seconds": 0.5}})"));
+    "relabelled": false, "planning_seconds": 0.5}})"));
 }

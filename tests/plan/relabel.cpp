@@ -184,6 +184,7 @@ void check_nodes(const asked& question, const oracle::relabel_question& all, cen
   } else {
     CHECK(!found.relabelled);
   }
+  seen.see("four to six nodes", question.nodes() >= 4);
   seen.see("relabelled by nodes", found.relabelled);
   seen.see("fewer seconds by nodes", found.proposed.node_seconds < found.given.node_seconds * (1 - 1e-9));
   seen.see("nothing to save", !found.relabelled);
@@ -304,8 +305,9 @@ TEST_CASE("random switches against every permutation" * doctest::test_suite("man
   seen.print();
   for (const char* feature :
        {"gaps between devices", "lost devices", "worlds apart", "tied embeddings", "no speeds", "nodes of one GPU",
-        "uneven NICs", "nodes that lack devices", "several nodes", "nodes that only FROM has", "relabelled by nodes",
-        "fewer seconds by nodes", "nothing to save", "all orders looked at", "better by groups"}) {
+        "uneven NICs", "nodes that lack devices", "several nodes", "four to six nodes", "nodes that only FROM has",
+        "relabelled by nodes", "fewer seconds by nodes", "nothing to save", "all orders looked at",
+        "better by groups"}) {
     CAPTURE(feature);
     CHECK((seen.count[feature] >= 10 || testing::few() || testing::seed() != testing::fixed_seed));
   }
