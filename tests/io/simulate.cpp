@@ -80,8 +80,8 @@ TEST_CASE("the rows of Table 1: floor and direct plan, there and back") {
 }
 
 namespace {
-/// A row with --relabel: its floor, rounded to tenths of a millisecond and then to whole ones (0.29948 s is 0.300 there),
-/// and what everything else is like.
+/// A row with --relabel: its floor, rounded to tenths of a millisecond and then to whole ones (0.29948 s is 0.300
+/// there), and what everything else is like.
 void check_relabelled_row(const row& r, const char* by = nullptr) {
   const words question{"simulate", r.model, layout(r.from, r.more), layout(r.to, r.more)};
   CAPTURE(r.model);

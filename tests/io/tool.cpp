@@ -86,7 +86,8 @@ TEST_CASE("usage errors are sentences too") {
   check_refused({"simulate", "llama2-7b", "tp=2", "tp=4"}, "simulate: --cluster is missing");
   check_refused({"simulate", "llama2-7b", "tp=2", "tp=4", "--cluster", "2x8"}, "2x8 is a shape, which has no speeds");
   check_refused({"plan", "llama2-7b", "tp=2"}, "TO is required");
-  check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "--relabel=all"}, "--relabel: 'all' is unknown; it is nodes or groups");
+  check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "--relabel=all"},
+                "--relabel: 'all' is unknown; it is nodes or groups");
   check_refused({"plan", "llama2-7b", "tp=2", "tp=4", "extra"}, "not expected: extra");
 }
 

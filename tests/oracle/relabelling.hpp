@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The oracle, on relabelling: every permutation of TO's ranks over TO's devices that the contract admits, judged by every
-// byte on every device. Brute force and obvious on purpose.
+// The oracle, on relabelling: every permutation of TO's ranks over TO's devices that the contract admits, judged by
+// every byte on every device. Brute force and obvious on purpose.
 #pragma once
 
 #include "link_time.hpp"
