@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Relabelling by nodes: a permutation of TO's nodes, and one of GPU numbers, the same on all nodes. First the least
-// max over nodes of max(I, O) / bandwidth, exact; then many bytes retained.
+// max over nodes of max(I, O) / bandwidth; then many bytes retained.
 //   block b to node p(b), GPU g to s(g), and TO's devices stay who they are: s(GPUs of b) = GPUs of p(b).
-// Nodes with the same GPUs are a class. Between two classes the bottleneck is one of an assignment; which class takes
-// which is searched where there are several. With s given the best p is an assignment, and so is s with p given: they
-// take turns, from every s where there are few.
-// Builds on: plan/relabel_bytes.hpp.
+// Nodes with the same GPUs are a class, and classes go to classes. Where all nodes are of one class, as on whole nodes,
+// the least is a bottleneck assignment; where there are several, which goes to which is searched, up to a number of
+// steps that worlds of some ten different nodes do not need.
+// Builds on: plan/relabel_places.hpp.
 #pragma once
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include <reshard/plan/relabel_bytes.hpp>
+#include <reshard/plan/relabel_places.hpp>
 
 namespace reshard::detail {
-
-/// Where blocks and GPU numbers go; what it costs and keeps.
-struct node_choice {
-  assignment node_of;   // of each block
-  assignment place_of;  // of each GPU number in use
-  double seconds = 0;
-  bytes_t retained = -1;
-};
 
 class node_relabeller {
  public:
@@ -44,7 +40,7 @@ class node_relabeller {
   /// As it was.
   node_choice unchanged() const {
     node_choice same{identity(nodes_), identity(places_)};
-    weigh(same);
+    place_search(*table_, *bytes_, cost_, 0, {}).weigh(same);
     return same;
   }
   node_choice best() {
@@ -53,11 +49,14 @@ class node_relabeller {
     for (std::size_t a = 0; a < n; ++a)
       for (std::size_t b = 0; b < n; ++b)
         if (alike(a, b)) bottleneck_.at(a, b) = class_bottleneck(a, b);
-    best_ = {};
-    class_of_ = identity(n);
+    class_of_ = identity(n), taken_.assign(n, 0);
+    least_ = table_->elsewhere;
+    for (std::size_t c = 0; c < n; ++c) least_ = std::max(least_, bottleneck_.at(c, c));
+    least_classes_ = class_of_;
+    if (n > 1) assign_class(0, table_->elsewhere, false);
+    class_of_ = least_classes_, steps_ = 0;
     consider();
-    taken_.assign(n, 0);
-    assign_class(0, table_->elsewhere);
+    if (n > 1) assign_class(0, table_->elsewhere, true);
     return best_;
   }
 
@@ -66,8 +65,7 @@ class node_relabeller {
     std::string gpus;  // a letter for every place
     std::vector<std::size_t> members;
   };
-  static constexpr int most_steps = 100000, most_considered = 64;
-  static constexpr std::size_t most_work = 20'000'000;  // places' permutations x nodes^3
+  static constexpr int most_steps = 20'000, most_considered = 64;
 
   static assignment identity(std::size_t n) {
     assignment same(n);
@@ -105,21 +103,24 @@ class node_relabeller {
     std::sort(before.begin(), before.end()), std::sort(after.begin(), after.end());
     return before == after;
   }
-  /// The next class's turn, those before it having theirs with so many seconds.
-  void assign_class(std::size_t c, double seconds) {
+  /// The next class's turn, those before it having theirs with so many seconds: to find less than is known, or to
+  /// consider all that have the least.
+  void assign_class(std::size_t c, double seconds, bool consider_all) {
     if (++steps_ > most_steps || considered_ >= most_considered) return;
     if (c == classes_.size()) {
-      if (class_of_ != identity(c)) consider();
+      if (consider_all) consider();
+      else least_ = seconds, least_classes_ = class_of_;
       return;
     }
-    for (std::size_t to = 0; to < classes_.size(); ++to) {
+    for (std::size_t i = 0; i < classes_.size(); ++i) {
+      const std::size_t to = (c + i) % classes_.size();  // its own first
       if (taken_[to] != 0 || !alike(c, to)) continue;
       const double most = std::max(seconds, bottleneck_.at(c, to));
-      if (most > best_.seconds) continue;
+      if (consider_all ? most > least_ : most >= least_) continue;
       class_of_[c] = to;
       if (!possible(c + 1)) continue;
       taken_[to] = 1;
-      assign_class(c + 1, most);
+      assign_class(c + 1, most, consider_all);
       taken_[to] = 0;
     }
   }
@@ -127,117 +128,19 @@ class node_relabeller {
   /// The best with these classes, kept where it is better than what is known.
   void consider() {
     ++considered_;
-    double most = table_->elsewhere;
-    for (std::size_t c = 0; c < classes_.size(); ++c) most = std::max(most, bottleneck_.at(c, class_of_[c]));
-    allowed_ = most;
-    cells_of_places();
-    const auto from = [&](assignment places) {
-      node_choice choice{{}, std::move(places)};
-      for (bytes_t had = -1;; had = choice.retained) {
-        choose_nodes(choice), weigh(choice);
-        if (choice.retained <= had) break;
-        node_choice other = choice;
-        choose_places(other), weigh(other);
-        if (other.retained <= choice.retained) break;
-        choice = std::move(other);
-      }
-      if (best_.retained < 0 || choice.seconds < best_.seconds ||
-          (choice.seconds == best_.seconds && choice.retained > best_.retained))
-        best_ = std::move(choice);
-    };
-    from(any_places());
-    from(likely_places());
-    if (nodes_ > 1 && few_places()) each_places(any_places(), 0, from);
-  }
-  /// Groups of GPU numbers that s may permute: those of the same memberships, and where they go.
-  void cells_of_places() {
-    std::map<std::string, std::pair<std::vector<std::size_t>, std::vector<std::size_t>>> cells;
+    node_trades trades;
+    for (std::size_t c = 0; c < classes_.size(); ++c)
+      trades.nodes.push_back({classes_[c].members, classes_[class_of_[c]].members});
+    std::map<std::string, node_trades::trade> places;
     for (std::size_t g = 0; g < places_; ++g) {
-      cells[memberships(g, classes_.size(), false)].first.push_back(g);
-      cells[memberships(g, classes_.size(), true)].second.push_back(g);
+      places[memberships(g, classes_.size(), false)].first.push_back(g);
+      places[memberships(g, classes_.size(), true)].second.push_back(g);
     }
-    cells_.clear();
-    for (auto& [membership, cell] : cells) cells_.push_back(std::move(cell));
-  }
-  assignment any_places() const {
-    assignment places(places_);
-    for (const auto& [before, after] : cells_)
-      for (std::size_t i = 0; i < before.size(); ++i) places[before[i]] = after[i];
-    return places;
-  }
-  /// s by what all pairs of block and node that are allowed would retain.
-  assignment likely_places() const {
-    std::vector<bytes_t> sum(places_ * places_, 0);
-    for (std::size_t b = 0; b < nodes_; ++b)
-      for (std::size_t y = 0; y < nodes_; ++y)
-        if (const std::vector<bytes_t>& tile = bytes_->retained[y * nodes_ + b]; !tile.empty() && may(b, y))
-          for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += tile[i] / static_cast<bytes_t>(nodes_);
-    return places_by([&](std::size_t g, std::size_t to) { return sum[to * places_ + g]; });
-  }
-  bool few_places() const {
-    std::size_t work = nodes_ * nodes_ * nodes_;
-    for (const auto& [before, after] : cells_)
-      for (std::size_t i = 2; i <= before.size(); ++i)
-        if ((work *= i) > most_work) return false;
-    return true;
-  }
-  /// Calls visit(s) with every s: every order inside every cell.
-  template <typename Visit>
-  void each_places(assignment places, std::size_t cell, const Visit& visit) const {
-    if (cell == cells_.size()) return visit(std::move(places));
-    const std::vector<std::size_t>& before = cells_[cell].first;
-    std::vector<std::size_t> after = cells_[cell].second;  // ascending: the first order
-    do {
-      for (std::size_t i = 0; i < before.size(); ++i) places[before[i]] = after[i];
-      each_places(places, cell + 1, visit);
-    } while (std::next_permutation(after.begin(), after.end()));
-  }
-  template <typename Weight>
-  assignment places_by(const Weight& weight) const {
-    assignment places(places_);
-    for (const auto& [before, after] : cells_) {
-      square<index_t> kept(before.size());
-      for (std::size_t i = 0; i < before.size(); ++i)
-        for (std::size_t j = 0; j < after.size(); ++j) kept.at(i, j) = weight(before[i], after[j]);
-      const assignment chosen = heaviest_assignment(kept, [](std::size_t, std::size_t) { return true; });
-      for (std::size_t i = 0; i < before.size(); ++i) places[before[i]] = after[chosen[i]];
-    }
-    return places;
-  }
-  bool may(std::size_t block, std::size_t node) const { return cost_.at(block, node) <= allowed_; }
-  bytes_t retained(std::size_t block, std::size_t node, std::size_t g, std::size_t to) const {
-    const std::vector<bytes_t>& tile = bytes_->retained[node * nodes_ + block];
-    return tile.empty() ? 0 : tile[to * places_ + g];
-  }
-
-  void choose_nodes(node_choice& choice) const {
-    choice.node_of.assign(nodes_, 0);
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-      const std::vector<std::size_t>&blocks = classes_[c].members, &nodes = classes_[class_of_[c]].members;
-      square<index_t> kept(blocks.size());
-      for (std::size_t i = 0; i < blocks.size(); ++i)
-        for (std::size_t j = 0; j < nodes.size(); ++j)
-          for (std::size_t g = 0; g < places_; ++g)
-            kept.at(i, j) += retained(blocks[i], nodes[j], g, choice.place_of[g]);
-      const assignment chosen =
-          heaviest_assignment(kept, [&](std::size_t i, std::size_t j) { return may(blocks[i], nodes[j]); });
-      for (std::size_t i = 0; i < blocks.size(); ++i) choice.node_of[blocks[i]] = nodes[chosen[i]];
-    }
-  }
-  void choose_places(node_choice& choice) const {
-    choice.place_of = places_by([&](std::size_t g, std::size_t to) {
-      bytes_t sum = 0;
-      for (std::size_t b = 0; b < nodes_; ++b) sum += retained(b, choice.node_of[b], g, to);
-      return sum;
-    });
-  }
-  void weigh(node_choice& choice) const {
-    choice.seconds = table_->elsewhere, choice.retained = 0;
-    for (std::size_t b = 0; b < nodes_; ++b) {
-      choice.seconds = std::max(choice.seconds, cost_.at(b, choice.node_of[b]));
-      for (std::size_t g = 0; g < places_; ++g)
-        choice.retained += retained(b, choice.node_of[b], g, choice.place_of[g]);
-    }
+    for (const auto& alike_before_and_after : places) trades.places.push_back(alike_before_and_after.second);
+    node_choice found = place_search(*table_, *bytes_, cost_, least_, std::move(trades)).best();
+    if (best_.retained < 0 || found.seconds < best_.seconds ||
+        (found.seconds == best_.seconds && found.retained > best_.retained))
+      best_ = std::move(found);
   }
 
   const relabel_table* table_;
@@ -246,10 +149,9 @@ class node_relabeller {
   square<double> cost_;  // max(I, O) / bandwidth, of block b on node y
   std::vector<node_class> classes_;
   square<double> bottleneck_{0};
-  assignment class_of_;
+  assignment class_of_, least_classes_;
   std::vector<char> taken_;
-  std::vector<std::pair<std::vector<std::size_t>, std::vector<std::size_t>>> cells_;
-  double allowed_ = 0;
+  double least_ = 0;
   int steps_ = 0, considered_ = 0;
   node_choice best_;
 };
