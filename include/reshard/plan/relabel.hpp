@@ -13,8 +13,8 @@
 namespace reshard {
 
 /// Which ranks of TO stay together. `nodes`: those that share a node, and those with one GPU number have one
-/// afterwards, so that rails survive. `groups`: those of one tensor-parallel group (the larger of tp and etp) that share
-/// a node.
+/// afterwards, so that rails survive. `groups`: those of one tensor-parallel group (the larger of tp and etp) that
+/// share a node.
 enum class relabel_by { nodes, groups };
 
 /// What placing TO's ranks costs and keeps.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Relabelling by groups: a unit is what one tensor-parallel group has on one node, and units of one size may swap nodes.
-// What a node costs hangs on all units that sit there, so this is a search: from several seats on, units of the busiest
-// node are swapped while that helps; then each node's ranks take the places that retain most, an assignment.
+// Relabelling by groups: a unit is what one tensor-parallel group has on one node, and units of one size may swap
+// nodes. What a node costs hangs on all units that sit there, so this is a search: from several seats on, units of the
+// busiest node are swapped while that helps; then each node's ranks take the places that retain most, an assignment.
 // Builds on: algebra/assignment.hpp, plan/relabel_bytes.hpp, parallelism/mesh.hpp.
 #pragma once
 
