@@ -95,8 +95,8 @@ inline std::string switch_heading(const computed_switch& change, rank_t told_dev
   return text + folded(on, 4) + "\n";
 }
 
-/// "TO relabelled: 1.5 GiB saved, 20 ms saved" and on which devices its ranks sit; or that nothing is saved. Empty where
-/// it is not asked for.
+/// "TO relabelled: 1.5 GiB saved, 20 ms saved" and on which devices its ranks sit; or that nothing is saved. Empty
+/// where it is not asked for.
 inline std::string relabel_text(const computed_switch& change, const std::optional<relabel_saves>& saves) {
   if (!saves) return "";
   if (!saves->relabelled) return "relabelling saves nothing: TO sits where it was\n";
