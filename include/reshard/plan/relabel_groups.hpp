@@ -70,13 +70,15 @@ class group_relabeller {
     return found;
   }
   group_choice from(assignment node_of) const {
-    improve(node_of);
-    return placed(node_of);
+    seats at(std::move(node_of), table_->nodes.size());
+    improve(at);
+    return placed(at);
   }
 
  private:
   using pattern_bytes = std::pair<const relabel_bytes::pattern, bytes_t>;
   static constexpr std::size_t most_units = 512;
+  static constexpr int most_tried = 50'000;  // swaps
 
   static void keep_better(group_choice& best, group_choice other) {
     if (other.seconds < best.seconds || (other.seconds == best.seconds && other.retained > best.retained))
@@ -88,47 +90,62 @@ class group_relabeller {
     return tile.empty() ? 0 : tile[place * places + was % places];
   }
 
+  /// The node of every unit, and the units of every node.
+  struct seats {
+    assignment node_of;
+    std::vector<std::vector<std::size_t>> on;
+
+    seats(assignment nodes, std::size_t count) : node_of(std::move(nodes)), on(count) {
+      for (std::size_t u = 0; u < node_of.size(); ++u) on[node_of[u]].push_back(u);
+    }
+    void swap(std::size_t u, std::size_t v) {
+      std::replace(on[node_of[u]].begin(), on[node_of[u]].end(), u, v);
+      std::replace(on[node_of[v]].begin(), on[node_of[v]].end(), v, u);
+      std::swap(node_of[u], node_of[v]);
+    }
+  };
+
   /// max(I(y), O(y)) / bandwidth with the units that sit there.
-  double cost(const assignment& node_of, std::size_t y) const {
+  double cost(const seats& at, std::size_t y) const {
     bytes_t in = 0, out = 0;
-    const auto here = [&](std::size_t u) { return node_of[u] == y; };
-    for (std::size_t u = 0; u < node_of.size(); ++u) {
-      if (!here(u)) continue;
+    const auto here = [&](std::size_t u) { return at.node_of[u] == y; };
+    for (const std::size_t u : at.on[y])
       for (const pattern_bytes* p : of_unit_[u]) {
         const relabel_bytes::pattern& what = p->first;
+        if (std::binary_search(what.held_on.begin(), what.held_on.end(), y)) continue;
         const bool first = *std::find_if(what.units.begin(), what.units.end(), here) == u;  // once, whoever needs it
-        if (first && !std::binary_search(what.held_on.begin(), what.held_on.end(), y)) in += p->second;
+        if (first) in += p->second;
       }
-    }
     for (const pattern_bytes* p : alone_on_[y])
       if (!std::all_of(p->first.units.begin(), p->first.units.end(), here)) out += p->second;
     return static_cast<double>(greatest(in, out)) / table_->bandwidth[y];
   }
 
   /// Swaps units of the busiest node while the busier of both nodes is less busy than it was.
-  void improve(assignment& node_of) const {
+  void improve(seats& at) const {
     std::vector<double> costs;
-    for (std::size_t y = 0; y < table_->nodes.size(); ++y) costs.push_back(cost(node_of, y));
-    for (bool better = true; better;) {
+    for (std::size_t y = 0; y < table_->nodes.size(); ++y) costs.push_back(cost(at, y));
+    for (int tried = 0; tried < most_tried;) {
       const std::size_t busiest =
           static_cast<std::size_t>(std::max_element(costs.begin(), costs.end()) - costs.begin());
       if (costs[busiest] <= table_->elsewhere) return;
       double least = costs[busiest];
       std::pair<std::size_t, std::size_t> swapped;
-      for (std::size_t u = 0; u < node_of.size(); ++u)
-        for (std::size_t v = 0; v < node_of.size() && node_of[u] == busiest; ++v) {
-          if (node_of[v] == busiest || units_->ranks[u].size() != units_->ranks[v].size()) continue;
-          const std::size_t other = node_of[v];
-          std::swap(node_of[u], node_of[v]);
-          if (const double most = cost(node_of, busiest); most < least)
-            if (const double both = std::max(most, cost(node_of, other)); both < least) least = both, swapped = {u, v};
-          std::swap(node_of[u], node_of[v]);
+      const std::vector<std::size_t> there = at.on[busiest];
+      for (const std::size_t u : there)
+        for (std::size_t v = 0; v < at.node_of.size(); ++v) {
+          const std::size_t other = at.node_of[v];
+          if (other == busiest || units_->ranks[u].size() != units_->ranks[v].size()) continue;
+          ++tried;
+          at.swap(u, v);
+          if (const double most = cost(at, busiest); most < least)
+            if (const double both = std::max(most, cost(at, other)); both < least) least = both, swapped = {u, v};
+          at.swap(v, u);
         }
-      better = swapped.first != swapped.second;
-      if (!better) return;
-      const std::size_t other = node_of[swapped.second];
-      std::swap(node_of[swapped.first], node_of[swapped.second]);
-      costs[busiest] = cost(node_of, busiest), costs[other] = cost(node_of, other);
+      if (swapped.first == swapped.second) return;
+      const std::size_t other = at.node_of[swapped.second];
+      at.swap(swapped.first, swapped.second);
+      costs[busiest] = cost(at, busiest), costs[other] = cost(at, other);
     }
   }
 
@@ -154,14 +171,13 @@ class group_relabeller {
   }
 
   /// The most retained with these nodes: on each an assignment of ranks to devices.
-  group_choice placed(const assignment& node_of) const {
+  group_choice placed(const seats& at) const {
     group_choice choice{std::vector<rank_t>(units_->unit_of.size()), table_->elsewhere, 0};
     for (std::size_t y = 0; y < table_->nodes.size(); ++y) {
-      choice.seconds = std::max(choice.seconds, cost(node_of, y));
+      choice.seconds = std::max(choice.seconds, cost(at, y));
       std::vector<rank_t> ranks;
       std::vector<std::size_t> places;
-      for (std::size_t u = 0; u < node_of.size(); ++u)
-        if (node_of[u] == y) ranks.insert(ranks.end(), units_->ranks[u].begin(), units_->ranks[u].end());
+      for (const std::size_t u : at.on[y]) ranks.insert(ranks.end(), units_->ranks[u].begin(), units_->ranks[u].end());
       for (std::size_t g = 0; g < table_->gpus.size(); ++g)
         if (table_->devices[table_->at(y, g)] >= 0) places.push_back(g);
       square<index_t> kept(ranks.size());
