@@ -452,7 +452,7 @@ def bad_usage():
     good = ["plan", llama, "tp=2", "tp=4", "--rank", "0", "--state", "param"]
     words = dice.choice([
         [], ["--"], ["-"], [""], ["check"], ["regions", llama], ["plan", llama, "tp=2"], ["Plan", *good[1:]], ["plan", "regions"], ["check", llama, "tp=2", "tp=2"],
-        [*good, "extra"], [*good, "--rank", "1"], [*good, "--svg", "x"], [*good, "--relabel"], [*good, "--nothing"], [*good, "-x"], [*good, "--rank=1"], [*good, "--state"],
+        [*good, "extra"], [*good, "--rank", "1"], [*good, "--svg", "x"], [*good, "--relabel=x"], [*good, "--nothing"], [*good, "-x"], [*good, "--rank=1"], [*good, "--state"],
         ["check", llama, "tp=2", "--rank", "0"], ["--jso", *good], ["simulate", llama, "tp=2", "tp=4"], ["relay"], ["x"] * 3000,
         [*good, "--" + "x" * 50_000], ["check", llama, "tp=2", "--\x1b[2J\n"], ["check", llama, "tp=2", "\udcff"], ["@" + llama], ["--config", llama, *good]])
     return words, REFUSED
