@@ -117,7 +117,7 @@ TEST_CASE("a hub that has heard of an end agrees to nothing more: all hear the s
   });
   while (!proposes(1) && !all.ended_within(0.01)) sleep(10);
   sleep(200);
-  all.send_signal(1, SIGKILL);
+  CHECK(all.kill_and_wait(1));
   all.of(1).stages = 1;
   REQUIRE(all.ended_within(60));
   for (const long d : {0L, 2L})

@@ -79,13 +79,14 @@ class processes {
   /// Waits until all but `stopped` have ended; whether they did in time.
   bool ended_within(double seconds, long but = -1) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    for (std::size_t d = 0; d < pids_.size(); ++d)
-      while (pids_[d] > 0 && static_cast<long>(d) != but) {
-        if (::waitpid(pids_[d], nullptr, WNOHANG) == pids_[d]) pids_[d] = -1;
-        else if (std::chrono::steady_clock::now() > end) return false;
-        else std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }
+    for (long d = 0; d < static_cast<long>(pids_.size()); ++d)
+      if (d != but && !ended_by(d, end)) return false;
     return true;
+  }
+  /// Kills one with SIGKILL and waits until it is gone, and its connections with it.
+  bool kill_and_wait(long d) {
+    send_signal(d, SIGKILL);
+    return ended_by(d, std::chrono::steady_clock::now() + std::chrono::seconds(20));
   }
   /// To one that has not ended, as far as ended_within has seen.
   void send_signal(long d, int number) {
@@ -97,6 +98,15 @@ class processes {
   std::vector<std::string> addresses;
 
  private:
+  bool ended_by(long d, std::chrono::steady_clock::time_point end) {
+    for (pid_t& pid = pids_[static_cast<std::size_t>(d)]; pid > 0;) {
+      if (::waitpid(pid, nullptr, WNOHANG) == pid) pid = -1;
+      else if (std::chrono::steady_clock::now() > end) return false;
+      else std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return true;
+  }
+
   std::vector<pid_t> pids_;
   std::vector<std::optional<reshard::listening_socket>> listening_;
   left_behind* left_;
