@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/relabel.hpp>
 #include <reshard/plan/volume.hpp>
@@ -270,6 +271,30 @@ TEST_CASE("without speeds only bytes can be saved; with them the block that need
   CHECK(devices_of(found.to) == std::vector<long>{6, 7, 4, 5});
   CHECK(found.given == relabel_figures{36 / 1e4, 0});
   CHECK(found.proposed == relabel_figures{48 / 2e4, 0});  // what FROM gives out counts, too
+}
+
+TEST_CASE("thirty ranks that sit on other nodes and numbers come back; there are too many orders to try them all") {
+  constexpr rank_t nodes = 3, gpus = 10, ranks = nodes * gpus;
+  std::vector<shard> own;
+  for (rank_t r = 0; r < ranks; ++r) own.push_back({r, "w", dtype::bf16, {ranks, 3}, {r, 0}, {1, 3}});
+  std::vector<rank_t> turned;
+  for (rank_t r = 0; r < ranks; ++r) turned.push_back((r / gpus + 1) % nodes * gpus + (r % gpus * 3 + 1) % gpus);
+  cluster on = links;
+  on.gpus = gpus;
+  const relabelling found = relabel(layout_switch(own, own, {.to = device_map(turned), .on = on}));
+  CHECK(found.given.retained == 0);
+  CHECK(found.proposed.retained == ranks * 3 * 2);
+  CHECK(found.to.device_of(17) == 17);
+}
+
+TEST_CASE("at 1,024 ranks groups that swap nodes spare the busiest one more than whole nodes do") {
+  const layout_switch change(
+      space(models::qwen3_235b_a22b, parse_degrees("tp=8,pp=16,dp=8,ep=8,zero=1,split=account")),
+      space(models::qwen3_235b_a22b, parse_degrees("tp=4,pp=8,dp=32,ep=16,zero=1,split=account")),
+      {.on = clusters::a800});
+  const relabelling by_nodes = relabel(change), by_groups = relabel(change, relabel_by::groups);
+  CHECK(by_nodes.proposed.node_seconds < 0.9 * by_nodes.given.node_seconds);
+  CHECK(by_groups.proposed.node_seconds < 0.9 * by_nodes.proposed.node_seconds);
 }
 
 TEST_CASE("a list of shards has no tensor-parallel groups") {
