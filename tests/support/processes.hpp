@@ -78,7 +78,7 @@ class processes {
 
   /// Waits until all but `stopped` have ended; whether they did in time.
   bool ended_within(double seconds, long but = -1) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    const double end = now() + seconds;
     for (long d = 0; d < static_cast<long>(pids_.size()); ++d)
       if (d != but && !ended_by(d, end)) return false;
     return true;
@@ -86,7 +86,7 @@ class processes {
   /// Kills one with SIGKILL and waits until it is gone, and its connections with it.
   bool kill_and_wait(long d) {
     send_signal(d, SIGKILL);
-    return ended_by(d, std::chrono::steady_clock::now() + std::chrono::seconds(20));
+    return ended_by(d, now() + 20);
   }
   /// To one that has not ended, as far as ended_within has seen.
   void send_signal(long d, int number) {
@@ -98,10 +98,13 @@ class processes {
   std::vector<std::string> addresses;
 
  private:
-  bool ended_by(long d, std::chrono::steady_clock::time_point end) {
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  bool ended_by(long d, double end) {
     for (pid_t& pid = pids_[static_cast<std::size_t>(d)]; pid > 0;) {
       if (::waitpid(pid, nullptr, WNOHANG) == pid) pid = -1;
-      else if (std::chrono::steady_clock::now() > end) return false;
+      else if (now() > end) return false;
       else std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     return true;
