@@ -174,6 +174,38 @@ void check_fault(const fault& f) {
 
 }  // namespace
 
+TEST_CASE("what on_stage throws of the last stage is told by who finished; of an earlier one it tears the switch") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  for (const bool last : {true, false}) {
+    CAPTURE(last);
+    processes all(devices);
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      socket_endpoint here(d, all.addresses, std::move(listening), two_seconds);
+      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+      fill(before.tensors(), change.from(), never_zero{});
+      switch_options options{.budget = 2_MiB};
+      options.on_stage = [&](const stage_report& r) {
+        left.stages = static_cast<long>(r.stages);
+        if (d == 2 && r.stage == (last ? r.stages - 1 : 0)) throw std::runtime_error("the disk is full");
+      };
+      const switch_ending end = attempt_switch(change, before.tensors(), after.tensors(), here, options);
+      left.reached = static_cast<long>(end.index());
+      left.say(sentence_of(end));
+      left.wrong = static_cast<long>(compare(after.tensors(), change.to(), never_zero{}).wrong);
+    });
+    REQUIRE(all.ended_within(60));
+    for (long d = 0; d < devices; ++d) {
+      const std::string sentence = all.of(d).sentence;
+      CAPTURE(sentence);
+      if (d == 2) CHECK(all.of(d).stages > 1);
+      CHECK(all.of(d).reached == (last ? 0 : 3));  // finished, torn
+      if (last) CHECK(all.of(d).wrong == 0);
+      if (last) CHECK(sentence == (d == 2 ? "the disk is full" : ""));
+      else CHECK(sentence.find("the disk is full") != sentence.npos);
+    }
+  }
+}
+
 TEST_CASE("a switch without a fault is finished on all, and one that is refused touches nothing") {
   const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
   processes all(devices);

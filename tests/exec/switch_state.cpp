@@ -14,6 +14,8 @@
 
 #include <reshard/exec/mailbox_group.hpp>
 #include <reshard/exec/thread_group.hpp>
+#include <reshard/memory/known_values.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/plan/volume.hpp>
 
 #include "../support/dice.hpp"
@@ -125,16 +127,16 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
       CAPTURE(i);
       CAPTURE(d);
       const std::size_t who[attempts] = {2, 1, 3, 0, 4, 4, 4, 2, 0};  // 4: all
-      const char* words[attempts] = {
-          "reshard: a budget of 0 bytes; it must be at least 1",
-          "reshard: device 1, rank 1 of TO: ",
-          "; a switch wants memory of its own for what it makes",
-          "reshard: device 0, nothing: ",
-          "reshard: the devices were given budgets from 1048576 to 2097152 bytes; a switch has one budget",
-          "reshard: a budget of 4096 bytes cannot work: in ",
-          " stages, and at most 4096 are made; the least budget that does is ",
-          "no memory for messages",
-          "int 17"};
+      const char* words[attempts] = {"reshard: a budget of 0 bytes; it must be at least 1",
+                                     "reshard: device 1, rank 1 of TO: ",
+                                     "; a switch wants memory of its own for what it makes",
+                                     "reshard: device 0, nothing: ",
+                                     "reshard: device 0 was given a budget of 1048576 bytes and device 3 a budget of "
+                                     "2097152 bytes; all make one switch",
+                                     "reshard: a budget of 4096 bytes cannot work: in ",
+                                     " stages, and at most 4096 are made; the least budget that does is ",
+                                     "no memory for messages",
+                                     "int 17"};
       CAPTURE(ends[i][d]);
       if (who[i] == 4 || who[i] == d) CHECK(ends[i][d].find(words[i]) != std::string::npos);
       else {
@@ -156,6 +158,58 @@ TEST_CASE_TEMPLATE("after any refusal the same devices switch in the same world"
     CHECK(s.reports[d].stages > 1);
     CHECK(s.before[d].resident_bytes() == 0);
     CHECK(testing::compare(s.by, again[d].tensors(), s.change.from()).wrong == 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("there, back, and there again into memory that was given back, padding created anew", World,
+                   thread_group, mailbox_group) {
+  const layout_switch there(space(tiny(), parse_degrees("tp=2,pp=2")), space(tiny(), parse_degrees("dp=4,pad=384")));
+  const layout_switch back(there.to(), there.from());
+  std::size_t created = 0;
+  for (rank_t d = 0; d < 4; ++d) created += make_plan(there, d).creates.size();
+  CHECK(created > 0);
+  index_t wrong[4] = {};
+  World world(4, soon);
+  world.run([&](auto& here) {
+    const rank_t d = here.device();
+    rank_storage old_side(there.from(), d, "old"), new_side(there.to(), d, "new");
+    fill(old_side.tensors(), there.from());
+    for (const switch_options& options : {switch_options{}, switch_options{.budget = 4_MiB}})
+      for (int round = 0; round < 2; ++round) {
+        switch_state(there, old_side.tensors(), new_side.tensors(), here, options);
+        switch_state(back, new_side.tensors(), old_side.tensors(), here, options);
+      }
+    wrong[d] = compare(old_side.tensors(), there.from()).wrong;
+  });
+  for (const index_t w : wrong) CHECK(w == 0);
+}
+
+TEST_CASE_TEMPLATE("what on_stage throws ends the switch; of the last stage, it comes when all have finished", World,
+                   thread_group, mailbox_group) {
+  for (const bool last : {false, true}) {
+    CAPTURE(last);
+    switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
+    std::string ends[4];
+    index_t wrong[4], stages[4];
+    World world(4, soon);
+    const auto body = [&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      switch_options options{.budget = 1_MiB, .after_use = sources::keep};
+      options.on_stage = [&, d](const stage_report& r) {
+        stages[d] = r.stages;
+        if (d == 2 && r.stage == (last ? r.stages - 1 : 0)) throw std::runtime_error("the disk is full");
+      };
+      ends[d] = ending([&] { switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here, options); });
+      wrong[d] = s.found_after(here.device()).wrong;
+    };
+    world.run(body);
+    for (std::size_t d = 0; d < 4; ++d) {
+      CHECK(stages[d] > 1);
+      CHECK((wrong[d] == 0) == last);
+      if (d == 2) CHECK(ends[d] == "the disk is full");
+      else if (last) CHECK(ends[d] == "done");
+      else CHECK(ends[d].find("the disk is full") != std::string::npos);
+    }
   }
 }
 

@@ -31,7 +31,7 @@ template <Holding From, Holding To, typename T>
   try {
     steps.prepare();
     steps.run();
-    return ended::finished{steps.report()};
+    return ended::finished{steps.report(), {}};
   } catch (const std::exception& e) {
     sentence = e.what();
   } catch (...) {
@@ -43,7 +43,7 @@ template <Holding From, Holding To, typename T>
   if (!steps.touched()) return ended::refused{sentence};
   if (left.in_place >= stages && !left.survivors.empty()) {  // none: this one was given up
     steps.leave_rest();
-    return ended::finished{steps.report()};
+    return ended::finished{steps.report(), sentence};
   }
   if (left.in_doubt(transport.decides())) return ended::unknown{sentence, stages, left.survivors};
   if (options.after_use == sources::keep) return ended::failed{sentence, left.survivors};

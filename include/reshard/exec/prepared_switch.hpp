@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step:
 // planned, checked, staged and bound when it is made; run() only copies.
-// Builds on: exec/switch_checks.hpp, memory/replay_pages.hpp, schedule/stage_count.hpp,
+// Builds on: exec/switch_checks.hpp, exec/given_alike.hpp, memory/replay_pages.hpp, schedule/stage_count.hpp,
 // exec/transport.hpp, exec/rendezvous.hpp.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include <reshard/base/sink.hpp>
+#include <reshard/exec/given_alike.hpp>
 #include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/stage_watch.hpp>
 #include <reshard/exec/switch_checks.hpp>
@@ -40,7 +41,7 @@ class switch_steps {
   void prepare() {
     tell_failures(sink<>::of([this] {
       all_or_none(sink<>::of([this] { derive(); }));
-      require_one_budget();
+      require_one_switch();
       choose_stages();
       all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); }));
       if (const std::string sentence = disagreement_over(transport_, *moves_); !sentence.empty()) {
@@ -53,12 +54,14 @@ class switch_steps {
 
   /// Moves all stages; gives the sources' pages back as they drain unless they are kept.
   void run() {
-    tell_failures(sink<>::of([this] {
+    std::exception_ptr at_last;  // of on_stage, when everything is in place here: it ends nothing any more
+    tell_failures(sink<>::of([this, &at_last] {
       std::vector<std::vector<block_span>> drained;
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
       touched_ = true;                 // another may have gone on where this one is told of no agreement
       all_or_none(sink<>::of([] {}));  // every device's sources are ready; none exchanges small state
       release(drained, 0);
+      for (const memory_block& block : new_.blocks()) block.open_again();
       const index_t lag = report_.lag;
       stage_watch watch(*staged_, options_);
       for (index_t slot = 0; slot < report_.stages + lag; ++slot) {
@@ -66,12 +69,13 @@ class switch_steps {
         if (slot == 0) create();
         moved_ = true;
         transport_.move(*moves_, slot);
-        if (slot >= lag) watch.in_place(slot - lag);
+        if (slot >= lag) tell(watch, slot - lag, at_last);
         if (slot >= 2 * lag) leave(drained, slot - 2 * lag);
       }
       for (index_t k = greatest(0, report_.stages - lag); k < report_.stages; ++k) leave(drained, k);
       transport_.all_reduce_max(0);  // nobody's lists are read any more
     }));
+    if (at_last) std::rethrow_exception(at_last);
   }
 
   /// Whether all refused together, run() was begun, and it came to move: for who has to say how it ended.
@@ -196,12 +200,11 @@ class switch_steps {
     require_apart(me(), old_, new_, change_.states(), options_.after_use);
   }
 
-  void require_one_budget() {
-    const bytes_t most = transport_.all_reduce_max(options_.budget),
-                  smallest = -transport_.all_reduce_max(-options_.budget);
-    if (most == smallest) return;  // all devices see the same two numbers
+  void require_one_switch() {
+    const std::string sentence = difference_over(transport_, change_, options_);
+    if (sentence.empty()) return;
     all_know_ = true;
-    refuse("the devices were given budgets from ", smallest, " to ", most, " bytes; a switch has one budget");
+    refuse(sentence);
   }
 
   /// Cuts the plan into stages and replays the memory; what it exceeds max(before, after) by.
@@ -245,6 +248,15 @@ class switch_steps {
            " bytes beyond max(before, after)", why, "; the least budget that does is ", least_that_does, " bytes");
   }
 
+  /// Tells who watches of a stage; what that throws of the last one is kept.
+  void tell(stage_watch& watch, index_t k, std::exception_ptr& at_last) const {
+    try {
+      watch.in_place(k);
+    } catch (...) {
+      if (k + 1 < report_.stages) throw;
+      at_last = std::current_exception();
+    }
+  }
   /// Writes the zeros of what nobody sends.
   void create() const {
     for (const staged_piece& p : staged_->creates)

@@ -11,10 +11,10 @@
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -68,7 +68,12 @@ class resolved_address {
   }
   resolved_address(const resolved_address&) = delete;
   ~resolved_address() { ::freeaddrinfo(list_); }
-  const addrinfo& first() const { return *list_; }
+  const addrinfo* first() const { return list_; }
+  int count() const {
+    int n = 0;
+    for (const addrinfo* a = list_; a != nullptr; a = a->ai_next) ++n;
+    return n;
+  }
 
  private:
   addrinfo* list_ = nullptr;
@@ -78,7 +83,6 @@ inline void set_option(int socket, int level, int name) {
   const int on = 1;
   static_cast<void>(::setsockopt(socket, level, name, &on, sizeof on));
 }
-inline void never_wait(int socket) { ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK); }
 
 }  // namespace detail
 
@@ -88,14 +92,8 @@ class listening_socket {
   /// "127.0.0.1:0" takes any free port.
   explicit listening_socket(const std::string& address) {
     const detail::resolved_address at(address, true);
-    const addrinfo& a = at.first();
-    descriptor_ = owned_descriptor(::socket(a.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!descriptor_.open()) detail::throw_socket_error("no socket for " + address);
-    detail::set_option(descriptor_.number(), SOL_SOCKET, SO_REUSEADDR);
-    constexpr int waiting = 4096;
-    if (::bind(descriptor_.number(), a.ai_addr, a.ai_addrlen) != 0 || ::listen(descriptor_.number(), waiting) != 0)
-      detail::throw_socket_error("cannot listen at " + address);
-    detail::never_wait(descriptor_.number());
+    for (const addrinfo* a = at.first(); a != nullptr && !listen_at(*a);) a = a->ai_next;
+    if (!descriptor_.open()) detail::throw_socket_error("cannot listen at " + address);
   }
 
   int number() const { return descriptor_.number(); }
@@ -117,19 +115,40 @@ class listening_socket {
   }
 
  private:
+  bool listen_at(const addrinfo& a) {
+    owned_descriptor made(::socket(a.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!made.open()) return false;
+    detail::set_option(made.number(), SOL_SOCKET, SO_REUSEADDR);
+    constexpr int waiting = 4096;
+    if (::bind(made.number(), a.ai_addr, a.ai_addrlen) != 0 || ::listen(made.number(), waiting) != 0) return false;
+    descriptor_ = std::move(made);
+    return true;
+  }
+
   owned_descriptor descriptor_;
 };
 
-/// Calls an address; nothing where nobody listens there (yet).
-inline owned_descriptor call_address(const std::string& address) {
+/// Calls an address, all that a host's name stands for in turn; nothing where nobody listens there (yet), or nobody
+/// answers within the limit, as where a machine is off. It may be called again: what asks for names has limits of its
+/// own.
+inline owned_descriptor call_address(const std::string& address, patience limit) {
   const detail::resolved_address at(address, false);
-  const addrinfo& a = at.first();
-  owned_descriptor made(::socket(a.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!made.open()) detail::throw_socket_error("no socket for " + address);
-  if (::connect(made.number(), a.ai_addr, a.ai_addrlen) != 0) return owned_descriptor();
-  detail::never_wait(made.number());
-  detail::set_option(made.number(), IPPROTO_TCP, TCP_NODELAY);
-  return made;
+  for (const addrinfo* a = at.first(); a != nullptr; a = a->ai_next) {
+    owned_descriptor made(::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!made.open()) continue;
+    if (::connect(made.number(), a->ai_addr, a->ai_addrlen) != 0) {
+      if (errno != EINPROGRESS) continue;
+      pollfd answer{made.number(), POLLOUT, 0};
+      int error = 0;
+      socklen_t size = sizeof error;
+      if (::poll(&answer, 1, static_cast<int>(least(limit.count() / at.count(), 1 << 30))) != 1 ||
+          ::getsockopt(made.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
+        continue;
+    }
+    detail::set_option(made.number(), IPPROTO_TCP, TCP_NODELAY);
+    return made;
+  }
+  return owned_descriptor();
 }
 
 /// What became of an attempt to send or receive without waiting.

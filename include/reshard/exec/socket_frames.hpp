@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -88,6 +89,9 @@ class framed_link {
   bool unsent() const { return !out_.empty(); }
 
   void post(std::uint32_t kind, std::string_view body) {
+    constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
+    if (body.size() > most) refuse("a frame of ", body.size(), " bytes; at most ", most, " are sent in one");
+    if (broken_) return;
     const header h{kind, static_cast<std::uint32_t>(body.size())};
     out_.append(reinterpret_cast<const char*>(&h), sizeof h).append(body);
     flush();
@@ -95,7 +99,7 @@ class framed_link {
   void flush() {
     while (open() && !out_.empty()) {
       const socket_progress p = send_some(number(), reinterpret_cast<const std::byte*>(out_.data()), out_.size());
-      if (p.ended) broken_ = true;  // what it said before it went is still to be read
+      if (p.ended) broken_ = true, out_.clear();  // what it said before it went is still to be read
       if (p.ended || p.bytes == 0) return;
       out_.erase(0, p.bytes);
     }

@@ -109,6 +109,8 @@ class socket_meeting {
   /// them where they gave this one up. The world is over.
   parting part(bool has_all) {
     break_off(detail::text_of("reshard: device ", device_, " has left a switch that broke off"));
+    for (rank_t d = 0; d < devices_; ++d)  // what came before, it may be that all is in place
+      while (const std::optional<socket_frame> frame = link(d).next()) take(d, *frame);
     if (outcast_) return {placed_, has_all, {}};
     socket_parting among(device_, addresses_, door_, wait_);
     return among.agree(placed_, has_all, [this](rank_t d) {
@@ -175,8 +177,11 @@ class socket_meeting {
   }
   void call_hub() {
     const auto end = clock::now() + wait_;
-    owned_descriptor made = call_address(address(hub_));
-    for (; !made.open(); made = call_address(address(hub_))) {
+    owned_descriptor made;
+    while (true) {  // a call that is lost is made again each second
+      const auto left = std::chrono::duration_cast<patience>(end - clock::now());
+      made = call_address(address(hub_), std::clamp(left, patience(1), patience(1000)));
+      if (made.open()) break;
       if (clock::now() > end)
         throw peer_missing(detail::text_of("reshard: device ", device_, " waited ", wait_.count(),
                                            " ms in vain for device ", hub_, ", the hub, at ", address(hub_)));

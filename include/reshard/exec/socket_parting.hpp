@@ -44,7 +44,7 @@ class socket_parting {
 
   /// What a lower device says that all know, or nothing where it is gone.
   std::optional<parting> ask(rank_t d, const word& mine) const {
-    owned_descriptor made = call_address(address(d));
+    owned_descriptor made = call_address(address(d), wait_ / 4);
     if (!made.open()) return std::nullopt;
     const socket_hello hello{.what = socket_hello::purpose::parting,
                              .from = device_,
@@ -77,11 +77,12 @@ class socket_parting {
       all_said = true;
       for (guest& g : guests) {
         if (!g.link.open()) g.link = framed_link(door_->fetch(g.device, socket_hello::purpose::parting));
-        if (std::optional<socket_frame> frame = g.link.open() ? g.link.next() : std::nullopt;
-            frame && frame->body.size() == sizeof(word)) {
+        while (const std::optional<socket_frame> frame = g.link.next()) {
+          if (frame->body.size() != sizeof(word)) continue;
           g.says.emplace();
           std::memcpy(g.says->data(), frame->body.data(), sizeof(word));
         }
+        if (!g.link.open()) g.says.reset();  // it went, or has waited long enough for this one
         all_said = all_said && (g.says || is_gone(g.device));
       }
       if (!all_said) std::this_thread::sleep_for(std::chrono::milliseconds(1));

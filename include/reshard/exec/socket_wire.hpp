@@ -28,16 +28,22 @@ class socket_wire {
   void connect(const std::vector<rank_t>& peers) {
     const rank_t me = meeting_->device();
     const socket_hello hello{.what = socket_hello::purpose::messages, .from = me, .devices = meeting_->devices()};
+    const auto end = clock::now() + meeting_->waits();
     for (const rank_t peer : peers) {
       line& l = line_to(peer);
       if (l.link.open() || peer < me) continue;
-      l.link = call_address(meeting_->address(peer));
-      if (!l.link.open())
-        throw peer_missing(
-            detail::text_of("reshard: device ", me, " can't reach device ", peer, " at ", meeting_->address(peer)));
+      while (true) {
+        l.link = call_address(meeting_->address(peer), meeting_->of_one() / 8);
+        meeting_->poll();
+        meeting_->require_whole();
+        if (l.link.open()) break;
+        if (clock::now() > end)
+          throw peer_missing(
+              detail::text_of("reshard: device ", me, " can't reach device ", peer, " at ", meeting_->address(peer)));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
       send_some(l.link.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
     }
-    const auto end = clock::now() + meeting_->waits();
     for (const rank_t peer : peers)
       while (!line_to(peer).link.open()) {
         meeting_->door().poll();

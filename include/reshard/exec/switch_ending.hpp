@@ -18,6 +18,7 @@ namespace ended {
 /// The new tensors hold what they shall, on every device.
 struct finished {
   switch_report report;
+  std::string sentence = {};  // what went wrong after that, here or on another device; else empty
 };
 /// Nothing was touched.
 struct refused {
@@ -49,14 +50,9 @@ struct unknown {
 /// How a switch ended on one device. While one that lives has refused, failed or torn, none has finished.
 using switch_ending = std::variant<ended::finished, ended::refused, ended::failed, ended::torn, ended::unknown>;
 
-/// The sentence of an ending; of a finished switch it is empty.
+/// The sentence of an ending.
 [[nodiscard]] inline std::string sentence_of(const switch_ending& ending) {
-  return std::visit(
-      [](const auto& end) -> std::string {
-        if constexpr (requires { end.sentence; }) return end.sentence;
-        else return {};
-      },
-      ending);
+  return std::visit([](const auto& end) { return end.sentence; }, ending);
 }
 
 /// What devices that broke off agree on: how many stages some device knows to be in place on all; whether all of them

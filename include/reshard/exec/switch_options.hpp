@@ -35,9 +35,11 @@ struct stage_report {
 /// The memory that a switch may take beyond what it must, whether its sources are kept, and how it is watched.
 struct switch_options {
   bytes_t budget = no_budget;            // beyond max(before, after), per device; the same on all devices
-  sources after_use = sources::release;  // keep: peak is before + after
+  sources after_use = sources::release;  // keep: peak is before + after; the same on all devices
   bool checks = false;  // of messages, before they are unpacked: 16 bytes more each; the same on all devices
-  std::function<void(const stage_report&)> on_stage = {};  // called between copies: what it throws ends the switch
+  // Called between copies. What it throws ends the switch; of the last stage, after which there is nothing to end, it
+  // is thrown once the switch is finished everywhere.
+  std::function<void(const stage_report&)> on_stage = {};
 };
 
 /// What a switch did, or is about to do, on one device.

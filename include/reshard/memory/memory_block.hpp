@@ -63,9 +63,13 @@ struct memory_block {
   granules_come come = granules_come::when_written;
   call take = {};  // none: writing is all that it takes
   call give_back = {};
+  call reopen = {};  // before a switch writes to what may have been given back; none: it can be touched all the same
 
   const std::byte* end() const { return begin + granules * granule; }
   void release(page_span span) const { give_back(begin + span.first * granule, span.count() * granule); }
+  void open_again() const {
+    if (reopen) reopen(begin, granules * granule);
+  }
   void commit(page_span span) const {
     if (take && at_first == pages_are::reserved) take(begin + span.first * granule, span.count() * granule);
   }

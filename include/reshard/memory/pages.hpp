@@ -104,7 +104,8 @@ class page_range {
                 [this](std::byte* at, bytes_t bytes) {
                   release(at - data_, at - data_ + bytes);
                   guard(at, bytes, PROT_NONE);
-                }};
+                },
+            .reopen = [](std::byte* at, bytes_t bytes) { guard(at, bytes, PROT_READ | PROT_WRITE); }};
   }
 
   /// 4096 * |{p : the kernel holds page p for us}|, by mincore: on private anonymous memory it

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices that were given different switches: who was given what is said on all, and nothing is touched.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <reshard/exec/given_alike.hpp>
+#include <reshard/exec/mailbox_group.hpp>
+#include <reshard/exec/switch_state.hpp>
+#include <reshard/exec/thread_group.hpp>
+#include <reshard/memory/bind_shard.hpp>
+
+#include "../support/tiny.hpp"
+
+using namespace reshard;
+
+namespace {
+
+/// What one device is given: tensors of 4 x columns floats, whole on device 0 and wanted on device 1.
+struct question {
+  std::string states = "param:bf16:3,exp_avg:fp32:1,exp_avg_sq:fp32:1";
+  std::vector<std::string> moving = {"exp_avg", "exp_avg_sq"};
+  std::vector<std::string> tensors = {"a", "b"};
+  index_t columns = 8;
+  bytes_t budget = no_budget;
+  sources after_use = sources::keep;
+};
+
+shard_list list_of(const question& q, rank_t rank) {
+  std::vector<shard> shards;
+  for (const std::string& tensor : q.tensors)
+    for (const std::string& state : q.moving)
+      shards.push_back({rank, tensor, fp32, {4, q.columns}, {0, 0}, {4, q.columns}, state});
+  return shard_list(shards, 3);
+}
+
+struct outcome {
+  std::string sentence = "finished";
+  double first = -1;  // of what device 1 holds then
+};
+
+/// Three devices, of which the third has no rank; `odd` is asked another question.
+template <typename World>
+std::vector<outcome> ask(rank_t odd, const question& usual, const question& other) {
+  std::vector<outcome> ends(3);
+  World world(3, std::chrono::seconds(20));
+  world.run([&](auto& here) {
+    const rank_t d = here.device();
+    const question& mine = d == odd ? other : usual;
+    const state_list states = state_list::parse(mine.states);
+    state_set moving;
+    for (const std::string& s : mine.moving) moving = moving | states.named(s);
+    const layout_switch change(list_of(mine, 0), list_of(mine, 1), {.states = moving, .devices = 3, .list = states});
+    const std::size_t shards = mine.tensors.size() * mine.moving.size();
+    std::vector<std::vector<float>> arrays(shards,
+                                           std::vector<float>(static_cast<std::size_t>(4 * mine.columns), -1.f));
+    binding before("before", {}, states), after("after", {}, states);
+    for (std::size_t i = 0; d < 2 && i < shards; ++i) {
+      if (d == 0) arrays[i].assign(arrays[i].size(), static_cast<float>(i));
+      bind_shard(d == 0 ? before : after, d == 0 ? change.from().table() : change.to().table(),
+                 list_of(mine, d).shards()[i], memory(arrays[i]));
+    }
+    outcome& mine_outcome = ends[static_cast<std::size_t>(d)];
+    try {
+      switch_state(change, before, after, here, {.budget = mine.budget, .after_use = mine.after_use});
+    } catch (const refusal& e) {
+      mine_outcome.sentence = e.what();
+    }
+    mine_outcome.first = arrays.back().back();
+    here.all_reduce_max(0);
+  });
+  return ends;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("what one device was given otherwise is named with both, and nothing is touched", World,
+                   thread_group, mailbox_group) {
+  const question usual;
+  for (const outcome& e : ask<World>(1, usual, usual)) CHECK(e.sentence == "finished");
+  CHECK(ask<World>(1, usual, usual)[1].first == 3);
+
+  struct otherwise {
+    question other;
+    std::string usual_is, other_is;
+  };
+  std::vector<otherwise> all(7);
+  const std::string states = "the states 1=exp_avg:fp32:1,2=exp_avg_sq:fp32:1";
+  all[0] = {{.states = "param:bf16:3,exp_avg_sq:fp32:1,exp_avg:fp32:1"},
+            states,
+            "the states 1=exp_avg_sq:fp32:1,2=exp_avg:fp32:1"};
+  all[1] = {{.moving = {"exp_avg"}}, states, "the states 1=exp_avg:fp32:1"};
+  all[2] = {{.tensors = {"a", "c"}}, "tensor 1 as b of 1 x 1 x 1 x 4 x 8", "tensor 1 as c of 1 x 1 x 1 x 4 x 8"};
+  all[3] = {{.tensors = {"a", "b", "c", "d", "e"}}, "no more than 2 tensors", "tensor 2 as c of 1 x 1 x 1 x 4 x 8"};
+  all[4] = {{.columns = 9}, "tensor 0 as a of 1 x 1 x 1 x 4 x 8", "tensor 0 as a of 1 x 1 x 1 x 4 x 9"};
+  all[5] = {{.budget = 1 << 20}, "no budget", "a budget of 1048576 bytes"};
+  all[6] = {{.after_use = sources::release}, "sources that are kept", "sources that are released"};
+  for (const rank_t odd : {0, 1, 2})
+    for (const otherwise& o : all) {
+      CAPTURE(odd);
+      CAPTURE(o.other_is);
+      const std::string expected = "reshard: device 0 was given " + (odd == 0 ? o.other_is : o.usual_is) +
+                                   " and device " + std::to_string(odd == 0 ? 1 : odd) + " " +
+                                   (odd == 0 ? o.usual_is : o.other_is) + "; all make one switch";
+      const std::vector<outcome> ends = ask<World>(odd, usual, o.other);
+      for (const outcome& e : ends) CHECK(e.sentence == expected);
+      CHECK(ends[1].first == -1);
+    }
+}
+
+TEST_CASE("types of one width are told apart") {
+  const state_list a = state_list::parse("param:bf16:3"), b = state_list::parse("param:fp16:3");
+  CHECK(detail::given_states(a, a.all()).value != detail::given_states(b, b.all()).value);
+  CHECK(detail::given_states(a, a.all()).value == detail::given_states(a, a.all()).value);
+}
+
+TEST_CASE("the first of many families that differs is found, wherever it is") {
+  const computed_switch change = testing::tiny_switch(4, "dp=2", "tp=2");
+  const std::vector<digest> digests = detail::digests_of_families(change.to());
+  REQUIRE(digests.size() == static_cast<std::size_t>(change.to().families()) + 1);
+  for (int f = 0; f < change.to().families(); ++f) {
+    thread_group world(2, std::chrono::seconds(20));
+    std::string sentences[2];
+    world.run([&](auto& here) {
+      const rank_t d = here.device();
+      std::vector<digest> mine = digests;
+      if (d == 1)
+        for (std::size_t n = static_cast<std::size_t>(f) + 1; n < mine.size(); ++n) mine[n].add(1);
+      sentences[d] = detail::difference_of_families(here, change.to(), mine);
+      here.all_reduce_max(0);
+    });
+    for (const std::string& s : sentences) CHECK(s.find("given tensor " + std::to_string(f) + " as ") != s.npos);
+  }
+}
