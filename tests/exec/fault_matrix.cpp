@@ -43,6 +43,7 @@ struct world {
   rank_t devices;
   index_t layers;
   bytes_t budget;  // where sources are released: for a dozen stages or so
+  bytes_t round_bytes = usual_round_bytes;
 
   computed_switch change() const { return testing::tiny_switch(layers, from, to); }
   oracle::model of_oracle() const {
@@ -59,7 +60,8 @@ const std::pair<holds_of_ranks, holds_of_ranks>& holds_of(const world& w) {
   return known[&w];
 }
 constexpr world worlds[] = {{"tp=2,pp=2,zero=1", "dp=4,zero=1", "dp=3,zero=1", 4, 2, 256_KiB},
-                            {"tp=2,dp=3,zero=1", "pp=2,dp=3,zero=1", "dp=5,zero=1", 6, 2, 256_KiB}};
+                            {"tp=2,dp=3,zero=1", "pp=2,dp=3,zero=1", "dp=5,zero=1", 6, 2, 256_KiB},
+                            {"tp=2,pp=2,zero=1", "dp=4,zero=1", "dp=3,zero=1", 4, 2, 256_KiB, least_round_bytes}};
 
 struct cell {
   std::size_t in;  // of worlds
@@ -138,6 +140,7 @@ class faulted {
     const left_behind& struck = all_.of(cell_.victim);
     CHECK(struck.reached == 1);
     CHECK(struck.stages >= 3);
+    CHECK((struck.several > 0) == (world_.round_bytes == least_round_bytes));
     std::string survivors, first;
     for (rank_t d = 0; d < world_.devices; ++d)
       if (d != cell_.victim) survivors += (survivors.empty() ? "" : ",") + std::to_string(d);
@@ -154,6 +157,7 @@ class faulted {
     CHECK(said.find("device " + std::to_string(cell_.victim) + " was given up") != said.npos);
   }
   const cell& what() const { return cell_; }
+  bool several_rounds() { return all_.of(cell_.victim).several > 0; }
   long on_their_way() { return all_.of(cell_.victim).untouched; }
   double slowest() const { return slowest_; }
   bool away() const { return away_; }
@@ -201,7 +205,7 @@ class faulted {
     {
       strikes_.left = &left;
       if (d == cell_.victim) strikes_.number = cell_.number;
-      struck_endpoint here(d, all_.addresses, std::move(listening), two_seconds, strikes_);
+      struck_endpoint here(d, all_.addresses, std::move(listening), two_seconds, strikes_, world_.round_bytes);
       ending = attempt_switch(change, before.tensors(), after.tensors(), here,
                               {.budget = cell_.keep ? largest_holding(change) * 13 / 10 : world_.budget,
                                .after_use = cell_.keep ? sources::keep : sources::release,
@@ -294,7 +298,8 @@ TEST_CASE(
     for (const std::string& of :
          {std::to_string(worlds[c.in].devices) + " processes, rank " + std::to_string(c.victim),
           std::string(stages[c.third]) + " stage, " + moments[c.when],
-          std::string(c.keep ? "keep, " : "release, ") + (c.number == SIGKILL ? "kill" : "stop"), f.ending()})
+          std::string(c.keep ? "keep, " : "release, ") + (c.number == SIGKILL ? "kill" : "stop"), f.ending(),
+          std::string(f.several_rounds() ? "several rounds" : "one round")})
       ++times[of];
     double& slowest = c.number == SIGKILL ? slowest_kill : slowest_stop;
     slowest = std::max(slowest, f.slowest());

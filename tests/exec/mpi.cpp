@@ -228,6 +228,33 @@ TEST_CASE("one process with another layout, states or budget is named on all oth
     }
 }
 
+TEST_CASE("what MPI holds by itself, as told, is paid from the budget on every device") {
+  const computed_switch change = change_of("tp=2", "dp=2,zero=1");
+  for (const bytes_t beyond : {bytes_t{0}, 4_MiB}) {
+    CAPTURE(beyond);
+    for (const left_behind& left : on_ranks(2, [&](MPI_Comm world, long d, left_behind&mine) {
+           mpi_endpoint here(world, {.wait = ample, .fixed_bytes = d == 1 ? 1_MiB : 0});
+           rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+           fill(before.tensors(), change.from());
+           mine.say(thrown([&] {
+             const switch_report r =
+                 switch_state(change, before.tensors(), after.tensors(), here, {.budget = 1_MiB + beyond});
+             mine.reached = r.memory.excess() <= beyond;
+           }));
+         })) {
+      const std::string sentence = left.sentence;
+      CAPTURE(sentence);
+      if (beyond == 0) CHECK(sentence.find("1048576") != sentence.npos);
+      else CHECK(left.reached == 1);
+      CHECK(sentence.empty() == (beyond != 0));
+    }
+  }
+  for (const left_behind& left : on_ranks(2, [&](MPI_Comm world, long d, left_behind&mine) {
+         mine.say(thrown([&] { mpi_endpoint here(world, {.wait = ample, .fixed_bytes = d == 1 ? -1 : 0}); }));
+       }))
+    CHECK(std::string(left.sentence) == "reshard: device 1: buffers of -1 bytes; 0 is the least");
+}
+
 TEST_CASE(
     "a process that fails in the midst of a switch is heard by all, in time; sources are whole, and MPI goes on") {
   const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");

@@ -156,9 +156,9 @@ TEST_CASE("refusals come before anything is touched, and say who lacks what") {
   const model m = tiny();
   {
     switch_in_memory s(m, "tp=2,pp=2,zero=1", "dp=4,zero=1");
-    CHECK(refused_switch(s, [](rank_t d) {
-            return switch_options{.budget = d == 2 ? 300_KiB : 600_KiB};
-          }).find("a switch has one budget") != std::string::npos);
+    CHECK(refused_switch(s, [](rank_t d) { return switch_options{.budget = d == 2 ? 300_KiB : 600_KiB}; })
+              .find("device 0 was given a budget of 614400 bytes and device 2 a budget of 307200 bytes") !=
+          std::string::npos);
     CHECK(refused_switch(s, [](rank_t) { return switch_options{.budget = 0}; }) ==
           "reshard: a budget of 0 bytes; it must be at least 1");
     const std::string sentence = refused_switch(s, [](rank_t) { return switch_options{.budget = 4_KiB}; });

@@ -56,8 +56,8 @@ inline std::string words_of(const reshard::switch_ending& ending) {
 enum class moment { pack, exchange, unpack, wait };  // wait: for others to have a stage, of any stage
 
 /// Strikes this process, where `number` is a signal, in one stage: the first, one in the middle or the last. Of the
-/// exchange it relies on this alone: in slot k it packs stage k, retains, and unpacks stage k - 1, and polls the wire
-/// without waiting after every copy.
+/// exchange it relies on this alone: in slot k it packs stage k, it says which messages it has begun to unpack, and it
+/// polls the wire without waiting after every copy.
 class striker {
  public:
   int number = 0;
@@ -72,16 +72,12 @@ class striker {
     if (slot == 0) stage_ = third == 0 ? 0 : third == 2 ? m.stages - 1 : middle(m.stages);
     left->stages = static_cast<long>(m.stages);
     moves_ = &m;
-    for (const char several : m.several)
-      if (several != 0) number = 0;  // so it is not reached, which the test says
+    for (const char several : m.several) left->several += several;
     const std::size_t packs = slot < m.stages ? count(m.out, m.pack, slot) : 0;
     if (when == moment::pack && slot == stage_ && packs > 0) strikes_at_ = 1 + at % packs;
     if (when == moment::exchange && slot == stage_) unsent_ = messages(m.out), looks_ = 1 + at % 20;
     if (when == moment::exchange && slot == stage_ + 1 && unsent_ == 0) strike();
-    if (when != moment::unpack || slot != stage_ + 1) return;
-    const std::size_t unpacks = count(m.in, m.unpack, stage_);
-    const std::size_t kept = slot < m.stages ? static_cast<std::size_t>(m.retained_jobs(slot)) : 0;
-    if (unpacks > 0) strikes_at_ = packs + kept + 1 + at % unpacks;
+    if (when == moment::unpack && slot == stage_) unpacks_at_ = 1 + at % static_cast<std::uint64_t>(messages(m.in));
   }
   void awaits(bool on) { awaits_ = on; }
   void sent(const reshard::message& m) {
@@ -91,6 +87,7 @@ class striker {
     const double at_last = std::exchange(looked_, now());
     if (at_last > 0 && looked_ - at_last > 0.25) left->away += looked_ - at_last;
     if (after_copy && ++copies_ == strikes_at_) strike();
+    if (after_copy && unpacks_at_ > 0 && begun() >= unpacks_at_) strike();
     if (when == moment::exchange && unsent_ == 0 && --looks_ == 0) strike();
     if (when == moment::wait && awaits_) strike();
   }
@@ -108,6 +105,13 @@ class striker {
         copies += jobs.end(static_cast<reshard::index_t>(i)) - jobs.begin(static_cast<reshard::index_t>(i));
     return copies;
   }
+  /// The messages of the stage that are unpacked, or of which that was begun.
+  std::uint64_t begun() const {
+    std::uint64_t result = 0;
+    for (std::size_t i = 0; i < moves_->in.size(); ++i)
+      result += moves_->in[i].stage == stage_ && moves_->unpacked[i] != 0 ? 1 : 0;
+    return result;
+  }
   long messages(const std::vector<reshard::message>& list, bool undone_alone = false) const {
     long result = 0;
     for (const reshard::message& m : list) result += m.stage == stage_ && !(undone_alone && m.done) ? 1 : 0;
@@ -124,6 +128,7 @@ class striker {
   const reshard::exchange_moves* moves_ = nullptr;
   reshard::index_t stage_ = 0;
   std::size_t copies_ = 0, strikes_at_ = 0;  // of this slot, counted from 1
+  std::uint64_t unpacks_at_ = 0;             // messages of the stage, counted from 1
   long unsent_ = -1;
   std::uint64_t looks_ = 0;
   double looked_ = 0;
@@ -166,9 +171,11 @@ struct struck_parts {
 class struck_endpoint : private detail::struck_parts, public reshard::exchange<reshard::socket_meeting, heard_wire> {
  public:
   struck_endpoint(reshard::rank_t device, const std::vector<std::string>& addresses,
-                  reshard::listening_socket listening, reshard::patience wait, striker& strikes)
+                  reshard::listening_socket listening, reshard::patience wait, striker& strikes,
+                  reshard::bytes_t round_bytes = reshard::usual_round_bytes)
       : detail::struck_parts(device, addresses, std::move(listening), wait, strikes),
-        exchange(detail::struck_parts::meeting, detail::struck_parts::wire, reshard::exchange_as::asynchronous),
+        exchange(detail::struck_parts::meeting, detail::struck_parts::wire, reshard::exchange_as::asynchronous,
+                 round_bytes),
         strikes_(&strikes) {}
   void move(reshard::exchange_moves& m, reshard::index_t slot) {
     strikes_->begin(m, slot);

@@ -28,7 +28,7 @@ namespace testing {
 struct left_behind {
   char sentence[600] = {};
   double seconds = 0, away = 0;  // when; how long it did not run, while it should
-  long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0;
+  long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0, several = 0;
 
   void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }
 };
@@ -45,13 +45,14 @@ void switch_watched(const reshard::computed_switch& change, Endpoint& here, cons
   fill(before.tensors(), change.from());
   const bytes_t held = before.resident_bytes();
   testing::watched<Endpoint> looking{{here}, before, after};
+  looking.after_use = options.after_use;
   stages_told told;
   const switch_report report = switch_state(change, before.tensors(), after.tensors(), looking, told.watch(options));
   const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
   left.kernel_agrees = held == report.memory.before && after.resident_bytes() == report.memory.after &&
                        before.resident_bytes() == 0 && looking.slots == report.stages + report.lag &&
-                       looking.staging_kept && most == report.memory.peak && report.memory.excess() <= options.budget &&
-                       told.right(report);
+                       looking.staging_kept && looking.every_slot && most == report.memory.peak &&
+                       report.memory.excess() <= options.budget && told.right(report);
   const comparison found = compare(after.tensors(), change.to());
   left.wrong = static_cast<long>(found.wrong), left.elements = static_cast<long>(found.elements);
   left.stages = static_cast<long>(report.stages);

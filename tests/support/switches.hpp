@@ -36,7 +36,30 @@ struct watched : forwarding<Endpoint> {
   reshard::index_t slots = 0;
   std::vector<reshard::bytes_t> staging = {};
   bool staging_kept = true;  // the transport never held more than it said, and some where it said some
+  reshard::sources after_use = reshard::sources::release;
+  std::vector<reshard::bytes_t> replayed = {};  // what is committed at the end of each slot, before its sources go
+  bool every_slot = true;                       // so it was, by the kernel's count
 
+  moves prepare(const reshard::staged_plan& plan, const reshard::binding& into, reshard::page_stages& pages) {
+    using namespace reshard;
+    const index_t lag = lag_of(inner), all = plan.stages + lag;
+    page_stages read(before.tensors(), binding_side::source);
+    for (const std::vector<staged_piece>* list : {&plan.sends, &plan.retains})
+      for (const staged_piece& p : *list)
+        for (const int state : p.states)
+          before.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { read.read(b, p.stage); });
+    const std::vector<bytes_t> goes = read.bytes_by_stage(plan.stages), comes = pages.bytes_by_stage(all);
+    bytes_t live = read.outside_bytes() + pages.outside_bytes();
+    for (const bytes_t bytes : goes) live += bytes;
+    replayed.clear();
+    for (index_t slot = 0; slot < all; ++slot) {
+      const index_t left = slot - 1 - 2 * lag;  // the last stage whose sources have gone; -1: what nobody reads
+      if (after_use == sources::release && slot == 0) live -= goes[0];
+      if (after_use == sources::release && left >= 0) live -= goes[static_cast<std::size_t>(left) + 1];
+      replayed.push_back(live += comes[static_cast<std::size_t>(slot) + 1]);
+    }
+    return inner.prepare(plan, into, pages);
+  }
   reshard::bytes_t staging_bytes(const reshard::staged_plan& plan, reshard::index_t k) {
     if (k == 0) staging.clear();
     staging.push_back(inner.staging_bytes(plan, k));
@@ -48,7 +71,9 @@ struct watched : forwarding<Endpoint> {
       staging_kept = staging_kept && inner.staging_seen() <= staging.at(static_cast<std::size_t>(k)) &&
                      inner.staging_seen() % reshard::page_bytes == 0 &&
                      (inner.staging_seen() > 0) == (staging.at(static_cast<std::size_t>(k)) > 0);
-    seen = std::max(seen, before.resident_bytes() + after.resident_bytes() + staging.at(static_cast<std::size_t>(k)));
+    const reshard::bytes_t committed = before.resident_bytes() + after.resident_bytes();
+    every_slot = every_slot && committed == replayed.at(static_cast<std::size_t>(k));
+    seen = std::max(seen, committed + staging.at(static_cast<std::size_t>(k)));
     ++slots;
   }
 };
@@ -134,6 +159,7 @@ struct switch_in_memory {
       rank_storage &old_state = d < devices() ? before[d] : none, &new_state = d < devices() ? after[d] : nothing;
       const bytes_t held = old_state.resident_bytes();
       watched<std::remove_reference_t<decltype(here)>> looking{{here}, old_state, new_state};
+      looking.after_use = options.after_use;
       stages_told told;
       const switch_report report =
           switch_state(change, old_state.tensors(), new_state.tensors(), looking, told.watch(options));
@@ -143,7 +169,7 @@ struct switch_in_memory {
       if (d < devices()) reports[d] = report;
       if (held != report.memory.before || new_state.resident_bytes() != report.memory.after ||
           old_state.resident_bytes() != (kept ? held : 0) || looking.slots != report.stages + report.lag ||
-          !looking.staging_kept || most != report.memory.peak || !told.right(report))
+          !looking.staging_kept || !looking.every_slot || most != report.memory.peak || !told.right(report))
         kernel_agrees = false;
     });
     CHECK(kernel_agrees);

@@ -35,12 +35,16 @@ struct exchange_round {
   std::size_t in_begin = 0, in_end = 0;
 };
 
-/// Calls sink(pieces) for every message to or from one peer in one stage.
+/// Calls sink(pieces) for every message to or from one peer in one stage. The pieces last as long as the call.
 template <typename Sink>
 void each_message(stage_range pieces, exchange_as how, Sink&& sink) {
-  if (how != exchange_as::naive) sink(pieces);
-  else
-    for (const staged_piece* p = pieces.begin(); p != pieces.end(); ++p) sink(stage_range{p, p + 1});
+  if (how != exchange_as::naive) return sink(pieces);
+  for (const staged_piece& p : pieces)
+    for (const int state : p.states) {
+      staged_piece alone = p;
+      alone.states = p.states.masked(std::uint32_t{1} << state);
+      sink(stage_range{&alone, &alone + 1});
+    }
 }
 
 /// What a message of a stage holds at most; where a stage has more for a peer it takes several rounds, with a message

@@ -17,6 +17,8 @@ struct mpi_options {
   exchange_as how = exchange_as::asynchronous;
   bytes_t chunk_bytes = mpi_chunk_bytes;  // a longer message is sent in several
   bytes_t round_bytes = usual_round_bytes;
+  bytes_t fixed_bytes =
+      0;  // F: what MPI's own buffers take on a device, as measured by who knows; paid from the budget
 };
 
 namespace detail {
@@ -27,6 +29,8 @@ struct mpi_parts {
     proposal brought{mine};
     if (mine < 1 || mine > most_chunk_bytes)
       brought.sentence = text_of("chunks of ", mine, " bytes; MPI sends 1 to ", most_chunk_bytes, " at a time");
+    if (options.fixed_bytes < 0)
+      brought.sentence = text_of("buffers of ", options.fixed_bytes, " bytes; 0 is the least");
     const agreement all = meeting.agree(brought);
     const bytes_t fewest = -meeting.agree({-mine}).largest;
     if (all.refuser >= 0) refuse("device ", all.refuser, ": ", all.sentence);
@@ -46,7 +50,12 @@ class mpi_endpoint : private detail::mpi_parts, public exchange<mpi_meeting, mpi
   /// Made by every process of the communicator; peer_missing where not all come within the patience.
   explicit mpi_endpoint(MPI_Comm world, const mpi_options& options = {})
       : detail::mpi_parts(world, options),
-        exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes) {}
+        exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes), fixed_(options.fixed_bytes) {}
+
+  bytes_t fixed_bytes() const { return fixed_; }
+
+ private:
+  bytes_t fixed_;
 };
 static_assert(Transport<mpi_endpoint>);
 
