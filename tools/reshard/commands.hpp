@@ -30,6 +30,10 @@ struct arguments {
   std::optional<std::string> stages;
   std::optional<std::string> relay;
   std::optional<std::string> relabel;
+  std::optional<std::string> devices;
+  std::optional<std::string> memory;
+  std::optional<std::string> axes;
+  std::optional<std::string> top;
   bool json = false;
   bool transfers = false;
   bool leave_out_lost = false;
@@ -39,6 +43,7 @@ void check(const arguments& given);
 void regions(const arguments& given);
 void plan(const arguments& given);
 void simulate(const arguments& given);
+void compare(const arguments& given);
 
 /// --states: the list of states, of mixed-precision Adam by default.
 state_list list_asked_for(const arguments& given);

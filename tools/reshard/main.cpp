@@ -54,14 +54,21 @@ void add_model(CLI::App& command, arguments& given) {
   command.add_option("--states", given.states, "the states that the job keeps, see below");
 }
 
+/// The layouts of a switch; without TO it is what is asked.
+void add_from(CLI::App& command, arguments& given) {
+  command.add_option("FROM", given.layout, "the layout that the job has: keys and numbers")->required();
+}
+void add_sides(CLI::App& command, arguments& given) {
+  add_from(command, given);
+  command.add_option("TO", given.to, "the layout that it goes to")->required();
+}
+
 void add_state(CLI::App& command, arguments& given) {
   command.add_option("--state", given.state, "only this state, or these");
 }
 
-/// What asks about a switch.
+/// What asks about a switch from FROM.
 void add_switch(CLI::App& command, arguments& given, const char* cluster) {
-  command.add_option("FROM", given.layout, "the layout that the job has: keys and numbers")->required();
-  command.add_option("TO", given.to, "the layout that it goes to")->required();
   add_state(command, given);
   command.add_option("--cluster", given.cluster, cluster);
   command.add_option("--from-devices", given.from_devices, "the device of each rank of FROM, like 0-2,8,12-15");
@@ -72,6 +79,18 @@ void add_switch(CLI::App& command, arguments& given, const char* cluster) {
   command.add_option("--stages", given.stages, "how many stages, at most 4096");
   command.add_option("--relay", given.relay, "never; auto and always are not built yet");
   command.add_option("--relabel", given.relabel, "seat TO better: by nodes (default) or groups")->type_name("[BY]");
+}
+
+CLI::App& add_compare(CLI::App& app, arguments& given) {
+  CLI::App& compare = *app.add_subcommand("compare", "which layout to go to? all legal ones on N devices");
+  add_model(compare, given);
+  add_from(compare, given);
+  compare.add_option("--devices", given.devices, "how many devices the job goes to")->required();
+  compare.add_option("--memory", given.memory, "most bytes that a rank may hold, like 40GiB");
+  compare.add_option("--axes", given.axes, "which vary, of tp,pp,dp,ep (the default)");
+  compare.add_option("--top", given.top, "how many are listed; 20, with --json all");
+  add_switch(compare, given, "NODESxGPUS, a name or a file; default: one node");
+  return compare;
 }
 
 /// The words, last first, as CLI11 takes them. --relabel has nodes or groups after it, or neither and so nodes: what
@@ -123,11 +142,11 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
 /// Refuses a word that is no subcommand; one that two edits make of it may have been meant.
 int refuse_subcommand(std::string_view word) {
   std::string close;
-  for (const std::string_view name : {"check", "regions", "plan", "simulate"})
+  for (const std::string_view name : {"check", "regions", "plan", "simulate", "compare"})
     if (word.size() <= name.size() + 2 && edits_between(word, name) <= 2)
       close = reshard::io::text_of(" is close to ", name, " but");
   return refuse_with(reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
-                                          " is no subcommand; they are check, regions, plan and simulate"));
+                                          " is no subcommand; they are check, regions, plan, simulate and compare"));
 }
 
 int run(int count, const char* const* words) {
@@ -152,13 +171,17 @@ int run(int count, const char* const* words) {
 
   CLI::App& plan = *app.add_subcommand("plan", "what must move from one layout to another");
   add_model(plan, given);
+  add_sides(plan, given);
   add_switch(plan, given, "NODESxGPUS, a name or a file; default: one node");
   plan.add_option("--rank", given.rank, "only what goes from or to this device");
   plan.add_flag("--transfers", given.transfers, "list every transfer (with --json)");
 
   CLI::App& simulate = *app.add_subcommand("simulate", "how long will the switch take? predicted, not measured");
   add_model(simulate, given);
+  add_sides(simulate, given);
   add_switch(simulate, given, "a800, h100, h200, gb200 or a JSON file");
+
+  CLI::App& compare = add_compare(app, given);
 
   try {
     app.parse(words_of(count, words));
@@ -166,6 +189,7 @@ int run(int count, const char* const* words) {
     if (regions.parsed()) reshard::tool::regions(given);
     if (plan.parsed()) reshard::tool::plan(given);
     if (simulate.parsed()) reshard::tool::simulate(given);
+    if (compare.parsed()) reshard::tool::compare(given);
     return 0;
   } catch (const CLI::Success& asked) {  // --help, --version
     std::ostringstream said;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// compare: which layout to go to, of all that are legal on so many devices.
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reshard/io/arguments.hpp>
+#include <reshard/io/comparison_text.hpp>
+#include <reshard/io/hf_config.hpp>
+#include <reshard/io/text_output.hpp>
+#include <reshard/parallelism/legal_layouts.hpp>
+#include <reshard/plan/make_plan.hpp>
+#include <reshard/simulate/simulation.hpp>
+
+#include "asked.hpp"
+
+namespace reshard::tool {
+
+namespace {
+
+/// --devices, 1 to as many as can be gone through one by one.
+rank_t devices_asked_for(const arguments& given) {
+  const rank_t devices = io::detail::digits_of("--devices", *given.devices);
+  if (devices < 1) refuse("--devices: ", devices, " devices; there is at least 1");
+  if (devices > max_listed_ranks)
+    refuse("--devices: ", devices, " devices; at most ", max_listed_ranks, " are gone through one by one");
+  return devices;
+}
+
+/// --top; 20 for a person, all for a program.
+index_t top_asked_for(const arguments& given) {
+  constexpr index_t rows_of_a_person = 20;
+  if (!given.top) return given.json ? std::numeric_limits<index_t>::max() : rows_of_a_person;
+  const index_t top = io::detail::digits_of("--top", *given.top);
+  if (top < 1) refuse("--top: ", top, " layouts; there is at least 1");
+  return top;
+}
+
+/// Says for which numbers of devices there would be one.
+[[noreturn]] void refuse_none(const model& m, const degrees& from, rank_t devices, const varied_axes& axes) {
+  const nearest_devices near = devices_with_layouts(m, from, devices, axes);
+  std::string would, names;
+  if (near.below > 0) would = text_of(near.below);
+  if (near.above > 0) would += text_of(would.empty() ? "" : " or ", near.above);
+  for (const layout_key axis : axes) names += text_of(names.empty() ? "" : ", ", name(axis));
+  refuse("--devices: no layout of ", devices, " devices is legal over the axes ", names, " with every other key as in ",
+         "FROM; ", would.empty() ? "no number within 4096 of it has one" : would + " devices have some");
+}
+
+/// The switch to one layout, as `simulate` would answer; none where its largest rank is above the memory.
+std::optional<compared_layout> compared(const arguments& given, const model& m, const degrees& layout, bytes_t memory) {
+  arguments question = given;
+  question.to = to_text(layout);
+  const computed_switch asked = switch_asked_for(question, m);
+  compared_layout row;
+  row.layout = layout;
+  row.bytes_per_rank = max_bytes_per_rank(asked.to(), asked.states());
+  if (memory > 0 && row.bytes_per_rank > memory) return {};
+  const relabelled_switch relabelled = relabelled_for(question, m, asked);
+  const computed_switch& change = relabelled.change ? *relabelled.change : asked;
+  require_possible(question, change);
+  const index_t stages = stages_asked_for(question, change).stages;
+  figure_collector figures(change, stages, figures_of::whole_switch);
+  std::optional<simulator<computed_holding, computed_holding>> seconds;
+  if (change.on().has_speeds()) seconds.emplace(change);
+  for (rank_t device = 0; device < change.devices(); ++device) {
+    const reshard::plan whole = make_plan(change, device);
+    figures.add(whole);
+    if (seconds) seconds->add(whole);
+  }
+  const switch_figures& f = figures.figures();
+  row.moved = f.moved, row.retained = f.retained, row.peak = f.peak;
+  if (seconds) row.seconds = seconds_of(seconds->on(), seconds->streams(), stages).total();
+  return row;
+}
+
+}  // namespace
+
+void compare(const arguments& given) {
+  require_sensible(given);
+  const rank_t devices = devices_asked_for(given);
+  const index_t top = top_asked_for(given);
+  const bytes_t memory = given.memory ? parse_bytes("--memory", *given.memory) : 0;
+  const model m = load_model(given.model);
+  const degrees from = parse_degrees(given.layout);
+  const space from_space(m, from);
+  const varied_axes axes = given.axes ? parse_axes(*given.axes) : default_axes(m);
+  const std::vector<degrees> layouts = legal_layouts(m, from, devices, axes);
+  if (layouts.empty()) refuse_none(m, from, devices, axes);
+  comparison found;
+  found.legal = std::ssize(layouts);
+  for (const degrees& layout : layouts) {
+    try {
+      const std::optional<compared_layout> row = compared(given, m, layout, memory);
+      if (row) found.layouts.push_back(*row);
+      else ++found.too_large;
+    } catch (const refusal& why) {
+      constexpr std::string_view whose = "reshard: ";
+      std::string_view sentence = why.what();
+      if (sentence.starts_with(whose)) sentence.remove_prefix(whose.size());
+      if (found.refused++ == 0) found.why_refused = sentence;
+    }
+  }
+  if (found.refused == found.legal) refuse(found.why_refused);
+  sort_best_first(found);
+  text_output out(stdout);
+  if (given.json) write_comparison(out, found, top);
+  else out << comparison_text(from_space, found, devices, memory, top);
+  out.flush();
+}
+
+}  // namespace reshard::tool
