@@ -251,6 +251,59 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
   }
 }
 
+TEST_CASE("--keep-sources: what is held on either side, each byte once, and nothing above that") {
+  const std::string config =
+      here().file("kept.json", R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "hidden_size": 16,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "moe_intermediate_size": 8,
+      "num_experts": 4, "vocab_size": 48})");
+  const words asked[] = {{"tp=2,pp=2,zero=1", "tp=2,dp=3,ep=2,zero=1"},
+                         {"tp=4", "dp=2", "--state", "param", "--to-devices", "5,2"},
+                         {"pp=2,dp=2", "dp=4,ep=2", "--lost-devices", "1", "--to-devices", "0,2,3,4"}};
+  for (const words& what : asked)
+    for (const words& how : {words{}, words{"--stages", "3"}, words{"--budget", "20kB"}}) {
+      words question{"plan", config};
+      question.insert(question.end(), what.begin(), what.end());
+      question.insert(question.end(), how.begin(), how.end());
+      question.push_back("--json");
+      const bool budget = !how.empty() && how[0] == "--budget";
+      const json given_back = plan_json(question);
+      question.push_back("--keep-sources");
+      const json kept = plan_json(question);
+      REQUIRE(kept["devices"].size() == given_back["devices"].size());
+      long most = 0;
+      for (std::size_t d = 0; d < kept["devices"].size(); ++d) {
+        json was = given_back["devices"][d];
+        const json& is = kept["devices"][d];
+        const long all =
+            was["before_bytes"].get<long>() + was["after_bytes"].get<long>() - was["retained_bytes"].get<long>();
+        CHECK(is["after_bytes"] == all);
+        CHECK(is["peak_bytes"] == all);
+        for (const char* key : {"before_bytes", "send_bytes", "receive_bytes", "retained_bytes"})
+          CHECK(is[key] == was[key]);
+        most = std::max(most, all);
+        question.insert(question.end(), {"--rank", std::to_string(d)});
+        if (was["device"] != 1) CHECK(plan_json(question)["devices"][0] == is);  // which one switch has lost
+        question.resize(question.size() - 2);
+      }
+      const json &summary = kept["summary"], &other = given_back["summary"];
+      CHECK(summary["peak_bytes"] == most);
+      CHECK(summary["peak_floor_bytes"] == most);
+      CHECK(summary["peak_excess_bytes"] == 0);
+      CHECK(summary["moved_bytes"] == other["moved_bytes"]);
+      CHECK(summary["least_bytes"] == other["least_bytes"]);
+      CHECK(summary["stages"] == (budget ? (4 * most + 19999) / 20000 : other["stages"].get<long>()));
+      question = {"simulate", config, "--cluster", "a800", "--keep-sources"};
+      question.insert(question.end(), what.begin(), what.end());
+      question.insert(question.end(), how.begin(), how.end());
+      const testing::answer text = ask(question);
+      CHECK(text.code == 0);
+      CHECK(text.out.find("FROM's bytes") != std::string::npos);
+      question.push_back("--json");
+      CHECK(plan_json(question)["peak_bytes"] == most);
+      CHECK(plan_json(question)["stages"] == summary["stages"]);
+    }
+}
+
 TEST_CASE("the volume of a union: overlapping, equal, nested and touching boxes, against every point") {
   using namespace reshard;
   using namespace reshard::io;

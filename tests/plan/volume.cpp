@@ -82,6 +82,12 @@ TEST_CASE("moved is what ranks need and their devices lack, retained what is alr
     CHECK(volume_of(change) == wanted);
     switch_volume planned;
     for (rank_t device = 0; device < change.devices(); ++device) {
+      std::set<element> either;
+      if (change.from_rank(device) >= 0) either = held(have, change.from_rank(device), states);
+      if (change.to_rank(device) >= 0) either.merge(held(want, change.to_rank(device), states));
+      bytes_t bytes = 0;
+      for (const element& e : either) bytes += e[0] == 0 ? 2 : 4;
+      CHECK(bytes_of_both_sides(change, device) == bytes);
       const plan p = make_plan(change, device);
       planned.moved += total_bytes(p.receives);
       planned.retained += total_bytes(p.retains);

@@ -99,13 +99,16 @@ bytes_t sum_of(const std::vector<move>& moves) {
   return sum;
 }
 
+/// `after` has what was before as well where sources are kept.
 bytes_t peak_of(const std::set<element>& before, const std::set<element>& after, const moves_of_device& moves,
-                index_t stages) {
+                index_t stages, sources after_use) {
   std::map<element, index_t> last;  // the stage of the last reader; `stages`: kept
   for (const move& m : moves.sends)
     for (const element& e : m.elements) last[e] = std::max(last.contains(e) ? last[e] : 0, m.stage);
   for (const move& m : moves.retains)
     for (const element& e : m.elements) last[e] = stages;
+  if (after_use == sources::keep)
+    for (const element& e : before) last[e] = stages;
   const auto width = [](const element& e) { return e[0] == 0 ? 2 : 4; };
   bytes_t peak = 0, had = 0, has = 0;
   for (const element& e : before) had += width(e);
@@ -187,14 +190,15 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     std::vector<rank_t> to_devices;
     for (rank_t r = 0; r < to.ranks(); ++r) to_devices.push_back(first + to.ranks() - 1 - r);
     const index_t node = random.below(4), stages = n % 2 == 0 ? 1 : random.within(2, 5);
+    const sources after_use = n % 4 < 2 ? sources::release : sources::keep;
     const layout_switch asked(  // of holdings that have more than what moves
         computed_holding(from), computed_holding(to),
         {.to = device_map(to_devices), .on = nodes_of(node), .states = states, .devices = devices});
-    figure_collector whole(asked, stages, figures_of::whole_switch);
+    figure_collector whole(asked, stages, figures_of::whole_switch, after_use);
     std::vector<move> all;
     std::map<rank_t, device_figures> counted;
     const rank_t told = random.below(devices);
-    figure_collector view(asked, stages, figures_of::one_device);
+    figure_collector view(asked, stages, figures_of::one_device, after_use);
     std::vector<move> own;
     for (rank_t device = 0; device < devices; ++device) {
       const plan p = make_plan(asked, device);
@@ -203,8 +207,9 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
       else whole.add(p);
       const moves_of_device moves = moves_listed(p, staged_p);
       all.insert(all.end(), moves.receives.begin(), moves.receives.end());
-      const std::set<element> had = held_elements(before, asked.from_rank(device), states),
-                              has = held_elements(after, asked.to_rank(device), states);
+      const std::set<element> had = held_elements(before, asked.from_rank(device), states);
+      std::set<element> has = held_elements(after, asked.to_rank(device), states);
+      if (after_use == sources::keep) has.insert(had.begin(), had.end());
       const auto bytes_of = [](const std::set<element>& set) {
         bytes_t sum = 0;
         for (const element& e : set) sum += e[0] == 0 ? 2 : 4;
@@ -216,7 +221,7 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
                          .retained = sum_of(moves.retains),
                          .before = bytes_of(had),
                          .after = bytes_of(has),
-                         .peak = peak_of(had, has, moves, stages)};
+                         .peak = peak_of(had, has, moves, stages, after_use)};
       above += counted[device].peak > std::max(bytes_of(had), bytes_of(has)) ? 1 : 0;
       if (device != told) continue;
       view.add(p);
@@ -228,6 +233,7 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     CHECK(whole.figures().stages == stages);
     check_figures(view.figures(), own, node, {{told, counted[told]}});
     CHECK(view.figures().least == sum_of(own));
+    if (after_use == sources::keep) CHECK(whole.figures().peak_excess == 0);
     staged += stages > 1 ? 1 : 0;
     between_nodes += whole.figures().inter_node > 0 ? 1 : 0;
     many_links += whole.figures().busiest.size() == 6 ? 1 : 0;

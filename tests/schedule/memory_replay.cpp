@@ -165,3 +165,18 @@ TEST_CASE("one device by hand: 16 elements, 8 of them sent, 4 kept, 4 that nobod
   CHECK(replay_memory(32, 100, {}, {first, second}, kept, 2).peak == 100);  // or after
   CHECK(replay_memory(32, 100, {}, {first, second}, kept, 2).excess() == 0);
 }
+
+TEST_CASE("sources that are kept: nothing goes, and after it is all that is held on either side") {
+  const auto row = [](index_t r) { return box<3>{{{0, 1}, {r, r + 1}, {0, 4}}}; };
+  const staged_piece sent{.stage = 0, .dst = 1, .states = only(0), .where = row(0)};
+  const std::vector<transfer> kept = {{0, 0, only(0), 0, {{{0, 1}, {0, 1}, {0, 1}, {2, 3}, {0, 4}}}}};
+  const staged_piece fresh{
+      .stage = 1, .src = 1, .states = only(0), .tensor = {.family = 1}, .where = {{{0, 1}, {0, 3}, {0, 4}}}};
+  // 32 before; TO wants the 8 that are kept, the 24 that arrive, and 6 that are created
+  const memory_replay all = replay_memory(32, 38, {fresh}, {sent}, kept, 2, 6, sources::keep);
+  CHECK(all.before == 32);
+  CHECK(all.after == 62);
+  CHECK(all.peak == 62);
+  CHECK(all.excess() == 0);
+  CHECK(replay_memory(32, 8, {}, {sent}, kept, 2, 0, sources::keep).peak == 32);
+}

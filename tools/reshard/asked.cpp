@@ -8,6 +8,7 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/relabel.hpp>
+#include <reshard/plan/volume.hpp>
 #include <reshard/schedule/figures.hpp>
 #include <reshard/simulate/simulation.hpp>
 
@@ -28,17 +29,18 @@ void require_countable(const model& m, const state_list& list, rank_t from_ranks
 }
 
 /// The most that a device, or the one that is asked about, needs beyond max(before, after) in so many stages.
-bytes_t excess_in(const computed_switch& change, index_t stages, rank_t only_device) {
-  figure_collector figures(change, stages, figures_of::whole_switch);
+bytes_t excess_in(const computed_switch& change, index_t stages, rank_t only_device, sources after_use) {
+  figure_collector figures(change, stages, figures_of::whole_switch, after_use);
   const interval devices = devices_asked_for(change, only_device);
   for (rank_t device = devices.begin; device < devices.end; ++device) figures.add(make_plan(change, device));
   return figures.figures().peak_excess;
 }
 
 /// Refuses a budget that the switch, or the one device that is asked about, exceeds, with the least that does.
-void require_kept(const computed_switch& change, index_t stages, bytes_t largest, bytes_t budget, rank_t only_device) {
+void require_kept(const computed_switch& change, index_t stages, bytes_t largest, bytes_t budget, rank_t only_device,
+                  sources after_use) {
   constexpr rank_t most_searched_devices = 256;  // the search plans every device 13 times
-  const auto excess_of = [&](index_t in_stages) { return excess_in(change, in_stages, only_device); };
+  const auto excess_of = [&](index_t in_stages) { return excess_in(change, in_stages, only_device, after_use); };
   const bytes_t excess = stages <= most_stages ? excess_of(stages) : 0;
   if (stages <= most_stages && excess <= budget) return;
   if (change.devices() > most_searched_devices && only_device < 0)
@@ -120,6 +122,8 @@ void require_sensible(const arguments& given) {
     refuse("--leave-out-lost leaves out what lost devices held; say with --lost-devices which they are");
 }
 
+sources sources_asked_for(const arguments& given) { return given.keep_sources ? sources::keep : sources::release; }
+
 bytes_t budget_asked_for(const arguments& given) { return given.budget ? parse_bytes("--budget", *given.budget) : 0; }
 
 namespace {
@@ -164,9 +168,10 @@ stages_asked stages_asked_for(const arguments& given, const computed_switch& cha
       refuse("--stages: ", found.stages, " stages; they are 1 to ", most_stages);
   }
   const bytes_t budget = budget_asked_for(given);
+  const sources after_use = sources_asked_for(given);
   if (budget == 0) return found;
   if (given.stages) {
-    if (const bytes_t excess = excess_in(change, found.stages, only_device); excess > budget)
+    if (const bytes_t excess = excess_in(change, found.stages, only_device, after_use); excess > budget)
       refuse("--budget: ", budget, " bytes cannot work in the ", found.stages, " of --stages: a device needs ", excess,
              " bytes beyond max(before, after), which is the least budget that does in so many");
     return found;
@@ -174,9 +179,11 @@ stages_asked stages_asked_for(const arguments& given, const computed_switch& cha
   bytes_t largest = 0;
   found.seconds = timed([&] {
     largest = largest_holding(change);
+    for (rank_t device = 0; after_use == sources::keep && device < change.devices(); ++device)
+      largest = greatest(largest, bytes_of_both_sides(change, device));
     found.stages = stage_count(largest, budget);
   });
-  require_kept(change, found.stages, largest, budget, only_device);
+  require_kept(change, found.stages, largest, budget, only_device, after_use);
   return found;
 }
 

@@ -8,6 +8,7 @@
 #include <reshard/io/hf_config.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/plan/relabel.hpp>
+#include <reshard/schedule/memory_replay.hpp>
 #include <reshard/schedule/stage_count.hpp>
 
 #include "commands.hpp"
@@ -42,6 +43,8 @@ relabelled_switch relabelled_for(const arguments& given, const model& m, const c
 /// not meet.
 void require_possible(const arguments& given, const computed_switch& change, rank_t only_device = -1);
 
+/// Whether FROM's bytes stay: --keep-sources.
+sources sources_asked_for(const arguments& given);
 /// --budget in bytes; 0 where there is none.
 bytes_t budget_asked_for(const arguments& given);
 

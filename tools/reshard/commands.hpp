@@ -37,6 +37,7 @@ struct arguments {
   bool json = false;
   bool transfers = false;
   bool leave_out_lost = false;
+  bool keep_sources = false;
 };
 
 void check(const arguments& given);

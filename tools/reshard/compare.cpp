@@ -63,7 +63,7 @@ std::optional<compared_layout> compared(const arguments& given, const model& m, 
   const computed_switch& change = relabelled.change ? *relabelled.change : asked;
   require_possible(question, change);
   const index_t stages = stages_asked_for(question, change).stages;
-  figure_collector figures(change, stages, figures_of::whole_switch);
+  figure_collector figures(change, stages, figures_of::whole_switch, sources_asked_for(given));
   std::optional<simulator<computed_holding, computed_holding>> seconds;
   if (change.on().has_speeds()) seconds.emplace(change);
   for (rank_t device = 0; device < change.devices(); ++device) {

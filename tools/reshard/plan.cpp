@@ -32,7 +32,7 @@ void plan(const arguments& given) {
   seconds += found.seconds;
 
   const figures_of told = only_device < 0 ? figures_of::whole_switch : figures_of::one_device;
-  figure_collector figures(change, stages, told);
+  figure_collector figures(change, stages, told, sources_asked_for(given));
   text_output out(stdout);
   if (given.json) {
     out << "{";

@@ -23,7 +23,7 @@ void simulate(const arguments& given) {
   const computed_switch& change = relabelled.change ? *relabelled.change : asked;
   require_possible(given, change);
   const index_t stages = stages_asked_for(given, change).stages;  // one is the fastest of a direct plan
-  figure_collector figures(change, stages, figures_of::whole_switch);
+  figure_collector figures(change, stages, figures_of::whole_switch, sources_asked_for(given));
   simulator seconds(change);
   for (rank_t device = 0; device < change.devices(); ++device) {
     const reshard::plan whole = make_plan(change, device);

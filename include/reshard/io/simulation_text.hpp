@@ -87,6 +87,7 @@ inline std::string simulation_text(const computed_switch& change, const simulati
   bytes.row({"across rails", bytes_text(f.cross_rail), "between NICs of different numbers"});
   bytes.row({"keeps", bytes_text(f.retained), "already where it is needed"});
   bytes.row({"peak", bytes_text(f.peak), text_of("of any device, at most ", bytes_text(f.peak_excess), " above")});
+  if (f.after_use == sources::keep) bytes.row({"sources", "stay", "FROM's bytes are counted in the peak"});
   if (budget > 0) bytes.row({"budget", bytes_text(budget), "kept"});
   return text + bytes.text();
 }

@@ -132,7 +132,7 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
   if (f.created > 0) line("creates", bytes_text(f.created), "zeros: rows of the vocabulary that only TO has");
   if (f.lost > 0) line("lost", bytes_text(f.lost), "held by lost devices alone; left out");
   line("messages", count_text(f.messages), text_of("in ", count_text(f.stages), f.stages == 1 ? " stage" : " stages"));
-  line("peak", bytes_text(f.peak), "of any device");
+  line("peak", bytes_text(f.peak), f.after_use == sources::keep ? "of any device; FROM's bytes stay" : "of any device");
   line("excess", bytes_text(f.peak_excess), "at most above what a device holds before or after");
   if (budget > 0)
     line("budget", bytes_text(budget),

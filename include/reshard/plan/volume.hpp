@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much a switch moves, without planning it: a device lacks what its TO rank holds and its FROM rank did not, and
 // every lacking byte moves once. Runs in a static_assert.
-// Builds on: plan/layout_switch.hpp, plan/lost.hpp.
+// Builds on: plan/layout_switch.hpp, plan/lost.hpp, space/cover.hpp.
 #pragma once
 
 #include <vector>
 
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/plan/lost.hpp>
+#include <reshard/space/cover.hpp>
 
 namespace reshard {
 
@@ -27,7 +28,38 @@ struct wanted_box {
   int family;
   family_box where;
 };
+/// How many elements of what a device wants its rank of FROM has; both sides come family by family.
+template <Holding From>
+constexpr index_t held_of(const From& from, rank_t was, role r, const std::vector<wanted_box>& wanted) {
+  index_t kept = 0;
+  std::size_t first = 0;
+  each_held(from, was, r, [&](int f, const family_box& there) {
+    while (first < wanted.size() && wanted[first].family < f) ++first;
+    for (std::size_t i = first; i < wanted.size() && wanted[i].family == f; ++i)
+      if (intersects(wanted[i].where, there)) kept += intersect(wanted[i].where, there).volume();
+  });
+  return kept;
+}
 }  // namespace detail
+
+/// All that a device holds on either side, what it holds on both once: |FROM boxes| + |TO boxes| - |FROM boxes and TO
+/// boxes|, each times its width.
+template <Holding From, Holding To>
+[[nodiscard]] constexpr bytes_t bytes_of_both_sides(const layout_switch<From, To>& change, rank_t device) {
+  const rank_t was = change.from_rank(device), is = change.to_rank(device);
+  bytes_t bytes =
+      checked_add(held_bytes(change.from(), was, change.states()), held_bytes(change.to(), is, change.states()));
+  if (was < 0 || is < 0) return bytes;
+  std::vector<detail::wanted_box> wanted;
+  for (const role r : roles) {
+    const bytes_t width = change.states().of(r).bytes_per_element();
+    if (width == 0 || !has_role(change.to(), r)) continue;
+    wanted.clear();
+    each_held(change.to(), is, r, [&](int f, const family_box& b) { wanted.push_back({f, b}); });
+    bytes -= detail::held_of(change.from(), was, r, wanted) * width;
+  }
+  return bytes;
+}
 
 /// moved + retained + created + lost = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and
 /// TO boxes| x width. Refuses what is lost unless it may be left out, and, as plans do, what no rank of FROM holds.
@@ -55,12 +87,7 @@ template <Holding From, Holding To>
         if (was >= 0) wanted.push_back({f, b});
       });
       if (was < 0) continue;  // nothing can be there already
-      std::size_t first = 0;  // both sides come family by family
-      each_held(change.from(), was, r, [&](int f, const family_box& there) {
-        while (first < wanted.size() && wanted[first].family < f) ++first;
-        for (std::size_t i = first; i < wanted.size() && wanted[i].family == f; ++i)
-          if (intersects(wanted[i].where, there)) kept += intersect(wanted[i].where, there).volume();
-      });
+      kept += detail::held_of(change.from(), was, r, wanted);
     }
     total.retained = checked_add(total.retained, checked_multiply(kept, width));
     total.created = checked_add(total.created, checked_multiply(created, width));

@@ -17,7 +17,7 @@
 namespace reshard {
 
 /// A device's part of a switch in bytes: sent, received, retained, created; held before it, after it and at the peak;
-/// lost.
+/// lost. Where sources are kept, after it is all that it holds on either side.
 struct device_figures {
   rank_t device = 0;
   bytes_t send = 0, receive = 0, retained = 0, created = 0;
@@ -37,6 +37,7 @@ struct link_figures {
 /// lost counts once, however many devices want it.
 struct switch_figures {
   index_t stages = 1;
+  sources after_use = sources::release;
   bytes_t moved = 0, relayed = 0, retained = 0, created = 0, lost = 0, least = 0, inter_node = 0, cross_rail = 0;
   index_t messages = 0;
   bytes_t max_send = 0, max_receive = 0, peak = 0, peak_floor = 0, peak_excess = 0;
@@ -87,7 +88,7 @@ inline bytes_t leaving_bytes(const plan& p) {
   return bytes;
 }
 
-/// replay_memory for one stage, from whole families.
+/// replay_memory for one stage, from whole families, sources given back.
 inline bytes_t one_stage_peak(bytes_t before, bytes_t after, const plan& p) {
   const bytes_t live = leaving_bytes(p) + total_bytes(p.retains) + total_bytes(p.receives) + total_bytes(p.creates) +
                        total_bytes(p.lost);
@@ -119,9 +120,10 @@ class figure_collector {
   static constexpr std::size_t links_kept = 6;
 
   /// `change` outlives this.
-  figure_collector(const layout_switch<From, To>& change, index_t stages, figures_of told)
+  figure_collector(const layout_switch<From, To>& change, index_t stages, figures_of told,
+                   sources after_use = sources::release)
       : change_(&change), told_(told) {
-    f_.stages = stages;
+    f_.stages = stages, f_.after_use = after_use;
     if (told == figures_of::whole_switch && !change.lost_ranks().empty()) f_.lost = lost_bytes(change);
   }
 
@@ -132,7 +134,8 @@ class figure_collector {
     f_.messages += detail::count_messages(p.receives, whole);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(p.sends, whole);
     device_figures d = held(p);
-    d.peak = detail::one_stage_peak(d.before, d.after, p);
+    if (f_.after_use == sources::keep) d.peak = d.after;
+    else d.peak = detail::one_stage_peak(d.before, d.after, p);
     add(p, d);
   }
   void add(const plan& p, const staged_plan& cut) {
@@ -140,7 +143,9 @@ class figure_collector {
     f_.messages += detail::count_messages(cut.receives, stage);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(cut.sends, stage);
     device_figures d = held(p);
-    d.peak = replay_memory(d.before, d.after, cut.receives, cut.sends, p.retains, f_.stages, d.created + d.lost).peak;
+    d.peak = replay_memory(d.before, d.after - stays(d), cut.receives, cut.sends, p.retains, f_.stages,
+                           d.created + d.lost, f_.after_use)
+                 .peak;
     add(p, d);
   }
   const switch_figures& figures() const { return f_; }
@@ -148,21 +153,25 @@ class figure_collector {
  private:
   device_figures held(const plan& p) const {
     const rank_t was = change_->from_rank(p.device), is = change_->to_rank(p.device);
-    return {.device = p.device,
-            .send = total_bytes(p.sends),
-            .receive = total_bytes(p.receives),
-            .retained = total_bytes(p.retains),
-            .created = total_bytes(p.creates),
-            .before = held_bytes(change_->from(), was, change_->states()),
-            .after = held_bytes(change_->to(), is, change_->states()),
-            .lost = total_bytes(p.lost)};
+    device_figures d{.device = p.device,
+                     .send = total_bytes(p.sends),
+                     .receive = total_bytes(p.receives),
+                     .retained = total_bytes(p.retains),
+                     .created = total_bytes(p.creates),
+                     .before = held_bytes(change_->from(), was, change_->states()),
+                     .after = held_bytes(change_->to(), is, change_->states()),
+                     .lost = total_bytes(p.lost)};
+    d.after += stays(d);
+    return d;
   }
+  /// What a device keeps of FROM's beside TO's.
+  bytes_t stays(const device_figures& d) const { return f_.after_use == sources::keep ? d.before - d.retained : 0; }
 
   void add(const plan& p, const device_figures& d) {
     f_.retained = checked_add(f_.retained, d.retained);
     f_.moved = checked_add(f_.moved, d.receive);
     f_.created = checked_add(f_.created, d.created);
-    f_.least = checked_add(f_.least, d.after - d.retained - d.created - d.lost);
+    f_.least = checked_add(f_.least, d.after - stays(d) - d.retained - d.created - d.lost);
     add_links(p.receives);
     if (told_ == figures_of::one_device) {
       f_.moved = checked_add(f_.moved, d.send);

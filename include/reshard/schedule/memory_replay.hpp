@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory replay: live bytes of one device over the stages of a switch. What arrives in a stage is live from its start;
 // what the target does not keep goes at the end of the stage of its last reader, and before the first stage where
-// nobody reads it; retained bytes count once.
+// nobody reads it; retained bytes count once. With sources kept nothing goes, and after the switch a device holds all
+// that it holds on either side.
 // Builds on: schedule/stage_transfers.hpp, algebra/region.hpp.
 #pragma once
 
@@ -65,15 +66,23 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
 
 /// The replay of a device that holds `before` bytes, then `after` bytes, and whose staged plan these are. `released`
 /// bytes of what it holds leave with their last reader; the rest of what it does not retain has no reader and goes
-/// first. `created` bytes are there from the first stage on.
+/// first. `created` bytes are there from the first stage on. With sources kept nothing leaves, and the result's `after`
+/// is before + after - retained.
 [[nodiscard]] constexpr memory_replay replay_memory(bytes_t before, bytes_t after,
                                                     const std::vector<staged_piece>& received,
                                                     const std::vector<staged_piece>& sent,
                                                     const std::vector<transfer>& retained, index_t stages,
-                                                    bytes_t created = 0) {
+                                                    bytes_t created = 0, sources after_use = sources::release) {
   std::vector<bytes_t> arrives(static_cast<std::size_t>(stages), 0);
   for (const staged_piece& p : received) arrives[static_cast<std::size_t>(p.stage)] += p.bytes();
   const bytes_t kept = total_bytes(retained);
+  if (after_use == sources::keep) {
+    const bytes_t all = before + after - kept;
+    memory_replay result{before, all, greatest(before, all)};
+    bytes_t live = before + created;
+    for (const bytes_t bytes : arrives) result.peak = greatest(result.peak, live += bytes);
+    return result;
+  }
   // what is both sent and retained stays; count last reads of the rest only
   std::vector<staged_piece> leaving;
   for (const staged_piece& p : sent) {
