@@ -179,4 +179,6 @@ TEST_CASE("sources that are kept: nothing goes, and after it is all that is held
   CHECK(all.peak == 62);
   CHECK(all.excess() == 0);
   CHECK(replay_memory(32, 8, {}, {sent}, kept, 2, 0, sources::keep).peak == 32);
+  CHECK(live_bytes(32, {fresh}, {sent}, kept, 2, 6, sources::keep) == std::vector<bytes_t>{38, 62});
+  CHECK(live_bytes(32, {fresh}, {sent}, kept, 2, 6) == std::vector<bytes_t>{22, 38});  // 8 kept, 8 sent, 6 created
 }

@@ -22,6 +22,7 @@ struct arguments {
   std::optional<std::string> states;
   std::optional<std::string> state;
   std::optional<std::string> svg;
+  std::optional<std::string> trace;
   std::optional<std::string> cluster;
   std::optional<std::string> from_devices;
   std::optional<std::string> to_devices;

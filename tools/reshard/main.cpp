@@ -181,6 +181,7 @@ int run(int count, const char* const* words) {
   add_model(simulate, given);
   add_sides(simulate, given);
   add_switch(simulate, given, "a800, h100, h200, gb200 or a JSON file");
+  simulate.add_option("--trace", given.trace, "write what happens when to this file, for Perfetto");
 
   CLI::App& compare = add_compare(app, given);
 

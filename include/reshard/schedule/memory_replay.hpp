@@ -62,28 +62,9 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
   return bytes;
 }
 
-}  // namespace detail
-
-/// The replay of a device that holds `before` bytes, then `after` bytes, and whose staged plan these are. `released`
-/// bytes of what it holds leave with their last reader; the rest of what it does not retain has no reader and goes
-/// first. `created` bytes are there from the first stage on. With sources kept nothing leaves, and the result's `after`
-/// is before + after - retained.
-[[nodiscard]] constexpr memory_replay replay_memory(bytes_t before, bytes_t after,
-                                                    const std::vector<staged_piece>& received,
-                                                    const std::vector<staged_piece>& sent,
-                                                    const std::vector<transfer>& retained, index_t stages,
-                                                    bytes_t created = 0, sources after_use = sources::release) {
-  std::vector<bytes_t> arrives(static_cast<std::size_t>(stages), 0);
-  for (const staged_piece& p : received) arrives[static_cast<std::size_t>(p.stage)] += p.bytes();
-  const bytes_t kept = total_bytes(retained);
-  if (after_use == sources::keep) {
-    const bytes_t all = before + after - kept;
-    memory_replay result{before, all, greatest(before, all)};
-    bytes_t live = before + created;
-    for (const bytes_t bytes : arrives) result.peak = greatest(result.peak, live += bytes);
-    return result;
-  }
-  // what is both sent and retained stays; count last reads of the rest only
+/// What is both sent and retained stays; of what is sent the rest.
+constexpr std::vector<staged_piece> not_retained(const std::vector<staged_piece>& sent,
+                                                 const std::vector<transfer>& retained) {
   std::vector<staged_piece> leaving;
   for (const staged_piece& p : sent) {
     region<3> rest(p.where);
@@ -97,16 +78,44 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
       leaving.back().where = part;
     }
   }
-  const std::vector<bytes_t> goes = detail::last_read_bytes(static_cast<std::vector<staged_piece>&&>(leaving), stages);
-  bytes_t unread = before - kept;
-  for (const bytes_t bytes : goes) unread -= bytes;
-  memory_replay result{before, after, greatest(before, after)};
-  bytes_t live = before - unread + created;
-  for (std::size_t k = 0; k < arrives.size(); ++k) {
-    live += arrives[k];
-    result.peak = greatest(result.peak, live);
-    live -= goes[k];
+  return leaving;
+}
+
+}  // namespace detail
+
+/// What a device holds in each stage, arrivals of the stage included, of one that holds `before` bytes first and whose
+/// staged plan these are. What it sends leaves with its last reader; the rest of what it does not retain has no reader
+/// and goes first. `created` bytes are there from the first stage on. With sources kept nothing leaves.
+[[nodiscard]] constexpr std::vector<bytes_t> live_bytes(bytes_t before, const std::vector<staged_piece>& received,
+                                                        const std::vector<staged_piece>& sent,
+                                                        const std::vector<transfer>& retained, index_t stages,
+                                                        bytes_t created = 0, sources after_use = sources::release) {
+  std::vector<bytes_t> live(static_cast<std::size_t>(stages), 0), goes = live;
+  for (const staged_piece& p : received) live[static_cast<std::size_t>(p.stage)] += p.bytes();
+  bytes_t held = before + created;
+  if (after_use == sources::release) {
+    goes = detail::last_read_bytes(detail::not_retained(sent, retained), stages);
+    held = total_bytes(retained) + created;
+    for (const bytes_t bytes : goes) held += bytes;
   }
+  for (std::size_t k = 0; k < live.size(); ++k) {
+    live[k] += held;
+    held = live[k] - goes[k];
+  }
+  return live;
+}
+
+/// The replay of a device that holds `before` bytes, then `after` bytes; the rest is live_bytes'. With sources kept the
+/// result's `after` is before + after - retained.
+[[nodiscard]] constexpr memory_replay replay_memory(bytes_t before, bytes_t after,
+                                                    const std::vector<staged_piece>& received,
+                                                    const std::vector<staged_piece>& sent,
+                                                    const std::vector<transfer>& retained, index_t stages,
+                                                    bytes_t created = 0, sources after_use = sources::release) {
+  if (after_use == sources::keep) after += before - total_bytes(retained);
+  memory_replay result{before, after, greatest(before, after)};
+  for (const bytes_t live : live_bytes(before, received, sent, retained, stages, created, after_use))
+    result.peak = greatest(result.peak, live);
   return result;
 }
 
