@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <reshard/io/arguments.hpp>
+#include <reshard/io/comparison_svg.hpp>
 #include <reshard/io/comparison_text.hpp>
 #include <reshard/io/hf_config.hpp>
 #include <reshard/io/text_output.hpp>
@@ -106,6 +107,11 @@ void compare(const arguments& given) {
   }
   if (found.refused == found.legal) refuse(found.why_refused);
   sort_best_first(found);
+  if (given.svg) {
+    text_output picture;
+    write_comparison_svg(picture, from_space, devices, found);
+    write_file(*given.svg, picture.text());
+  }
   text_output out(stdout);
   if (given.json) write_comparison(out, found, top);
   else out << comparison_text(from_space, found, devices, memory, top);

@@ -89,6 +89,7 @@ CLI::App& add_compare(CLI::App& app, arguments& given) {
   compare.add_option("--devices", given.devices, "how many devices the job goes to")->required();
   compare.add_option("--memory", given.memory, "most bytes that a rank may hold, like 40GiB");
   compare.add_option("--axes", given.axes, "which vary, of tp,pp,dp,ep (the default)");
+  compare.add_option("--svg", given.svg, "write seconds against memory to this file");
   compare.add_option("--top", given.top, "how many are listed; 20, with --json all");
   add_switch(compare, given, "NODESxGPUS, a name or a file; default: one node");
   return compare;
@@ -181,6 +182,7 @@ int run(int count, const char* const* words) {
   add_model(simulate, given);
   add_sides(simulate, given);
   add_switch(simulate, given, "a800, h100, h200, gb200 or a JSON file");
+  simulate.add_option("--svg", given.svg, "write a heat map of bytes between devices to this file");
   simulate.add_option("--trace", given.trace, "write what happens when to this file, for Perfetto");
 
   CLI::App& compare = add_compare(app, given);

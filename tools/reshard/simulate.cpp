@@ -6,6 +6,7 @@
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/simulation_json.hpp>
 #include <reshard/io/simulation_text.hpp>
+#include <reshard/io/switch_svg.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/io/trace.hpp>
 
@@ -41,6 +42,11 @@ void simulate(const arguments& given) {
     text_output events;
     write_trace(events, seconds, *memory);
     write_file(*given.trace, events.text());
+  }
+  if (given.svg) {
+    text_output picture;
+    write_switch_svg(picture, change, seconds.on(), seconds.streams());
+    write_file(*given.svg, picture.text());
   }
   text_output out(stdout);
   if (given.json) write_simulation(out, change, found, figures.figures(), relabelled.saves);

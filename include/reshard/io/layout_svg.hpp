@@ -44,6 +44,10 @@ class svg_canvas {
     *out_ << "<rect x=\"" << tenths(x) << "\" y=\"" << tenths(y) << "\" width=\"" << tenths(width) << "\" height=\""
           << tenths(height) << "\" " << style << "/>\n";
   }
+  void circle(index_t x, index_t y, index_t radius, std::string_view style) {
+    *out_ << "<circle cx=\"" << tenths(x) << "\" cy=\"" << tenths(y) << "\" r=\"" << tenths(radius) << "\" " << style
+          << "/>\n";
+  }
   /// `anchor`: start, middle or end.
   void text(index_t x, index_t y, std::string_view words, std::string_view anchor = "start",
             std::string_view style = "") {
