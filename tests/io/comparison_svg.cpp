@@ -114,6 +114,22 @@ TEST_CASE("no layout at all, and one whose switch costs nothing") {
   CHECK(std::abs(free.circles[0].y - (free.rectangles[0].y + free.rectangles[0].height)) < 0.11);
 }
 
+TEST_CASE("numbers beside layouts that stand close to each other do not lie on each other") {
+  const drawn_picture p = draw(of_points({{bytes_t{1000} << 20, 1.0},
+                                          {bytes_t{999} << 20, 1.001},
+                                          {bytes_t{998} << 20, 1.002},
+                                          {bytes_t{997} << 20, 1.003},
+                                          {bytes_t{996} << 20, 1.004},
+                                          {bytes_t{995} << 20, 1.005}},
+                                         true));
+  p.check_words_apart();
+  CHECK(orange(p) == 6);
+  const auto numbers = std::count_if(p.texts.begin(), p.texts.end(), [](const testing::drawn_words& one) {
+    return one.words.size() == 1 && one.words[0] >= '1' && one.words[0] <= '6';
+  });
+  CHECK(numbers > 6 + 1);  // all in the list, and some beside their points
+}
+
 TEST_CASE("compare --svg writes it, whatever --top says") {
   const std::string file = (testing::here().folder / "scatter.svg").string();
   const testing::answer got = testing::ask({"compare", "qwen3-30b-a3b", "tp=4,pp=8,ep=4,zero=1", "--devices", "32",

@@ -113,7 +113,7 @@ class scatter {
     }
   }
 
-  /// A number beside each that stands out, right of it, left, above or below; none where there is no room.
+  /// A number beside each that stands out, left of it, below, right or above; none where there is no room.
   void numbers() {
     struct place {
       index_t x, y;
@@ -123,7 +123,7 @@ class scatter {
     for (std::size_t n = 0; n < best_.size(); ++n) {
       const compared_layout& one = c_->layouts[best_[n]];
       const index_t x = across(one), y = down(cost(one));
-      for (const place& at : {place{x + 170, y + 40}, place{x - 170, y + 40}, place{x, y - 90}, place{x, y + 180}}) {
+      for (const place& at : {place{x - 170, y + 40}, place{x, y + 180}, place{x + 170, y + 40}, place{x, y - 90}}) {
         const bool inside =
             at.x - wide / 2 > left && at.x + wide / 2 < left + width && at.y - tall > top && at.y < top + height;
         const bool clear = std::none_of(taken.begin(), taken.end(), [&](const place& other) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes from device to device as a picture file: a heat map, sources down, destinations across, nodes outlined.
-// Worlds of more devices than can be told apart are drawn node by node, or several nodes to a cell; the picture says so.
+// Worlds of more devices than can be told apart are drawn node by node, or several nodes to a cell; the picture says
+// so.
 // Builds on: simulate/simulation.hpp, io/layout_svg.hpp.
 #pragma once
 
