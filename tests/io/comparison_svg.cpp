@@ -21,8 +21,8 @@ struct point {
   bytes_t bytes;
   double cost;  // seconds, or bytes moved
 };
-comparison of_points(const std::vector<point>& points, bool speeds) {
-  comparison c;
+layout_comparison of_points(const std::vector<point>& points, bool speeds) {
+  layout_comparison c;
   for (std::size_t i = 0; i < points.size(); ++i) {
     compared_layout one;
     one.layout.dp = static_cast<index_t>(i) + 1;
@@ -35,7 +35,7 @@ comparison of_points(const std::vector<point>& points, bool speeds) {
   sort_best_first(c);
   return c;
 }
-drawn_picture draw(const comparison& c) {
+drawn_picture draw(const layout_comparison& c) {
   io::text_output out;
   write_comparison_svg(out, space(models::llama2_7b, parse_degrees("tp=2")), 48, c);
   return drawn_picture(out.text());
@@ -69,7 +69,7 @@ TEST_CASE("every layout stands where its bytes and seconds are; those that nothi
       const double cost = static_cast<double>(random.within(1, 100)) / (speeds ? 256.0 : 1.0);
       points.push_back({random.within(1, 20) << 20, wide && random.coin() ? cost * 4096 : cost});
     }
-    const comparison c = of_points(points, speeds);
+    const layout_comparison c = of_points(points, speeds);
     const drawn_picture p = draw(c);
     p.check_words_apart();
     CHECK(orange(p) == standing_out(points));

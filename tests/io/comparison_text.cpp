@@ -14,8 +14,8 @@ using io::comparison_text;
 using nlohmann::json;
 
 namespace {
-comparison two(bool speeds) {
-  comparison c;
+layout_comparison two(bool speeds) {
+  layout_comparison c;
   c.layouts.resize(2);
   compared_layout &first = c.layouts[0], &second = c.layouts[1];
   first.layout = parse_degrees("tp=2,dp=3");
@@ -25,7 +25,7 @@ comparison two(bool speeds) {
   c.legal = 7, c.too_large = 4, c.refused = 1, c.why_refused = "a reason";
   return c;
 }
-json written(const comparison& c, index_t top) {
+json written(const layout_comparison& c, index_t top) {
   io::text_output out;
   write_comparison(out, c, top);
   return json::parse(out.text());
@@ -46,7 +46,7 @@ TEST_CASE("JSON has every field") {
   CHECK(all["refused"] == 1);
   CHECK(written(two(false), 9)["layouts"][1]["seconds"].is_null());
   CHECK(written(two(true), 1)["layouts"].size() == 1);
-  comparison none = two(true);
+  layout_comparison none = two(true);
   none.refused = 0;
   CHECK(!written(none, 1).contains("refused"));
 }

@@ -19,7 +19,7 @@ compared_layout row(const char* layout, bytes_t moved, std::optional<double> sec
   return one;
 }
 std::vector<std::string> sorted(const std::vector<compared_layout>& rows) {
-  comparison c;
+  layout_comparison c;
   c.layouts = rows;
   sort_best_first(c);
   std::vector<std::string> texts;

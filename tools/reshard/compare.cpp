@@ -91,7 +91,7 @@ void compare(const arguments& given) {
   const varied_axes axes = given.axes ? parse_axes(*given.axes) : default_axes(m);
   const std::vector<degrees> layouts = legal_layouts(m, from, devices, axes);
   if (layouts.empty()) refuse_none(m, from, devices, axes);
-  comparison found;
+  layout_comparison found;
   found.legal = std::ssize(layouts);
   for (const degrees& layout : layouts) {
     try {

@@ -35,7 +35,7 @@ inline std::vector<std::size_t> undominated(const std::vector<compared_layout>& 
 /// Draws a scatter from top to bottom, in tenths of a pixel.
 class scatter {
  public:
-  scatter(text_output& out, const space& from, rank_t devices, const comparison& c)
+  scatter(text_output& out, const space& from, rank_t devices, const layout_comparison& c)
       : from_(&from), devices_(devices), c_(&c), best_(undominated(c.layouts)),
         canvas_(out, 8300, top + height + 900 + 200 * std::ssize(best_)) {
     for (const compared_layout& one : c.layouts) {
@@ -154,7 +154,7 @@ class scatter {
 
   const space* from_;
   rank_t devices_;
-  const comparison* c_;
+  const layout_comparison* c_;
   std::vector<std::size_t> best_;
   double most_x_ = 0, most_y_ = 0, least_y_ = 0;
   bool logarithmic_ = false;
@@ -164,7 +164,7 @@ class scatter {
 }  // namespace detail
 
 /// Draws a comparison, sorted best first.
-inline void write_comparison_svg(text_output& out, const space& from, rank_t devices, const comparison& c) {
+inline void write_comparison_svg(text_output& out, const space& from, rank_t devices, const layout_comparison& c) {
   detail::scatter(out, from, devices, c).draw();
 }
 

@@ -14,7 +14,7 @@ namespace reshard::io {
 
 /// {"layouts":[{"layout","bytes_per_rank","moved_bytes","retained_bytes","peak_bytes","seconds"}],"legal","too_large"},
 /// the first `top` layouts; "refused" where some are. seconds is null where the cluster has no speeds.
-inline void write_comparison(text_output& out, const comparison& c, index_t top) {
+inline void write_comparison(text_output& out, const layout_comparison& c, index_t top) {
   out << "{\"layouts\":[";
   json_items items(out);
   for (index_t i = 0; i < least(top, std::ssize(c.layouts)); ++i) {
@@ -33,7 +33,7 @@ inline void write_comparison(text_output& out, const comparison& c, index_t top)
 namespace detail {
 
 /// A column for each of tp, pp, dp and ep, and for the split where one is not even.
-inline std::string layouts_table(const comparison& c, index_t shown, bool experts) {
+inline std::string layouts_table(const layout_comparison& c, index_t shown, bool experts) {
   using side = table::side;
   bool spread = false;
   for (index_t i = 0; i < shown; ++i)
@@ -60,7 +60,7 @@ inline std::string layouts_table(const comparison& c, index_t shown, bool expert
 }  // namespace detail
 
 /// What `reshard compare` prints for a person: `from` names the model and FROM, `memory` is 0 where no limit was given.
-inline std::string comparison_text(const space& from, const comparison& c, rank_t devices, bytes_t memory,
+inline std::string comparison_text(const space& from, const layout_comparison& c, rank_t devices, bytes_t memory,
                                    index_t top) {
   const bool experts = from.model().shape.experts > 0;
   std::string text =

@@ -25,7 +25,7 @@ struct compared_layout {
 };
 
 /// Layouts side by side, best first once sort_best_first was called.
-struct comparison {
+struct layout_comparison {
   std::vector<compared_layout> layouts;
   index_t legal = 0;        // in all
   index_t too_large = 0;    // of these, above the memory of a device
@@ -34,7 +34,7 @@ struct comparison {
 };
 
 /// Ascending by seconds, or bytes moved where none has any; then by the layout as text.
-inline void sort_best_first(comparison& c) {
+inline void sort_best_first(layout_comparison& c) {
   std::vector<std::pair<std::string, compared_layout>> named;
   for (compared_layout& one : c.layouts) named.emplace_back(to_text(one.layout), std::move(one));
   std::sort(named.begin(), named.end(), [](const auto& a, const auto& b) {
