@@ -55,9 +55,9 @@ struct drawn_picture {
       texts.push_back(one);
     }
   }
-  bool says(const std::string& words) const {
+  bool says(const std::string& sentence) const {
     for (const drawn_words& one : texts)
-      if (one.words.find(words) != one.words.npos) return true;
+      if (one.words.find(sentence) != one.words.npos) return true;
     return false;
   }
   void check_words_apart() const {
