@@ -448,6 +448,19 @@ def simulated():
     return [*words, file(wrong), *more], REFUSED
 
 
+def compared():
+    name, model = dice.choice([(llama, LLAMA), (moe, MOE)])
+    words = ["compare", name, written(legal_degrees(model)), "--devices"]
+    more = dice.choice([[], ["--cluster", "a800"], ["--memory", dice.choice(["1", "1MiB", "80GiB"])], ["--axes", dice.choice(["tp,dp", "pp", "dp,ep,tp"])],
+                        ["--top", dice.choice(["1", "3"])], ["--state", "param"], ["--keep-sources"], ["--json"]])
+    match dice.randrange(3):
+        case 0: return [*words, dice.choice(["1", "2", "8", "12"]), *more], EITHER  # where no layout is legal, it is refused
+        case 1: return [*words, os.fsdecode(damaged(b"8x8")), *more], EITHER
+    wrong = dice.choice([["0"], ["-1"], ["1.5"], ["eight"], [""], [str(2**40)], ["9" * 5000], ["8", "--axes", "cp"], ["8", "--axes", ""], ["8", "--axes", "tp,tp"], ["8", "--axes", ","],
+                         ["8", "--memory", "0"], ["8", "--memory", "-1GiB"], ["8", "--top", "0"], ["8", "--top", "x"], ["8", "--cluster", "2x4x8"], ["8", "--rank", "0"], []])
+    return [*words, *wrong], REFUSED
+
+
 def bad_usage():
     good = ["plan", llama, "tp=2", "tp=4", "--rank", "0", "--state", "param"]
     words = dice.choice([
@@ -484,7 +497,7 @@ def what_is_legal():
 
 
 KINDS = [illegal_layout, illegal_key, damaged_key, other_models, wrong_other_models, random_layout, random_layout, huge_degree, world_overflow, broken_json, wrong_values, huge_extents, large_models, many_buckets, bad_models,
-         bad_devices, bad_options, bad_states, states_of_ones_own, simulated, bad_usage, damaged_config, damaged_words, what_is_legal]
+         bad_devices, bad_options, bad_states, states_of_ones_own, simulated, compared, bad_usage, damaged_config, damaged_words, what_is_legal]
 
 
 def no_constant(name):
@@ -508,7 +521,10 @@ def whole(words, out):
         told = json.loads(out.decode(), parse_constant=no_constant)
     except ValueError as wrong:
         return f"no whole JSON: {wrong}"
-    if "legal" in told:
+    if "layouts" in told:
+        keys = [(one["seconds"] or one["moved_bytes"], one["layout"]) for one in told["layouts"]]
+        ok = keys == sorted(keys) and len(keys) <= told["legal"] - told["too_large"]
+    elif "legal" in told:
         counts = list(told["bytes_per_rank"].values())
         ok = told["legal"] is True and len(counts) == states_of(words) and all(len(c) == told["world"] and min(c) >= 0 for c in counts)
         factors = dict(item.split("=") for item in words[2].split(",") if item) if words[0] == "check" and len(words) > 2 else {}
