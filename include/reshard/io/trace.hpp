@@ -94,7 +94,8 @@ class trace_writer {
     add(port_kind::nic_in, "receives by NIC", s.kind.nic_GBps);
     add(port_kind::nvlink_out, "sends by NVLink", s.kind.nvlink_GBps);
     add(port_kind::nvlink_in, "receives by NVLink", s.kind.nvlink_GBps);
-    std::stable_sort(bars.begin(), bars.end(), [](const bar& a, const bar& b) { return a.micros > b.micros; });
+    std::sort(bars.begin(), bars.end(),
+              [](const bar& a, const bar& b) { return a.micros != b.micros ? a.micros > b.micros : a.kind < b.kind; });
     for (const bar& one : bars) {
       const port_traffic& what = traffic.by(one.kind);
       events_.next() << "{\"ph\":\"X\",\"pid\":" << s.node << ",\"tid\":" << s.device << ",\"ts\":" << at
