@@ -3,8 +3,8 @@
 """check_docs.py SOURCE HEADER... [--tool RESHARD]: the documentation says what is there.
 
 Every header of the list has its line in docs/reference/headers.md, and no other; every relative link resolves, anchors too; every
-```cpp block occurs in a program of examples/, whitespace aside; every row of the README's figures is one that tools/figures
-measures; every page is reached from docs/README.md and says its licence; the page of names is what names.py writes. With the tool: what it is shown to print, it prints, and
+```cpp block occurs in a program of examples/, whitespace aside; every row of figures, in the README and on their page, is one that
+tools/figures measures, and the README's stand on that page with the same value; every page is reached from docs/README.md and says its licence; the page of names is what names.py writes. With the tool: what it is shown to print, it prints, and
 the README's picture is what it draws."""
 import ast
 import json
@@ -110,14 +110,20 @@ for page in pages:
 
 # Figures
 readme = (source / "README.md").read_text()
-marked = re.search(r"<!-- figures -->\n(.*?)<!-- /figures -->", readme, flags=re.S)
-if not marked:
-    fault(source / "README.md", "has no block between <!-- figures --> and <!-- /figures -->")
-measured = figure_names()
-for row in re.findall(r"^\| *(.*?) *\|", marked[1] if marked else "", flags=re.M)[2:]:
-    seen += 1
-    if not any(re.fullmatch(name, row) for name in measured):
-        fault(source / "README.md", f"tools/figures measures nothing called '{row}'")
+measured, told = figure_names(), {}
+for page in (docs / "reference" / "figures.md", source / "README.md"):
+    marked = re.search(r"<!-- figures -->\n(.*?)<!-- /figures -->", page.read_text(), flags=re.S)
+    if not marked:
+        fault(page, "has no block between <!-- figures --> and <!-- /figures -->")
+    rows = re.findall(r"^\| *(.*?) *\|(.*)", marked[1] if marked else "", flags=re.M)[2:]
+    if page.name == "figures.md":
+        told = dict(rows)
+    for row, rest in rows:
+        seen += 1
+        if not any(re.fullmatch(name, row) for name in measured):
+            fault(page, f"tools/figures measures nothing called '{row}'")
+        if told.get(row) != rest:
+            fault(page, f"'{row}' is not what docs/reference/figures.md says")
 
 # What the tool is shown to print
 COMMAND = "build/tools/reshard "
