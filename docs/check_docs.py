@@ -60,7 +60,7 @@ def figure_names():
 
 
 # Headers
-listed = re.findall(r"^\| `(reshard/[\w/]+\.hpp)` \|", (docs / "reference" / "headers.md").read_text(), flags=re.M)
+listed = re.findall(r"^\| `(reshard/[\w/]+\.(?:hpp|cuh))` \|", (docs / "reference" / "headers.md").read_text(), flags=re.M)
 for header in headers:
     seen += 1
     if header not in listed:

@@ -39,7 +39,7 @@ def functions(text):
         yield begins + 1, past - begins, head
 
 
-cpp = sorted(p for folder in FOLDERS for pattern in ("*.hpp", "*.cpp") for p in (source / folder).rglob(pattern))
+cpp = sorted(p for folder in FOLDERS for pattern in ("*.hpp", "*.cpp", "*.cuh", "*.cu") for p in (source / folder).rglob(pattern))
 tool = shutil.which("clang-format-14")
 if tool:
     done = subprocess.run([tool, "--dry-run", "--style=file", *map(str, cpp)], cwd=source, stderr=subprocess.PIPE, text=True)

@@ -17,7 +17,7 @@ backend = sys.argv[split + 1:]
 listed = sys.argv[2:split] + backend
 faults = []
 
-on_disk = sorted(p.relative_to(include).as_posix() for p in include.rglob("*.hpp"))
+on_disk = sorted(p.relative_to(include).as_posix() for pattern in ("*.hpp", "*.cuh") for p in include.rglob(pattern))
 faults += [f"{h} lies on the disk and not in the list: add it to include/meson.build" for h in on_disk if h not in listed]
 faults += [f"{h} is listed in include/meson.build and does not exist" for h in listed if h not in on_disk]
 faults += [f"{h} is listed twice in include/meson.build" for h in sorted(set(listed)) if listed.count(h) > 1]

@@ -25,6 +25,13 @@ struct copy_job {
   bytes_t dst_stride[3] = {};
   std::size_t first_span = 0;
   std::size_t spans = 0;
+
+  copy_shape shape() const {
+    copy_shape s{.ndim = ndim, .run_bytes = run_bytes};
+    for (int d = 0; d < ndim; ++d)
+      s.extent[d] = extent[d], s.src_stride[d] = src_stride[d], s.dst_stride[d] = dst_stride[d];
+    return s;
+  }
 };
 
 /// A copy of one box in memory to another.
@@ -88,16 +95,14 @@ class job_list {
   std::size_t begin(index_t stage) const { return begin_[static_cast<std::size_t>(stage)]; }
   std::size_t end(index_t stage) const { return begin_[static_cast<std::size_t>(stage) + 1]; }
   std::size_t size() const { return jobs_.size(); }
+  const copy_job& operator[](std::size_t i) const { return jobs_[i]; }
 
   /// Commits the job's pages in the destination's blocks, and copies: through the caches where these hold the new pages
   /// already, as the kernel has just cleared them, else on the path for pages that are there.
   void run(std::size_t i, const binding& into, copy_path there = copy_path::streaming) const {
     const copy_job& job = jobs_[i];
     commit_pages(job, into);
-    copy_shape shape{.ndim = job.ndim, .run_bytes = job.run_bytes};
-    for (int d = 0; d < job.ndim; ++d)
-      shape.extent[d] = job.extent[d], shape.src_stride[d] = job.src_stride[d], shape.dst_stride[d] = job.dst_stride[d];
-    copy(job.dst, job.src, shape, job.spans > 0 ? copy_path::cached : there);
+    copy(job.dst, job.src, job.shape(), job.spans > 0 ? copy_path::cached : there);
   }
 
  private:

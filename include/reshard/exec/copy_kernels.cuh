@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of the copies of a table, and its launch. Exactly one .cu of a program includes this; everything else sees
+// exec/device_copies.hpp. Builds on: exec/device_copies.hpp; nvcc.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include <reshard/exec/device_copies.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// Threads of a block: 256 KiB in units of 16 bytes are 64 units each.
+inline constexpr std::uint32_t copy_threads = 256;
+
+static __global__ void __launch_bounds__(copy_threads) copy_table_kernel(const table_copy* table, index_t copies) {
+  if (static_cast<index_t>(blockIdx.x) >= copies) return;
+  const table_copy job = table[blockIdx.x];
+  run_table_copy(job, threadIdx.x, blockDim.x);
+}
+
+/// Blocks of one launch at most; no table of a switch has as many copies.
+inline constexpr index_t most_blocks = 0x7fffffff;
+
+}  // namespace detail
+
+int launch_copies(const table_copy* table, index_t copies, void* stream) {
+  if (copies <= 0) return 0;
+  if (copies > detail::most_blocks) return static_cast<int>(cudaErrorInvalidConfiguration);
+  detail::copy_table_kernel<<<static_cast<std::uint32_t>(copies), detail::copy_threads, 0,
+                              static_cast<cudaStream_t>(stream)>>>(table, copies);
+  return static_cast<int>(cudaGetLastError());
+}
+
+int load_copy_kernels(void* stream) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t loaded = cudaFuncGetAttributes(&attributes, detail::copy_table_kernel);
+  if (loaded != cudaSuccess) return static_cast<int>(loaded);
+  detail::copy_table_kernel<<<1, detail::copy_threads, 0, static_cast<cudaStream_t>(stream)>>>(nullptr, 0);
+  return static_cast<int>(cudaGetLastError());
+}
+
+}  // namespace reshard
