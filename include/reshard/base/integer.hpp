@@ -13,17 +13,34 @@ using index_t = std::int64_t;  // a count of elements, an offset, a coordinate
 using rank_t = std::int64_t;   // a process of a world
 using bytes_t = std::int64_t;  // a count of bytes
 
+#if defined(__CUDACC__)  // nvcc's front end takes the builtins for no constant expressions; it reads 128 bits
+namespace detail {
+__extension__ using wide_index = __int128;
+constexpr bool narrows(wide_index exact, index_t* narrow) {
+  *narrow = static_cast<index_t>(exact);
+  return exact != *narrow;
+}
+constexpr bool multiply_overflows(index_t a, index_t b, index_t* to) { return narrows(wide_index{a} * b, to); }
+constexpr bool add_overflows(index_t a, index_t b, index_t* to) { return narrows(wide_index{a} + b, to); }
+}  // namespace detail
+#define RESHARD_MULTIPLY_OVERFLOWS ::reshard::detail::multiply_overflows
+#define RESHARD_ADD_OVERFLOWS ::reshard::detail::add_overflows
+#else  // macros, as every call counts among the steps that a compiler allows a constant expression
+#define RESHARD_MULTIPLY_OVERFLOWS __builtin_mul_overflow
+#define RESHARD_ADD_OVERFLOWS __builtin_add_overflow
+#endif
+
 /// a * b for a, b of any sign; refused where it leaves 64 bits.
 constexpr index_t checked_multiply(index_t a, index_t b) {
   index_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) refuse(a, " x ", b, " does not fit 64 bits");
+  if (RESHARD_MULTIPLY_OVERFLOWS(a, b, &product)) refuse(a, " x ", b, " does not fit 64 bits");
   return product;
 }
 
 /// a + b; refused where it leaves 64 bits.
 constexpr index_t checked_add(index_t a, index_t b) {
   index_t sum = 0;
-  if (__builtin_add_overflow(a, b, &sum)) refuse(a, " + ", b, " does not fit 64 bits");
+  if (RESHARD_ADD_OVERFLOWS(a, b, &sum)) refuse(a, " + ", b, " does not fit 64 bits");
   return sum;
 }
 

@@ -151,6 +151,7 @@ struct tensor_piece {
   int piece = 0;
 
   friend constexpr auto operator<=>(const tensor_piece&, const tensor_piece&) = default;
+  friend constexpr bool operator==(const tensor_piece&, const tensor_piece&) = default;
 };
 
 /// The names of a model's tensors in its checkpoints, both ways: of a tensor's piece, and the piece that a name means.

@@ -16,6 +16,7 @@ struct tensor_id {
   index_t expert = 0;
 
   friend constexpr auto operator<=>(const tensor_id&, const tensor_id&) = default;
+  friend constexpr bool operator==(const tensor_id&, const tensor_id&) = default;
 };
 
 /// The box of a tensor's family that is this part of the tensor.

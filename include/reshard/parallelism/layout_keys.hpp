@@ -64,12 +64,15 @@ inline constexpr word_entry words_of_experts = words_of<&degrees::experts>(exper
 inline constexpr word_entry words_of_names = words_of<&degrees::names>(names_words);
 }  // namespace detail
 
+/// A number of the degrees.
+using degree_of = index_t degrees::*;
+
 /// One key of a layout: its name, the number of the degrees that it sets with the least that this may be, or its words;
 /// string and order have neither, their text is read by functions of their own.
 struct key_entry {
   layout_key key;
   const char* name;
-  index_t degrees::*number = nullptr;
+  degree_of number = nullptr;
   index_t least = 0;  // legal value
   const word_entry* words = nullptr;
 };

@@ -42,7 +42,7 @@ constexpr bool order_keeps_stages(const degrees& d) {
 constexpr bool fits_64_bits(const degrees& d) {
   const auto fits = [](auto... factors) {
     index_t product = 1;
-    return (... && !__builtin_mul_overflow(product, index_t{factors}, &product));
+    return (... && !RESHARD_MULTIPLY_OVERFLOWS(product, index_t{factors}, &product));
   };
   return fits(d.tp, d.cp, d.dp, d.pp) && fits(d.pp, d.vpp, 16) && fits(d.tp, d.cp, d.dp, d.tp, d.cp, d.dp, 4) &&
          fits(d.expert_tp(), d.ep);
@@ -50,9 +50,9 @@ constexpr bool fits_64_bits(const degrees& d) {
 /// The padded vocabulary, at most pad x tp rows longer, times what is computed of it.
 constexpr bool padding_fits(const degrees& d, index_t vocabulary, index_t hidden) {
   index_t rows = 0;
-  return !__builtin_mul_overflow(d.pad, d.tp, &rows) && !__builtin_add_overflow(rows, vocabulary, &rows) &&
-         !__builtin_mul_overflow(rows, hidden, &rows) &&
-         !__builtin_mul_overflow(rows, index_t{16 * max_families}, &rows);
+  return !RESHARD_MULTIPLY_OVERFLOWS(d.pad, d.tp, &rows) && !RESHARD_ADD_OVERFLOWS(rows, vocabulary, &rows) &&
+         !RESHARD_MULTIPLY_OVERFLOWS(rows, hidden, &rows) &&
+         !RESHARD_MULTIPLY_OVERFLOWS(rows, index_t{16 * max_families}, &rows);
 }
 /// Pieces that tensor parallelism makes of a family divide it: the parts of one that is cut across them, as far as
 /// these go, and then what lies in a part.

@@ -28,7 +28,7 @@ inline index_t parse_number(std::string_view key, std::string_view text) {
   index_t number = 0;
   for (const char c : text) {
     if (c < '0' || c > '9') refuse("layout: '", text, "' is not a number, in ", key, "=", text);
-    if (__builtin_mul_overflow(number, index_t{10}, &number) || __builtin_add_overflow(number, c - '0', &number))
+    if (RESHARD_MULTIPLY_OVERFLOWS(number, index_t{10}, &number) || RESHARD_ADD_OVERFLOWS(number, c - '0', &number))
       refuse("layout: ", key, "=", text, " does not fit 64 bits");
   }
   return number;

@@ -22,6 +22,7 @@ struct storage_order {
   /// The order of a buffer that packs parameters in reverse.
   constexpr storage_order reversed() const { return {-section, -layer, -family, -expert}; }
   friend constexpr auto operator<=>(const storage_order&, const storage_order&) = default;
+  friend constexpr bool operator==(const storage_order&, const storage_order&) = default;
 };
 
 /// All ranks that have one box, ascending: r.count() of them, r[i] the i-th.

@@ -106,6 +106,7 @@ class listed_holding {
     int family;
     std::size_t box;
     friend auto operator<=>(const held_box&, const held_box&) = default;
+    friend bool operator==(const held_box&, const held_box&) = default;
   };
   struct per_role {
     std::vector<listed_box> distinct;   // by family, then box

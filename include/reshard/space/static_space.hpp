@@ -35,7 +35,7 @@ concept zero_level_is_built = zero_is_built(Zero, Shard);
 template <const model& Model, degrees (*Degrees)()>
 struct static_space {
   static constexpr degrees d = Degrees();
-  static constexpr const dimensions& shape = Model.shape;
+  static constexpr dimensions shape = Model.shape;
   // The sizes that the rules below ask about. Where a rule does not apply, a size that it admits with any degree: 0
   // layers where first, last or a string deals them (no split is legal beside these); 0 rows where the vocabulary is
   // padded; as many groups as tp, and 0 qkv rows, where the model has no groups; 0 where it has no experts.
