@@ -32,7 +32,7 @@ NO_ANSWER = re.compile(r"\b(reserve|shrink_to_fit|prefetch|_mm_prefetch)\s*\(")
 # Statements that add to what there is.
 ADDS = re.compile(r"[+-]=|\+\+|--|\b(push_back|emplace_back|append|insert|add|sink|whole|partial)\s*\(")
 # What gives the same whichever argument comes first.
-SYMMETRIC = re.compile(r"(reshard::|std::)?(swap|__builtin_add_overflow|__builtin_mul_overflow|intersect|intersects|least|greatest|min|max|checked_multiply|checked_add|gcd|lcm)(<[^()]*>)?\s*\(")
+SYMMETRIC = re.compile(r"(reshard::|std::)?(swap|__builtin_add_overflow|__builtin_mul_overflow|RESHARD_ADD_OVERFLOWS|RESHARD_MULTIPLY_OVERFLOWS|intersect|intersects|least|greatest|min|max|checked_multiply|checked_add|gcd|lcm)(<[^()]*>)?\s*\(")
 
 
 @dataclasses.dataclass

@@ -102,7 +102,8 @@ class job_list {
   void run(std::size_t i, const binding& into, copy_path there = copy_path::streaming) const {
     const copy_job& job = jobs_[i];
     commit_pages(job, into);
-    copy(job.dst, job.src, job.shape(), job.spans > 0 ? copy_path::cached : there);
+    const copy_shape shape = job.shape();
+    copy(job.dst, job.src, shape, job.spans > 0 ? copy_path::cached : there);
   }
 
  private:
