@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """consume.py WAY SOURCE -- COMPILER...: consumer/ builds and runs the way somebody else would build it, warnings on.
 
-WAY: pkg-config or cmake, against an installed copy; cmake-subdirectory, cmake-fetch or subproject, with the source in
+NCCL is $RESHARD_CUDA_ROOT, $RESHARD_NCCL_INCLUDE and $RESHARD_NCCL_LIB, where it was found. WAY: pkg-config or cmake, against an installed copy; cmake-subdirectory, cmake-fetch or subproject, with the source in
 the user's build; copied, with a folder of headers. With `install`, installing builds what it installs, nothing else."""
 import json
 import os
@@ -21,6 +21,9 @@ env = {k: v for k, v in os.environ.items() if k not in ("MESON_BUILD_ROOT", "MES
 env["CXX"] = " ".join(compiler)
 warnings = "-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror"
 packages = ("reshard", "reshard-threads")
+cuda, nccl_include, nccl_lib = (os.environ.get(f"RESHARD_{name}", "") for name in ("CUDA_ROOT", "NCCL_INCLUDE", "NCCL_LIB"))
+has_nccl = nccl_lib != ""
+nccl_root = pathlib.Path(nccl_include).parent
 has_mpi = not subprocess.run(["pkg-config", "--exists", "mpi"], check=False).returncode if shutil.which("pkg-config") else False
 
 
@@ -48,11 +51,13 @@ def install(prefix, root):
 
 
 def flags(package, share):
-    return run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(share / "pkgconfig")).split()
+    where = {"cuda_root": cuda, "nccl_include": nccl_include, "nccl_lib": nccl_lib} if package == "reshard-nccl" else {}
+    return run("pkg-config", "--cflags", "--libs", *(f"--define-variable={key}={value}" for key, value in where.items()), package, PKG_CONFIG_PATH=str(share / "pkgconfig")).split()
 
 
 def compile_with(name, *options):
-    units = [u for u in consumer.glob("*.cpp") if (u.name == "with_mpi.cpp") == name.endswith("mpi")]
+    alone = {"reshard-mpi": "with_mpi.cpp", "reshard-nccl": "with_nccl.cpp"}  # programs of one unit
+    units = [u for u in consumer.glob("*.cpp") if (u.name == alone[name] if name in alone else u.name not in alone.values())]
     run(*compiler, "-std=c++20", *warnings.split(), *units, *options, "-o", consumer / name)
     run_program(name)
 
@@ -61,6 +66,7 @@ def run_program(name):
     print(run(consumer / name), end="")
 
 
+more = ("reshard-mpi",) * has_mpi + ("reshard-nccl",) * has_nccl
 tool = {"pkg-config": "pkg-config", "copied": compiler[0], "install": "ninja", "subproject": "ninja"}.get(way, "cmake")
 if not shutil.which(tool):
     print(f"skipped: no {tool} on this machine")
@@ -87,28 +93,29 @@ with tempfile.TemporaryDirectory() as name:
             stop("pkg-config names /usr/include with -isystem")
         shutil.rmtree(room / "build")
         install(room / "prefix", "/")
-        for package in packages + ("reshard-mpi",) * has_mpi:
+        for package in packages + more:
             compile_with(package, *flags(package, room / "prefix" / "share"))
     elif way == "copied":
         compile_with("consumer", "-isystem", source / "include", "-pthread")
     elif way == "subproject":
         (consumer / "subprojects").mkdir()
         (consumer / "subprojects" / "reshard").symlink_to(source)
-        run(*meson, "setup", consumer / "build", consumer, "--force-fallback-for=reshard", CXXFLAGS=warnings)
+        run(*meson, "setup", consumer / "build", consumer, "--force-fallback-for=reshard", f"-Dreshard:nccl_root={nccl_root if has_nccl else ''}",
+            CXXFLAGS=warnings)
         run("ninja", "-C", consumer / "build")
-        for package in packages + ("reshard-mpi",) * has_mpi:
+        for package in packages + more:
             run_program("build/with-" + package)
         run(*meson, "install", "-C", consumer / "build", "--destdir", room / "installed")
         if list((room / "installed").rglob("*.hpp")):
             stop("reshard as a subproject installs its headers into its host")
     else:
         install(room / "prefix", "/")
-        settings = {"CMAKE_PREFIX_PATH": room / "prefix", "WAY": way, "RESHARD_SOURCE": source,
+        settings = {"CMAKE_PREFIX_PATH": room / "prefix", "WAY": way, "WITH_NCCL": has_nccl, "CUDAToolkit_ROOT": cuda, "NCCL_ROOT": nccl_root, "RESHARD_SOURCE": source,
                     "RESHARD_VERSION": introspect("--projectinfo")["version"]}
         run("cmake", "-G", "Ninja", "-S", consumer, "-B", consumer / "build",
             *(f"-D{key}={value}" for key, value in settings.items()), CXXFLAGS=warnings)
         run("cmake", "--build", consumer / "build")
         linked = packages if way == "cmake" else ("reshard-threads",)
-        for package in linked + ("reshard-mpi",) * has_mpi:
+        for package in linked + more:
             run_program("build/with-" + package)
 print("1 passed, 0 failed")

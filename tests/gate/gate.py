@@ -59,6 +59,14 @@ CHECK = '''case "$FAKE_REAL.$*" in yes.*clang++-19*) exec tools/real-check "$@" 
 case "$*" in *thread*) eval "$FAKE_CHECK" ;; esac
 echo "2 passed, 0 failed"'''
 
+# python3 as pip: it makes FAKE_WHEELS, a toolkit or nothing, in the folder after --target.
+PYTHON = """case "$*" in
+  "-m pip install"*) while [ "$1" != --target ]; do shift; done; mkdir -p "$2"; eval "$FAKE_WHEELS" ;;
+  "-m pip"*) ;;
+  *) exec REAL "$@" ;;
+esac"""
+WHEELS = 'mkdir -p "$2"/nvidia/{cu13/bin,cu13/lib,nccl/include}; touch "$2"/nvidia/nccl/include/nccl.h; ln -s /bin/true "$2"/nvidia/cu13/bin/nvcc'
+
 passed = failed = 0
 env = {k: v for k, v in os.environ.items() if not re.match(r"MESON_|FAKE_|RESHARD_|DESTDIR|.*SAN_OPTIONS", k)}
 
@@ -97,6 +105,11 @@ with tempfile.TemporaryDirectory() as name:
     for tool, text in TOOLS.items():
         script(tools / tool, text.replace("REAL ", shutil.which("meson") + " "))
     env["PATH"] = f"{tools}:{env['PATH']}"
+    script(tools / "python3", PYTHON.replace("REAL", sys.executable))
+    for part in ("bin/nvcc", "include/nccl.h"):  # the machine's CUDA toolkit
+        (room / "cuda" / part).parent.mkdir(parents=True)
+        script(room / "cuda" / part, "")
+    env["CUDA_PATH"] = str(room / "cuda")
     for folder, linked in {"small": "tools/check", "unbuilt": "tools/check", "whole": ".ci/run"}.items():
         (room / folder / "tools").mkdir(parents=True)
         (room / folder / ".ci").mkdir()
@@ -148,6 +161,12 @@ with tempfile.TemporaryDirectory() as name:
     for told, shell, code, closing in [("speaks", "echo so", 0, "1 passed, 0 failed"), ("says nothing", ":", 1, "0 passed, 1 failed"), ("fails", "echo so; exit 3", 1, "0 passed, 1 failed")]:
         case(f"a benchmark {told}", room, [sys.executable, str(source / "tools" / "lib" / "runs.py"), "sh", "-c", shell], code, closing)
 
+    # .ci/run: a CUDA toolkit, the machine's or of wheels
+    none = {"CUDA_PATH": str(room / "none")}
+    gate("no CUDA toolkit, and wheels make none", 1, "12 passed, 1 failed", "FAILED: no CUDA toolkit", FAKE_WHEELS="false", **none)
+    gate("wheels that are no toolkit", 1, "12 passed, 1 failed", "FAILED: no CUDA toolkit", FAKE_WHEELS=":", **none)
+    gate("a toolkit of wheels", 0, "12 passed, 0 failed", "making a CUDA toolkit of wheels", FAKE_WHEELS=WHEELS, **none)
+    gate("it is made once", 0, "12 passed, 0 failed", FAKE_WHEELS="false", **none)
     # .ci/run: five configurations and the sample of faults, each a closing line
     gate("all is well", 0, "12 passed, 0 failed")
     gate("a configuration fails", 1, "11 passed, 1 failed", FAKE_CHECK="echo 1 passed, 1 failed; exit 1")
