@@ -152,7 +152,7 @@ TEST_CASE("whatever the wire holds back: all is in place when it is confirmed, a
             const index_t k = count - run * stages - 1;  // stages of earlier runs count too
             if (k < 0 || k >= stages) ++early;
             binding part("part");
-            for (const staged_piece& p : pieces_of_stage(plan.receives, k))
+            for (const staged_piece& p : pieces_of_slot(plan.receives, k))
               for (const int state : all_states)
                 if (p.states.contains(state))
                   after.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { part.add(b); });

@@ -96,7 +96,7 @@ std::vector<seen_by_device> switch_over(const computed_switch& change, const wir
       if (told.device != d || how == exchange_as::naive || stages == 0) return;
       binding meant("meant");
       const staged_plan plan = stage_plan(make_plan(change, d), change, stages);
-      for (const staged_piece& p : pieces_of_stage(plan.receives, told.stage))
+      for (const staged_piece& p : pieces_of_slot(plan.receives, told.stage))
         for (const int state : p.states)
           if (p.src == told.source)
             after.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { meant.add(b); });

@@ -34,7 +34,7 @@ TEST_CASE("plans of any two sides are read back equal, and their length is what 
       const std::vector<std::byte> bytes = to_bytes(p, change);
       const std::size_t listed =
           p.sends.size() + p.receives.size() + p.retains.size() + p.creates.size() + p.lost.size();
-      CHECK(bytes.size() == 8 * (9 + 14 * listed + 1));
+      CHECK(bytes.size() == 8 * (9 + 17 * listed + 1));
       CHECK(closed(bytes) == bytes);
       CHECK(plan_from_bytes(bytes, change) == p);
       transfers += listed;
@@ -99,7 +99,7 @@ TEST_CASE("what is wrong is said") {
   const std::string who = "reshard: plan from bytes: ";
   CHECK(with(3, 0) == "accepted");
   CHECK(with(0, 1) == who + "these do not begin as a plan does");
-  CHECK(with(1, 2) == who + "version 2; version 3 is read here");
+  CHECK(with(1, 3) == who + "version 3; version 4 is read here");
   CHECK(with(2, 0) == who + "the plan is of another model or list of states");
   CHECK(with(3, 9) == who + "a plan of device 9; the switch has 3 devices");
   for (const std::uint64_t many : {std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60})
@@ -107,6 +107,12 @@ TEST_CASE("what is wrong is said") {
   for (const std::size_t word : {11u, 12u})  // states, family: what an int would cut off counts
     CHECK(with(word, std::uint64_t{1} << 32) == who + "no states or family have such a number");
   CHECK(with(11, 6) == who + "sends[0] has states that the switch does not move");
+  for (const std::size_t word : {13u, 14u})  // phase, purpose
+    CHECK(with(word, std::uint64_t{1} << 32) == who + "no phase or purpose has such a number");
+  CHECK(with(13, 1 << 15) == who + "no phase or purpose has such a number");
+  CHECK(with(14, 2) == who + "no phase or purpose has such a number");
+  CHECK(with(13, (1 << 15) - 1) == "accepted");
+  CHECK(with(14, 1) == "accepted");
   CHECK(with(12, 7) == who + "sends[0] is of family 7; the switch has 1");
   std::vector<std::byte> other = bytes;
   other[68] ^= std::byte{1};

@@ -34,13 +34,16 @@ TEST_CASE("plans of any two sides are read back equal") {
 
 TEST_CASE("the format is the one that is documented") {
   const layout_switch change = testing::rows_to_columns();
-  CHECK(json::parse(to_json(make_plan(change, 2), change)) == json::parse(R"({"format": "reshard plan", "version": 3,
+  CHECK(json::parse(to_json(make_plan(change, 2), change)) == json::parse(R"({"format": "reshard plan", "version": 4,
                          "list": "param:bf16:3,master:fp32:1,exp_avg:fp32:1,exp_avg_sq:fp32:1", "device": 2,
-    "sends": [{"src": 2, "dst": 0, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[8,10],[0,4]]}],
-    "receives": [{"src": 0, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[0,4],[4,8]]},
-                 {"src": 1, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[4,8],[4,8]]}],
-    "retains": [{"src": 2, "dst": 2, "states": ["param"], "family": "wte",
-    "box": [[0,1],[0,1],[0,1],[8,10],[4,8]]}],
+    "sends": [{"src": 2, "dst": 0, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[8,10],[0,4]],
+               "phase": 0, "purpose": "delivered", "stream": 0}],
+    "receives": [{"src": 0, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[0,4],[4,8]],
+                  "phase": 0, "purpose": "delivered", "stream": 0},
+                 {"src": 1, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[4,8],[4,8]],
+                  "phase": 0, "purpose": "delivered", "stream": 0}],
+    "retains": [{"src": 2, "dst": 2, "states": ["param"], "family": "wte", "box": [[0,1],[0,1],[0,1],[8,10],[4,8]],
+                 "phase": 0, "purpose": "delivered", "stream": 0}],
     "creates": [], "lost": []})"));
 }
 
@@ -88,7 +91,7 @@ TEST_CASE("what is wrong is said") {
   const std::string who = "reshard: plan from JSON: ";
   CHECK(said("/device", 2) == "accepted");
   CHECK(said("/format", "plan") == who + "its format is not 'reshard plan'");
-  CHECK(said("/version", 2) == who + "version 2; version 3 is read here");
+  CHECK(said("/version", 3) == who + "version 3; version 4 is read here");
   CHECK(said("/device", 3) == who + "a plan of device 3; the switch has 3 devices");
   CHECK(said("/device", -1) == who + "a plan of device -1; the switch has 3 devices");
   CHECK(said("/device", 1) == who + "sends[0] goes from device 2 to 0, in a plan of device 1");
@@ -105,6 +108,12 @@ TEST_CASE("what is wrong is said") {
   CHECK(said("/sends/0/box/3/1", 8) == who + "sends[0] is no part of wte");
   CHECK(said("/sends/0/box", {{0, 1}}) == who + "a box of 1 intervals; it has 5");
   CHECK(said("/sends/0/box/5", {0, 1}) == who + "a box of 6 intervals; it has 5");
+  CHECK(said("/sends/0/phase", 32767) == "accepted");
+  CHECK(said("/sends/0/phase", 32768) == who + "phase 32768; phases are 0 to 32767");
+  CHECK(said("/sends/0/phase", -1) == who + "phase -1; phases are 0 to 32767");
+  CHECK(said("/sends/0/purpose", "passed_on") == "accepted");
+  CHECK(said("/sends/0/purpose", "kept") == who + "no purpose is called 'kept'");
+  CHECK(said("/retains/0/phase", 1) == who + "retains[0] stays on its device, in phase 1");
   CHECK(said("/receives/1/src", 0) == "accepted");  // later in the order by its box
   CHECK(said("/receives/0/src", 1) == "accepted");
   CHECK(said("/receives/0/box/3", {8, 10}) == "accepted");

@@ -18,10 +18,10 @@ using testing::dice;
 
 namespace {
 /// What a transfer is ordered by, as a list of numbers.
-std::array<index_t, 4 + 2 * family_ndim> numbers(const transfer& t) {
-  std::array<index_t, 4 + 2 * family_ndim> n{t.src, t.dst, static_cast<index_t>(t.states.bits()), t.family};
+std::array<index_t, 5 + 2 * family_ndim> numbers(const transfer& t) {
+  std::array<index_t, 5 + 2 * family_ndim> n{t.src, t.dst, t.phase, static_cast<index_t>(t.states.bits()), t.family};
   for (std::size_t i = 0; i < family_ndim; ++i)
-    n[4 + i] = t.where.dim[i].begin, n[4 + family_ndim + i] = t.where.dim[i].end;
+    n[5 + i] = t.where.dim[i].begin, n[5 + family_ndim + i] = t.where.dim[i].end;
   return n;
 }
 transfer random_transfer(dice& random, index_t values) {
@@ -29,20 +29,22 @@ transfer random_transfer(dice& random, index_t values) {
              random.below(values),
              adam.all().masked(static_cast<unsigned>(1 + random.below(values))),
              static_cast<int>(random.below(values)),
-             {}};
+             {},
+             static_cast<int>(random.below(values))};
   for (interval& i : t.where.dim) i = {random.below(2), 2 + random.below(2)};
   return t;
 }
 }  // namespace
 
-TEST_CASE("the order is that of source, destination, states, family, lower corner, upper corner") {
+TEST_CASE("the order is that of source, destination, phase, states, family, lower corner, upper corner") {
   dice random(1);
   int equal_heads = 0;
   for (int n = 0; n < 4000; ++n) {
     const transfer a = random_transfer(random, 1 + n % 3), b = random_transfer(random, 1 + n % 3);
     CHECK(precedes(a, b) == (numbers(a) < numbers(b)));
     CHECK((a == b) == (numbers(a) == numbers(b)));
-    equal_heads += a.src == b.src && a.dst == b.dst && a.states == b.states && a.family == b.family ? 1 : 0;
+    equal_heads +=
+        a.src == b.src && a.dst == b.dst && a.phase == b.phase && a.states == b.states && a.family == b.family ? 1 : 0;
   }
   std::printf("%d of 4000 pairs differ in their boxes alone, if at all\n", equal_heads);
   CHECK(equal_heads > 100);

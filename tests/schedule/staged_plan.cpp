@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
@@ -79,17 +80,53 @@ TEST_CASE("what two devices exchange in a stage comes in the same order at both 
   }
 }
 
-TEST_CASE("the pieces of a stage are those with its number, also where there are none") {
+TEST_CASE("the pieces of a slot are those of its stages and phases, also where there are none") {
   std::vector<staged_piece> pieces;
-  for (const index_t stage : {0, 0, 2, 2, 2, 5})
-    pieces.push_back({.stage = stage, .dst = static_cast<rank_t>(pieces.size()), .states = {}, .where = {}});
+  for (const auto& [stage, phase] : {std::pair{0, 0}, {0, 0}, {2, 0}, {1, 1}, {0, 2}, {5, 0}})
+    pieces.push_back(
+        {.stage = stage, .dst = static_cast<rank_t>(pieces.size()), .states = {}, .where = {}, .phase = phase});
   for (index_t k = 0; k <= 6; ++k) {
     std::vector<rank_t> found, wanted;
-    for (const staged_piece& p : pieces_of_stage(pieces, k)) found.push_back(p.dst);
+    for (const staged_piece& p : pieces_of_slot(pieces, k)) found.push_back(p.dst);
     for (const staged_piece& p : pieces)
-      if (p.stage == k) wanted.push_back(p.dst);
+      if (p.stage + p.phase == k) wanted.push_back(p.dst);
     CHECK(found == wanted);
   }
   const std::vector<staged_piece> none;
-  CHECK(pieces_of_stage(none, 0).begin() == pieces_of_stage(none, 0).end());
+  CHECK(pieces_of_slot(none, 0).begin() == pieces_of_slot(none, 0).end());
+}
+
+TEST_CASE("every hop of a stream is cut into the same stages, and pieces come by slots") {
+  // rows of wte go from device 0 by way of device 2, which has no rank of TO, to device 1, half of them in each stream
+  const std::vector<shard> from = {{0, "wte", bf16, {10, 8}, {0, 0}, {10, 8}}},
+                           to = {{1, "wte", bf16, {10, 8}, {0, 0}, {10, 8}}};
+  const layout_switch change(from, to, {.devices = 3});
+  const auto hop = [](rank_t src, rank_t dst, interval rows, int phase, std::uint64_t stream) {
+    return transfer{src,
+                    dst,
+                    parameter_states,
+                    0,
+                    {{{0, 1}, {0, 1}, {0, 1}, rows, {0, 8}}},
+                    phase,
+                    dst == 2 ? purpose::passed_on : purpose::delivered,
+                    stream};
+  };
+  plan passing;
+  passing.device = 2;
+  passing.receives = {hop(0, 2, {0, 3}, 1, 7), hop(0, 2, {3, 6}, 1, 5), hop(0, 2, {6, 9}, 1, 7)};
+  passing.sends = {hop(2, 1, {0, 3}, 2, 7), hop(2, 1, {3, 6}, 2, 5), hop(2, 1, {6, 9}, 2, 7)};
+  for (const index_t stages : {1, 3, 4}) {
+    const staged_plan cut = stage_plan(passing, change, stages);
+    std::vector<index_t> stage_of_row[2] = {std::vector<index_t>(9, -1), std::vector<index_t>(9, -1)};
+    for (const std::vector<staged_piece>* list : {&cut.receives, &cut.sends}) {
+      CHECK(std::is_sorted(list->begin(), list->end(),
+                           [](const staged_piece& a, const staged_piece& b) { return a.slot() < b.slot(); }));
+      for (const staged_piece& p : *list)
+        for (index_t row = p.where.dim[1].begin; row < p.where.dim[1].end; ++row)
+          if (p.where.dim[2].begin == 0) stage_of_row[list == &cut.sends][static_cast<std::size_t>(row)] = p.stage;
+    }
+    CHECK(stage_of_row[0] == stage_of_row[1]);
+    CHECK(stage_of_row[0][8] == stages - 1);
+    CHECK(stage_of_row[0][3] == 0);  // a stream of its own
+  }
 }

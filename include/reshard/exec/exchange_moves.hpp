@@ -37,13 +37,13 @@ struct exchange_round {
 
 /// Calls sink(pieces) for every message to or from one peer in one stage. The pieces last as long as the call.
 template <typename Sink>
-void each_message(stage_range pieces, exchange_as how, Sink&& sink) {
+void each_message(slot_range pieces, exchange_as how, Sink&& sink) {
   if (how != exchange_as::naive) return sink(pieces);
   for (const staged_piece& p : pieces)
     for (const int state : p.states) {
       staged_piece alone = p;
       alone.states = p.states.masked(std::uint32_t{1} << state);
-      sink(stage_range{&alone, &alone + 1});
+      sink(slot_range{&alone, &alone + 1});
     }
 }
 
@@ -68,7 +68,7 @@ class arena_sizes {
         bytes_t bytes = 0;
         pieces_by_peer(list, k, peer, plan.device, groups);
         for (const peer_pieces& g : groups)
-          each_message(g.pieces, how, [&](stage_range pieces) {
+          each_message(g.pieces, how, [&](slot_range pieces) {
             const bytes_t whole = message_bytes(pieces, trailer);
             if (how != exchange_as::naive && whole > round_bytes) several_[static_cast<std::size_t>(k)] = 1;
             bytes += how == exchange_as::naive ? whole : least(whole, round_bytes);
@@ -177,7 +177,7 @@ class exchange_maker {
     for (index_t k = 0; k < plan_.stages; ++k) {
       made_.first.push_back(made_.rounds.size());
       made_.several.push_back(sizes.several_rounds(k) ? 1 : 0);
-      for (const staged_piece& p : pieces_of_stage(plan_.retains, k)) retain(p);
+      for (const staged_piece& p : pieces_of_slot(plan_.retains, k)) retain(p);
       if (how_ == exchange_as::naive) add_pairs(k);
       else add_rounds(k);
     }
@@ -219,7 +219,7 @@ class exchange_maker {
     pieces_by_peer(list, k, peer, plan_.device, groups_);
     for (const peer_pieces& g : groups_) {
       std::size_t round = how_ == exchange_as::naive ? rounds.size() : 0;
-      each_message(g.pieces, how_, [&](stage_range pieces) {
+      each_message(g.pieces, how_, [&](slot_range pieces) {
         laid_message next{g.peer, 0, {}};
         const auto lay = [&](const bound_box& what, bytes_t at) { next.boxes.push_back({what, at}); };
         const auto end = [&](bytes_t bytes) {

@@ -59,7 +59,7 @@ class pair_digest {
 /// The pieces of one stage that go to one peer, or come from it.
 struct peer_pieces {
   rank_t peer = 0;
-  stage_range pieces = {};
+  slot_range pieces = {};
 };
 
 /// One entry per peer, of the pieces of a stage as stage_plan orders them (`peer` is &staged_piece::dst or ::src), in
@@ -67,7 +67,7 @@ struct peer_pieces {
 inline void pieces_by_peer(const std::vector<staged_piece>& pieces, index_t stage, rank_t staged_piece::*peer,
                            rank_t device, std::vector<peer_pieces>& result) {
   result.clear();
-  const stage_range all = pieces_of_stage(pieces, stage);
+  const slot_range all = pieces_of_slot(pieces, stage);
   for (const staged_piece *first = all.begin(), *past = first; first != all.end(); first = past) {
     while (past != all.end() && past->*peer == first->*peer) ++past;
     result.push_back({first->*peer, {first, past}});
@@ -90,7 +90,7 @@ inline bound_box packed_box(const staged_piece& p, int state, const box<3>& wher
 /// Calls sink(bound_box, offset) for every state of every piece in a message; the bytes of the message, of which the
 /// last may be a trailer.
 template <typename Sink>
-bytes_t lay_out(stage_range pieces, Sink&& sink, bytes_t trailer = 0) {
+bytes_t lay_out(slot_range pieces, Sink&& sink, bytes_t trailer = 0) {
   bytes_t at = 0;
   for (const staged_piece& p : pieces)
     for (const int state : p.states) {
@@ -102,7 +102,7 @@ bytes_t lay_out(stage_range pieces, Sink&& sink, bytes_t trailer = 0) {
   return ceil_divide(at + trailer, message_granule) * message_granule;
 }
 /// The bytes of that message.
-inline bytes_t message_bytes(stage_range pieces, bytes_t trailer = 0) {
+inline bytes_t message_bytes(slot_range pieces, bytes_t trailer = 0) {
   return lay_out(
       pieces, [](const bound_box&, bytes_t) {}, trailer);
 }
@@ -132,7 +132,7 @@ inline constexpr bytes_t parts_of_a_message = 8;
 /// end(bytes) for the message; of pieces for which message_bytes(pieces, trailer) > most. Boxes are cut into parts of
 /// at most most / parts_of_a_message bytes, which lie in a message as pieces do.
 template <typename Sink, typename End>
-void lay_out_in_rounds(stage_range pieces, bytes_t most, bytes_t trailer, Sink&& sink, End&& end) {
+void lay_out_in_rounds(slot_range pieces, bytes_t most, bytes_t trailer, Sink&& sink, End&& end) {
   bytes_t at = 0;
   const auto close = [&] {
     end(ceil_divide(at + trailer, message_granule) * message_granule);

@@ -25,7 +25,7 @@ class stage_watch {
     std::vector<peer_pieces> groups;
     pieces_by_peer(plan_->receives, k, &staged_piece::src, plan_->device, groups);
     told.peers = static_cast<rank_t>(groups.size());
-    for (const staged_piece& p : pieces_of_stage(plan_->receives, k))
+    for (const staged_piece& p : pieces_of_slot(plan_->receives, k))
       told.bytes += p.where.volume() * p.states.bytes_per_element();
     const auto now = clock::now();
     told.seconds = std::chrono::duration<double>(now - since_).count();

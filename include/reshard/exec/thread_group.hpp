@@ -53,7 +53,7 @@ class thread_group {
       mine.next = std::make_unique<std::atomic<std::size_t>[]>(static_cast<std::size_t>(plan.stages));
       for (index_t k = 0; k < plan.stages; ++k)
         for (const std::vector<staged_piece>* list : {&plan.receives, &plan.retains})
-          for (const staged_piece& p : pieces_of_stage(*list, k)) add(mine.jobs, p, into, pages);
+          for (const staged_piece& p : pieces_of_slot(*list, k)) add(mine.jobs, p, into, pages);
       mine.jobs.seal();
       for (index_t k = 0; k < plan.stages; ++k) mine.next[static_cast<std::size_t>(k)] = mine.jobs.begin(k);
       return all;

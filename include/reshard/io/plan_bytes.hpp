@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as bytes, for another process or another day. All numbers are 64 bits, little-endian:
-//   "reshplan", version 3, fingerprint of states and families, device, numbers of sends, receives, retains, creates and
-//   lost, then per transfer src, dst, states, family and 5 x (begin, end), and last the FNV-1a hash of all bytes before
-//   it.
+//   "reshplan", version 4, fingerprint of states and families, device, numbers of sends, receives, retains, creates and
+//   lost, then per transfer src, dst, states, family, phase, purpose, stream and 5 x (begin, end), and last the FNV-1a
+//   hash of all bytes before it.
 // Builds on: io/plan_check.hpp.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace reshard::io {
 namespace detail {
 
 inline constexpr std::string_view plan_magic = "reshplan";
-inline constexpr std::uint64_t plan_version = 3;
-inline constexpr std::size_t numbers_of_transfer = 4 + 2 * family_ndim;
+inline constexpr std::uint64_t plan_version = 4;
+inline constexpr std::size_t numbers_of_transfer = 7 + 2 * family_ndim;
 
 /// FNV-1a, 64 bits.
 struct hash_of_bytes {
@@ -93,8 +93,10 @@ template <Holding From, Holding To>
   for (const std::vector<transfer>* list : lists) out.put(std::uint64_t{list->size()});
   for (const std::vector<transfer>* list : lists)
     for (const transfer& t : *list) {
-      for (const std::int64_t number : {t.src, t.dst, std::int64_t{t.states.bits()}, std::int64_t{t.family}})
+      for (const std::int64_t number : {t.src, t.dst, std::int64_t{t.states.bits()}, std::int64_t{t.family},
+                                        std::int64_t{t.phase}, static_cast<std::int64_t>(t.why)})
         out.put(number);
+      out.put(t.stream);
       for (const interval& i : t.where.dim) out.put(i.begin), out.put(i.end);
     }
   return out.finish();
@@ -134,12 +136,17 @@ template <Holding From, Holding To>
       const state_set states = change.states().masked(static_cast<std::uint32_t>(number(at + 2)));
       if (states.bits() != number(at + 2))
         refuse("plan from bytes: ", names[i], "[", lists[i]->size(), "] has states that the switch does not move");
+      if (number(at + 4) > static_cast<std::uint64_t>(most_phases) || number(at + 5) > 1)
+        refuse("plan from bytes: no phase or purpose has such a number");
       transfer t{static_cast<rank_t>(number(at)),
                  static_cast<rank_t>(number(at + 1)),
                  states,
                  static_cast<int>(number(at + 3)),
-                 {}};
-      at += 4;
+                 {},
+                 static_cast<int>(number(at + 4)),
+                 static_cast<purpose>(number(at + 5)),
+                 number(at + 6)};
+      at += 7;
       for (interval& side : t.where.dim) {
         side = {static_cast<index_t>(number(at)), static_cast<index_t>(number(at + 1))};
         at += 2;

@@ -35,6 +35,9 @@ void require_plan_of(const layout_switch<From, To>& change, const plan& p, std::
         refuse(who, ": ", name, "[", i, "] is of family ", t.family, "; the switch has ", change.to().families());
       if (t.where.empty() || !change.to().family_at(t.family).whole().contains(t.where))
         refuse(who, ": ", name, "[", i, "] is no part of ", change.to().family_at(t.family).name);
+      if (leaves && arrives && (t.phase != 0 || t.why != purpose::delivered))
+        refuse(who, ": ", name, "[", i, "] stays on its device, in phase ", t.phase,
+               t.why == purpose::delivered ? "" : ", to be passed on");
       if (i > 0 && !precedes(list[i - 1], t)) refuse(who, ": ", name, "[", i, "] is out of order");
     }
   };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as JSON, of any two sides, and back:
-//   {"format": "reshard plan", "version": 3, "list": "param:bf16:3,..", "device": 3, "sends": [..], "receives": [..],
+//   {"format": "reshard plan", "version": 4, "list": "param:bf16:3,..", "device": 3, "sends": [..], "receives": [..],
 //   "retains": [..], "creates": [..], "lost": [..]}
-//   with {"src": 3, "dst": 7, "states": ["param"], "family": "wte", "box": [[0, 1], ..]} for every box of a family.
+//   with {"src": 3, "dst": 7, "states": ["param"], "family": "wte", "box": [[0, 1], ..], "phase": 0,
+//   "purpose": "delivered", "stream": 0} for every box of a family.
 // Builds on: io/plan_check.hpp, io/print.hpp, nlohmann-json.
 #pragma once
 
@@ -19,7 +20,8 @@ namespace reshard::io {
 namespace detail {
 
 inline constexpr std::string_view plan_format = "reshard plan";
-inline constexpr int plan_json_version = 3;
+inline constexpr int plan_json_version = 4;
+inline constexpr const char* purpose_names[] = {"delivered", "passed_on"};
 inline constexpr const char* plan_lists[] = {"sends", "receives", "retains", "creates", "lost"};
 
 template <Holding H>
@@ -27,6 +29,16 @@ int family_named(const H& h, std::string_view name) {
   for (int f = 0; f < h.families(); ++f)
     if (h.family_at(f).name == name) return f;
   refuse("plan from JSON: no family is called '", one_line(name), "'");
+}
+
+inline int phase_of(index_t number) {
+  if (number < 0 || number > most_phases) refuse("plan from JSON: phase ", number, "; phases are 0 to ", most_phases);
+  return static_cast<int>(number);
+}
+inline purpose purpose_named(std::string_view name) {
+  for (const purpose one : {purpose::delivered, purpose::passed_on})
+    if (name == purpose_names[static_cast<std::size_t>(one)]) return one;
+  refuse("plan from JSON: no purpose is called '", one_line(name), "'");
 }
 
 /// The states of these names that tensors of a kind have.
@@ -60,7 +72,10 @@ template <Holding From, Holding To>
                       {"dst", t.dst},
                       {"states", states},
                       {"family", change.to().family_at(t.family).name},
-                      {"box", box}});
+                      {"box", box},
+                      {"phase", t.phase},
+                      {"purpose", detail::purpose_names[static_cast<std::size_t>(t.why)]},
+                      {"stream", t.stream}});
     }
   }
   try {
@@ -93,7 +108,10 @@ template <Holding From, Holding To>
                      t.at("dst").get<rank_t>(),
                      detail::states_named(t.at("states"), change.list(), change.to().family_at(family).kind),
                      family,
-                     {}};
+                     {},
+                     detail::phase_of(t.at("phase").get<index_t>()),
+                     detail::purpose_named(t.at("purpose").get<std::string>()),
+                     t.at("stream").get<std::uint64_t>()};
         if (t.at("box").size() != family_ndim)
           refuse("plan from JSON: a box of ", t.at("box").size(), " intervals; it has ", family_ndim);
         for (std::size_t axis = 0; axis < family_ndim; ++axis)

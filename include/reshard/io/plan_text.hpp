@@ -27,7 +27,8 @@ template <Holding From, Holding To>
                              detail::amount_text(p.receives), ", keeps ", detail::amount_text(p.retains), "\n");
   const auto line = [&](const std::string& what, const transfer& t) {
     text += text_of("  ", what, "  ", to_text(t.states), "  ", change.to().family_at(t.family).name, "  ",
-                    to_text(t.where), "\n");
+                    to_text(t.where), t.phase > 0 ? text_of("  phase ", t.phase) : "",
+                    t.why == purpose::passed_on ? "  to be passed on" : "", "\n");
   };
   for (const transfer& t : p.sends) line(text_of("to ", t.dst), t);
   for (const transfer& t : p.receives) line(text_of("from ", t.src), t);

@@ -27,21 +27,26 @@ rank_t rank_with(const H& h, int f, role r, const family_box& b) {
 }
 
 inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst,
-                           const state_set& states, int f, const family_box& b, index_t stage) {
+                           const state_set& states, int f, const family_box& b, index_t stage, int phase, purpose why) {
   const space& target = change.to().space();
   for (const int s : states) {
+    const rank_t named_by =
+        why == purpose::delivered ? change.to_rank(dst) : rank_with(change.to(), f, states.role_of(s), b);
     text_output before, after;
     before << "\"src\":" << src << ",\"dst\":" << dst << ",\"state\":\"" << change.list()[s].name << "\"";
-    after << ",\"stage\":" << stage << ",\"phase\":0,\"relay\":false";
-    write_tensors(items, target, f, change.to_rank(dst), b, before.text(), after.text());
+    after << ",\"stage\":" << stage << ",\"phase\":" << phase
+          << (why == purpose::passed_on ? ",\"relay\":true" : ",\"relay\":false");
+    write_tensors(items, target, f, named_by, b, before.text(), after.text());
   }
 }
 inline void write_list(json_items& items, const computed_switch& change, const std::vector<transfer>& list) {
-  for (const transfer& t : list) write_transfer(items, change, t.src, t.dst, t.states, t.family, t.where, 0);
+  for (const transfer& t : list)
+    write_transfer(items, change, t.src, t.dst, t.states, t.family, t.where, 0, t.phase, t.why);
 }
 inline void write_list(json_items& items, const computed_switch& change, const std::vector<staged_piece>& list) {
   for (const staged_piece& t : list)
-    write_transfer(items, change, t.src, t.dst, t.states, t.tensor.family, family_box_of(t.tensor, t.where), t.stage);
+    write_transfer(items, change, t.src, t.dst, t.states, t.tensor.family, family_box_of(t.tensor, t.where), t.stage,
+                   t.phase, t.why);
 }
 
 }  // namespace detail

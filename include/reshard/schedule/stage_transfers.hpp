@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages: how a switch is cut in time so that memory stays bounded. Stage k of S takes the k-th of S equal parts of
-// every stream, a stream being all that one source sends one destination for one state (source = destination included),
-// in the order in which the destination keeps it, cut at elements. Both ends derive the same cut from their own plans.
+// every stream, in the order in which the destination keeps it, cut at elements. Without relay a stream is all that one
+// source sends one destination for one state (source = destination included); with relay the plan says what it is, and
+// every hop of a byte has its stage. Both ends derive the same cut from their own plans.
 // Builds on: plan/layout_switch.hpp, plan/plan.hpp, algebra/flat.hpp, base/sort.hpp.
 #pragma once
 
@@ -14,7 +15,8 @@
 
 namespace reshard {
 
-/// A box [parts, rows, columns] of one tensor that goes from src to dst in one stage, for every state of the set.
+/// A box [parts, rows, columns] of one tensor that goes from src to dst in one stage and phase, for every state of the
+/// set.
 struct staged_piece {
   index_t stage = 0;
   rank_t src = 0;
@@ -22,7 +24,12 @@ struct staged_piece {
   state_set states;
   tensor_id tensor = {};
   box<3> where = {};
+  int phase = 0;
+  purpose why = purpose::delivered;
+  std::uint64_t stream = 0;
 
+  /// When it goes: stage + phase.
+  constexpr index_t slot() const { return stage + phase; }
   constexpr bytes_t bytes() const { return where.volume() * states.bytes_per_element(); }
   friend constexpr bool operator==(const staged_piece&, const staged_piece&) = default;
 };
@@ -62,9 +69,20 @@ constexpr void cut_stream(const staged_piece* first, const staged_piece* last, i
 
 }  // namespace detail
 
+/// The rank of TO whose order of addresses cuts a transfer into stages: its destination's; of what is passed on, the
+/// lowest rank that holds it, so that it is the same on every hop.
+template <Holding From, Holding To>
+constexpr rank_t ordering_rank(const transfer& t, role r, const layout_switch<From, To>& change) {
+  if (t.stream == 0) return change.to_rank(t.dst);
+  rank_t lowest = -1;
+  change.to().owners(t.family, r, t.where,
+                     [&](const family_box&, const Holders auto& holders) { lowest = holders[0]; });
+  return lowest;
+}
+
 /// The transfers of one end's list, per tensor and stage, each stream in the order in which the destination keeps it.
-/// Result: by (src, dst, states), then stage, then the destination's order; sender and receiver of a stream get the
-/// same pieces.
+/// Result: by (src, dst, phase, states, stream), then stage, then the destination's order; sender and receiver of a
+/// stream get the same pieces.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr std::vector<staged_piece> stage_transfers(const std::vector<transfer>& transfers,
                                                                   const layout_switch<From, To>& change,
@@ -75,19 +93,22 @@ template <Holding From, Holding To>
   };
   std::vector<ordered> pieces;
   for (const transfer& t : transfers) {
-    const rank_t rank = change.to_rank(t.dst);
     const role r = t.states.role_of(*t.states.begin());
+    const rank_t rank = ordering_rank(t, r, change);
     each_tensor(t.family, t.where, [&](const tensor_id& tensor, const box<3>& part) {
-      pieces.push_back({{0, t.src, t.dst, t.states, tensor, part}, change.to().order_of(tensor, rank, r)});
+      pieces.push_back(
+          {{0, t.src, t.dst, t.states, tensor, part, t.phase, t.why, t.stream}, change.to().order_of(tensor, rank, r)});
     });
   }
   const auto same_stream = [](const staged_piece& a, const staged_piece& b) {
-    return a.src == b.src && a.dst == b.dst && a.states == b.states;
+    return a.src == b.src && a.dst == b.dst && a.phase == b.phase && a.states == b.states && a.stream == b.stream;
   };
   detail::sort_items(pieces, [](const ordered& a, const ordered& b) {
     if (a.piece.src != b.piece.src) return a.piece.src < b.piece.src;
     if (a.piece.dst != b.piece.dst) return a.piece.dst < b.piece.dst;
+    if (a.piece.phase != b.piece.phase) return a.piece.phase < b.piece.phase;
     if (a.piece.states != b.piece.states) return a.piece.states.bits() < b.piece.states.bits();
+    if (a.piece.stream != b.piece.stream) return a.piece.stream < b.piece.stream;
     if (a.at != b.at) return a.at < b.at;
     return precedes(a.piece.where, b.piece.where);
   });

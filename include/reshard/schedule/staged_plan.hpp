@@ -10,32 +10,33 @@
 
 namespace reshard {
 
-/// A device's plan as pieces of single tensors, each of one stage.
+/// A device's plan as pieces of single tensors, each of one stage. Phase p of stage k goes in slot k + p; a direct plan
+/// has one phase, so that slots are its stages.
 struct staged_plan {
   rank_t device = 0;
   index_t stages = 1;
-  // each list by stage, then as stage_transfers has it: what two devices exchange in one
+  // each list by slot, then as stage_transfers has it: what two devices exchange in one
   std::vector<staged_piece> sends;
-  std::vector<staged_piece> receives;  // stage comes in the same order at both ends
-  std::vector<staged_piece> retains;
-  std::vector<staged_piece> creates;  // zeros, all in the first stage: what is created or lost
+  std::vector<staged_piece> receives;  // slot comes in the same order at both ends
+  std::vector<staged_piece> retains;   // of phase 0
+  std::vector<staged_piece> creates;   // zeros, all in the first stage: what is created or lost
 };
 
-/// The pieces of one stage in a list that is sorted by stage.
-struct stage_range {
+/// The pieces of one slot in a list that is sorted by slots.
+struct slot_range {
   const staged_piece* first;
   const staged_piece* last;
   constexpr const staged_piece* begin() const { return first; }
   constexpr const staged_piece* end() const { return last; }
 };
-/// { p in pieces : p.stage == stage }, in their order; by binary search.
-constexpr stage_range pieces_of_stage(const std::vector<staged_piece>& pieces, index_t stage) {
+/// { p in pieces : p.slot() == slot }, in their order; by binary search.
+constexpr slot_range pieces_of_slot(const std::vector<staged_piece>& pieces, index_t slot) {
   const auto at = [&pieces](index_t k) {
     return pieces.data() +
-           (std::partition_point(pieces.begin(), pieces.end(), [k](const staged_piece& p) { return p.stage < k; }) -
+           (std::partition_point(pieces.begin(), pieces.end(), [k](const staged_piece& p) { return p.slot() < k; }) -
             pieces.begin());
   };
-  return {at(stage), at(stage + 1)};
+  return {at(slot), at(slot + 1)};
 }
 
 /// A device's plan in so many stages.
@@ -44,13 +45,15 @@ template <Holding From, Holding To>
                                                index_t stages) {
   const auto staged = [&](const std::vector<transfer>& transfers) {
     const std::vector<staged_piece> pieces = stage_transfers(transfers, change, stages);
-    // where each stage's pieces go, in the order they have
-    std::vector<std::size_t> at(static_cast<std::size_t>(stages) + 1, 0);
-    for (const staged_piece& p : pieces) ++at[static_cast<std::size_t>(p.stage) + 1];
+    // where each slot's pieces go, in the order they have
+    index_t slots = stages;
+    for (const staged_piece& p : pieces) slots = greatest(slots, p.slot() + 1);
+    std::vector<std::size_t> at(static_cast<std::size_t>(slots) + 1, 0);
+    for (const staged_piece& p : pieces) ++at[static_cast<std::size_t>(p.slot()) + 1];
     for (std::size_t k = 1; k < at.size(); ++k) at[k] += at[k - 1];
-    std::vector<staged_piece> by_stage(pieces.size());
-    for (const staged_piece& p : pieces) by_stage[at[static_cast<std::size_t>(p.stage)]++] = p;
-    return by_stage;
+    std::vector<staged_piece> by_slot(pieces.size());
+    for (const staged_piece& p : pieces) by_slot[at[static_cast<std::size_t>(p.slot())]++] = p;
+    return by_slot;
   };
   staged_plan result{whole.device,          stages,
                      staged(whole.sends),   staged(whole.receives),
