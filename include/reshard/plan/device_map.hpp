@@ -87,6 +87,29 @@ class device_map {
     return device < piece.device + piece.count ? piece.rank + (device - piece.device) : -1;
   }
 
+  /// Whether ranks sit on consecutive devices in their order.
+  constexpr bool one_run() const { return identity() || by_rank_.size() == 1; }
+  /// Whether higher ranks sit on higher devices.
+  constexpr bool ascending() const {
+    for (std::size_t i = 1; i < by_rank_.size(); ++i)
+      if (by_rank_[i].device < by_rank_[i - 1].device) return false;
+    return true;
+  }
+  /// Of a map that ascends: the first rank on no lower device.
+  constexpr rank_t first_rank_from(rank_t device) const {
+    if (identity()) return least(greatest(device, 0), ranks_);
+    const auto at = std::partition_point(by_device_.begin(), by_device_.end(),
+                                         [&](const run& piece) { return piece.device + piece.count <= device; });
+    if (at == by_device_.end()) return ranks_;
+    return at->rank + greatest(0, device - at->device);
+  }
+  /// Calls sink(interval) with the devices in use, ascending.
+  template <typename Sink>
+  constexpr void each_run(Sink&& sink) const {
+    if (identity() && ranks_ > 0) sink(interval{0, ranks_});
+    for (const run& piece : by_device_) sink(interval{piece.device, piece.device + piece.count});
+  }
+
   /// The ranks on the given devices as ascending, disjoint intervals, appended to `ranks`.
   constexpr void ranks_on(interval devices, std::vector<interval>& ranks) const {
     if (identity()) {

@@ -21,7 +21,10 @@ class router {
       : change_(&change), from_(&sources), to_(&change.to()), device_(device), from_rank_(change.from_rank(device)),
         to_rank_(change.to_rank(device)) {}
 
-  constexpr void receives(role r, const state_set& states, plan& out) const {
+  /// What stays: retained, created and lost boxes. Calls other(f, piece, holders, k, wanted) for every piece that does
+  /// not, k being this one of the `wanted` destinations.
+  template <typename Other>
+  constexpr void keeps(role r, const state_set& states, plan& out, Other&& other) const {
     if (to_rank_ < 0) return;
     each_shared(*to_, to_rank_, r, [&](int f, const family_box& target, const Holders auto& destinations) {
       const index_t k = destinations.index_of(to_rank_), wanted = destinations.count();
@@ -29,26 +32,30 @@ class router {
       from_->owners(f, r, target, [&](const family_box& source, const Holders auto& holders) {
         const family_box piece = intersect(source, target);
         missing -= piece.volume();
-        if (from_rank_ >= 0 && holders.contains(from_rank_)) {
+        if (from_rank_ >= 0 && holders.contains(from_rank_))
           out.retains.push_back({device_, device_, states, f, piece});
-          return;
-        }
-        const auto from_holders = [&](const auto& admitted) {
-          const piece_cut cut = cut_piece(piece, from_->family_at(f), admitted.count(), wanted);
-          for (index_t q = 0; q < cut.parts; ++q) {
-            const rank_t source_rank = admitted[holder_of_part(k, q, cut.parts, admitted.count())];
-            out.receives.push_back(
-                {change_->from_devices().device_of(source_rank), device_, states, f, cut.part(piece, q)});
-          }
-        };
-        if (one_node()) return from_holders(holders);
-        const node_holders near = holders_on(holders, node_of(device_));
-        if (near.count() > 0) from_holders(near);
-        else from_holders(holders);
+        else other(f, piece, holders, k, wanted);
       });
       if constexpr (!std::is_same_v<From, Sources>)
         if (missing != 0) missing -= lose(f, r, target, states, out);
       if (missing != 0) refuse_missing(to_rank_, target, to_->family_at(f), missing);
+    });
+  }
+
+  constexpr void receives(role r, const state_set& states, plan& out) const {
+    keeps(r, states, out, [&](int f, const family_box& piece, const Holders auto& holders, index_t k, index_t wanted) {
+      const auto from_holders = [&](const auto& admitted) {
+        const piece_cut cut = cut_piece(piece, from_->family_at(f), admitted.count(), wanted);
+        for (index_t q = 0; q < cut.parts; ++q) {
+          const rank_t source_rank = admitted[holder_of_part(k, q, cut.parts, admitted.count())];
+          out.receives.push_back(
+              {change_->from_devices().device_of(source_rank), device_, states, f, cut.part(piece, q)});
+        }
+      };
+      if (one_node()) return from_holders(holders);
+      const node_holders near = holders_on(holders, node_of(device_));
+      if (near.count() > 0) from_holders(near);
+      else from_holders(holders);
     });
   }
 
@@ -139,6 +146,23 @@ constexpr void route_all(const layout_switch<From, To>& change, const Sources& s
   }
 }
 
+/// What stays on the device, in every role.
+template <Holding From, Holding To, Holding Sources>
+constexpr void keep_all(const layout_switch<From, To>& change, const Sources& sources, plan& result) {
+  const router<From, To, Sources> route(change, sources, result.device);
+  for (const role r : roles)
+    if (const state_set states = change.states().of(r); !states.empty() && has_role(change.to(), r))
+      route.keeps(r, states, result, [](int, const family_box&, const auto&, index_t, index_t) {});
+}
+
+constexpr void sort_plan(plan& p) {
+  sort_transfers(p.sends, &transfer::dst);
+  sort_transfers(p.receives, &transfer::src);
+  sort_transfers(p.retains, &transfer::src);
+  sort_transfers(p.creates, &transfer::src);
+  sort_transfers(p.lost, &transfer::src);
+}
+
 }  // namespace detail
 
 /// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
@@ -152,11 +176,7 @@ template <Holding From, Holding To>
   for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
   if (change.lost_ranks().empty()) detail::route_all(change, change.from(), result);
   else detail::route_all(change, living_holding(change.from(), change.lost_ranks()), result);
-  sort_transfers(result.sends, &transfer::dst);
-  sort_transfers(result.receives, &transfer::src);
-  sort_transfers(result.retains, &transfer::src);
-  sort_transfers(result.creates, &transfer::src);
-  sort_transfers(result.lost, &transfer::src);
+  detail::sort_plan(result);
   return result;
 }
 

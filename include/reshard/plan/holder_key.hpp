@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A number for a set of ranks: equal sets that a holding gives for one box have one number, whoever asks. Sets that
+// differ have different ones but for chance, 1 in 2^64.
+// Builds on: space/living_holding.hpp, parallelism/rank_product.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include <reshard/parallelism/rank_product.hpp>
+#include <reshard/space/living_holding.hpp>
+
+namespace reshard {
+
+/// Mixes one more number into a key (the finaliser of splitmix64).
+constexpr std::uint64_t mixed_key(std::uint64_t key, std::uint64_t number) {
+  key = ((key << 17 | key >> 47) * 0x9e3779b97f4a7c15u ^ number) + 0x9e3779b97f4a7c15u;
+  key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9u;
+  key = (key ^ key >> 27) * 0x94d049bb133111ebu;
+  return key ^ key >> 31;
+}
+
+/// Of the ranks themselves: costs what there are.
+template <Holders All>
+constexpr std::uint64_t holder_key(const All& all) {
+  std::uint64_t key = 1;
+  for (index_t i = 0; i < all.count(); ++i) key = mixed_key(key, static_cast<std::uint64_t>(all[i]));
+  return key;
+}
+/// Of a product, by its axes.
+constexpr std::uint64_t holder_key(const rank_product& all) {
+  std::uint64_t key = 2;
+  if (all.listed != nullptr) {
+    for (const rank_t rank : *all.listed) key = mixed_key(key, static_cast<std::uint64_t>(rank));
+    return key;
+  }
+  for (int a = 0; a < mesh_ndim; ++a) {
+    const progression& p = all.along[a];
+    const index_t step = p.count == 1 ? 1 : p.step;
+    key = mixed_key(key, static_cast<std::uint64_t>((all.on.extent[a] << 32) ^ p.first));
+    key = mixed_key(key, static_cast<std::uint64_t>((p.count << 32) ^ step));
+  }
+  return key;
+}
+/// Of those that live: which are lost is the same for all sets of a switch.
+template <Holders All>
+constexpr std::uint64_t holder_key(const living_holders<All>& living) {
+  return holder_key(living.all());
+}
+
+}  // namespace reshard

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+// Relay as a closed form over nodes: a byte enters a node once, by all of its NICs. For every piece, which is the
+// intersection of a FROM box and a TO box, with n nodes that hold it and F chains each:
+//   phase 0      holders hand segments to the devices of their node that carry them (plan/node_rails.hpp);
+//   phase 1      segment s goes from its carrier on a holder node to its carrier on a needing node: the first F n of
+//                these share the holder nodes by plan/source.hpp, nodes in the place of ranks;
+//   phase 2 + i  the carriers of node j, i = floor(j / (F n)), pass it to those of the node that lack it, and on to
+//                node j + F n.
+// What a node holds, does not send, and more of its devices lack than hold is scattered over these in phase 0, and
+// exchanged among them in phase 1; else holders send it in phase 0.
+// Builds on: plan/holder_key.hpp, plan/holder_nodes.hpp, plan/node_holders.hpp, plan/node_rails.hpp, plan/source.hpp,
+// plan/transfer.hpp.
+#pragma once
+
+#include <limits>
+#include <list>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <reshard/plan/holder_key.hpp>
+#include <reshard/plan/holder_nodes.hpp>
+#include <reshard/plan/node_holders.hpp>
+#include <reshard/plan/node_rails.hpp>
+#include <reshard/plan/source.hpp>
+#include <reshard/plan/transfer.hpp>
+
+namespace reshard::detail {
+
+/// Along which axis a box is cut among so many: the first, of layers, experts, parts, rows and columns, along which no
+/// part is more than 1/64 above the mean; else that with the least.
+constexpr int even_axis(const family_box& b, index_t parts) {
+  int best = axis_of::layer;
+  index_t best_excess = std::numeric_limits<index_t>::max();  // of the largest part, in 1/1024 of the mean
+  for (int axis = 0; axis < family_ndim; ++axis) {
+    const index_t extent = b.dim[axis].size();
+    const index_t largest = ceil_divide(extent, parts) * parts;
+    const index_t excess = (largest - extent) * 1024 / extent;
+    if (excess <= 16) return axis;
+    if (excess < best_excess) best = axis, best_excess = excess;
+  }
+  return best;
+}
+
+/// Which hops a caller wants: those of one device; or, without one, all that end on a node.
+struct wanted_hops {
+  index_t node = 0;
+  rank_t device = -1;
+};
+
+/// Goes through the hops of a switch node by node. `Sources` is FROM, or what lives of it; `Sink` takes a transfer.
+template <Holding From, Holding To, Holding Sources, typename Sink>
+class relay_router {
+ public:
+  relay_router(const layout_switch<From, To>& change, const Sources& sources, const node_rails& rails, index_t chains,
+               Sink& sink)
+      : change_(&change), from_(&sources), to_(&change.to()), rails_(&rails), sink_(&sink), chains_(chains),
+        gpus_(change.node_devices()) {}
+
+  void route(const wanted_hops& wanted, role r, const state_set& states) {
+    wanted_ = wanted, states_ = states;
+    devices_ = gpus_ == 0 ? interval{0, change_->devices()} : interval{wanted.node * gpus_, (wanted.node + 1) * gpus_};
+    holds_.assign(static_cast<std::size_t>(devices_.size()), 0), needs_ = holds_;
+    from_ranks_.clear(), to_ranks_.clear();
+    change_->from_devices().ranks_on(devices_, from_ranks_);
+    change_->to_devices().ranks_on(devices_, to_ranks_);
+    for (const interval& ranks : from_ranks_)
+      for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)
+        each_shared(*from_, rank, r, [&](int f, const family_box& source, const Holders auto& holders) {
+          if (lowest_on_node(holders, from_ranks_) == rank) held(f, r, source, holders);
+        });
+    for (const interval& ranks : to_ranks_)
+      for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)
+        each_shared(*to_, rank, r, [&](int f, const family_box& target, const Holders auto& destinations) {
+          if (lowest_on_node(destinations, to_ranks_) == rank) needed(f, r, target, destinations);
+        });
+  }
+
+ private:
+  /// The nodes of a piece, and how it goes from one to the next.
+  struct node_route {
+    const node_set* holders = nullptr;
+    const node_set* all = nullptr;           // that destinations are on
+    const needing_nodes* needing = nullptr;  // where chains are needed
+    index_t heads = 0;                       // destinations that holders share
+    std::uint64_t key = 0;
+  };
+
+  template <Holders All>
+  static rank_t lowest_on_node(const All& all, const std::vector<interval>& node_ranks) {
+    for (const interval& ranks : node_ranks)
+      if (const index_t first = all.count_below(ranks.begin); first < all.count())
+        if (const rank_t rank = all[first]; rank < ranks.end) return rank;
+    return -1;
+  }
+  /// Appends the devices of this node that are among the ranks, in rank order.
+  template <Holders All>
+  static void devices_among(const All& all, const std::vector<interval>& node_ranks, const device_map& seats,
+                            std::vector<rank_t>& devices) {
+    for (const interval& ranks : node_ranks) {
+      const index_t past = all.count_below(ranks.end);
+      for (index_t i = all.count_below(ranks.begin); i < past; ++i) devices.push_back(seats.device_of(all[i]));
+    }
+  }
+  std::size_t place(rank_t device) const { return static_cast<std::size_t>(device - devices_.begin); }
+
+  /// A FROM box that the node holds: what it sends to other nodes, and what its own devices lack.
+  template <Holders Having>
+  void held(int f, role r, const family_box& source, const Having& holders) {
+    holding_.clear();
+    devices_among(holders, from_ranks_, change_->from_devices(), holding_);
+    for (const rank_t device : holding_) holds_[place(device)] = 1;
+    to_->owners(f, r, source, [&](const family_box& target, const Holders auto& destinations) {
+      family_ = f, piece_ = intersect(source, target);
+      lacking_.clear();
+      devices_among(destinations, to_ranks_, change_->to_devices(), lacking_);
+      const index_t here = static_cast<index_t>(lacking_.size());
+      std::erase_if(lacking_, [&](rank_t device) { return holds_[place(device)] != 0; });
+      if (here == destinations.count()) {
+        if (!lacking_.empty()) within_node(piece_, mixed_key(holder_key(holders), holder_key(destinations)));
+        return;
+      }
+      send_parts(holders, destinations);
+    });
+    for (const rank_t device : holding_) holds_[place(device)] = 0;
+  }
+
+  /// Part by part: to other nodes by way of the carriers, which hand it to the devices here that lack it as well; or
+  /// to these alone.
+  template <Holders Having, Holders Wanting>
+  void send_parts(const Having& holders, const Wanting& destinations) {
+    const node_route way = route_of(holders, destinations);
+    const index_t n = way.holders->count(), index = way.holders->index_of(wanted_.node);
+    const piece_cut cut = cut_piece(piece_, from_->family_at(family_), n, way.heads);
+    receivers_.clear();  // (q, node)
+    destinations_of_holder(index, n, way.heads, cut.parts, [&](index_t k, index_t q) {
+      const index_t node = way.needing != nullptr ? (*way.needing)[k] : (*way.all)[k];
+      if (way.needing == nullptr && way.holders->contains(node)) return;
+      receivers_.emplace_back(q, node);
+    });
+    std::sort(receivers_.begin(), receivers_.end());
+    if (receivers_.empty()) {
+      if (!lacking_.empty()) within_node(piece_, way.key);
+      return;
+    }
+    for (const rank_t device : lacking_) needs_[place(device)] = 1;
+    std::size_t first = 0;
+    for (index_t q = 0; q < cut.parts; ++q) {
+      std::size_t past = first;
+      while (past < receivers_.size() && receivers_[past].first == q) ++past;
+      const std::uint64_t key =
+          mixed_key(mixed_key(way.key, static_cast<std::uint64_t>(cut.parts)), static_cast<std::uint64_t>(q));
+      if (first < past) send_out(cut.part(piece_, q), key, destinations, first, past);
+      else if (!lacking_.empty()) within_node(cut.part(piece_, q), key);
+      first = past;
+    }
+    for (const rank_t device : lacking_) needs_[place(device)] = 0;
+  }
+
+  /// One part to some nodes, receivers_[first .. past), and to the devices here that lack it.
+  template <Holders Wanting>
+  void send_out(const family_box& part, std::uint64_t key, const Wanting& destinations, std::size_t first,
+                std::size_t past) {
+    const std::vector<index_t>& carriers = rails_->carriers(wanted_.node);
+    const int axis = even_axis(part, rails_->segments());
+    std::size_t handed = 0;
+    for (index_t s = 0; s < rails_->segments(); ++s) {
+      const rank_t carrier = devices_.begin + carriers[static_cast<std::size_t>(s)];
+      const rank_t holder = holds_[place(carrier)] != 0 ? carrier : holding_[handed++ % holding_.size()];
+      const bool own = wanted_.device < 0 || wanted_.device == carrier || wanted_.device == holder ||
+                       needs_[place(wanted_.device)] != 0;
+      if (!own) continue;
+      family_box box = part;
+      box.dim[axis] = rails_->segment_of(part.dim[axis], s);
+      if (box.dim[axis].empty()) continue;
+      const std::uint64_t stream = mixed_key(key, static_cast<std::uint64_t>(s)) | 1;
+      if (holder != carrier)
+        hop(holder, carrier, 0, needs_[place(carrier)] != 0 ? purpose::delivered : purpose::passed_on, stream, box);
+      for (std::size_t i = first; i < past; ++i) across(carrier, receivers_[i].second, s, 1, stream, box, destinations);
+      for (const rank_t device : lacking_)
+        if (device != carrier) hop(carrier, device, 1, purpose::delivered, stream, box);
+    }
+  }
+  /// From a carrier to that of another node.
+  template <Holders Wanting>
+  void across(rank_t carrier, index_t node, index_t s, index_t phase, std::uint64_t stream, const family_box& box,
+              const Wanting& destinations) {
+    if (wanted_.device != carrier) return;
+    const rank_t device = node * gpus_ + rails_->carriers(node)[static_cast<std::size_t>(s)];
+    const rank_t rank = change_->to_rank(device);
+    hop(carrier, device, phase, rank >= 0 && destinations.contains(rank) ? purpose::delivered : purpose::passed_on,
+        stream, box);
+  }
+
+  /// A TO box that a device of the node needs: what the node does not hold comes by its NICs.
+  template <Holders Wanting>
+  void needed(int f, role r, const family_box& target, const Wanting& destinations) {
+    bool listed = false;
+    from_->owners(f, r, target, [&](const family_box& source, const Holders auto& holders) {
+      if (lowest_on_node(holders, from_ranks_) >= 0) return;  // the node has it
+      if (!listed) {
+        listed = true;
+        lacking_.clear();
+        devices_among(destinations, to_ranks_, change_->to_devices(), lacking_);
+        for (const rank_t device : lacking_) needs_[place(device)] = 1;
+      }
+      family_ = f, piece_ = intersect(source, target);
+      receive_parts(holders, destinations);
+    });
+    if (listed)
+      for (const rank_t device : lacking_) needs_[place(device)] = 0;
+  }
+
+  template <Holders Having, Holders Wanting>
+  void receive_parts(const Having& holders, const Wanting& destinations) {
+    const node_route way = route_of(holders, destinations);
+    const index_t n = way.holders->count();
+    const index_t j = way.needing != nullptr ? way.needing->index_of(wanted_.node) : way.all->index_of(wanted_.node);
+    const index_t depth = j / way.heads;
+    const piece_cut cut = cut_piece(piece_, from_->family_at(family_), n, way.heads);
+    const index_t next =
+        way.needing != nullptr && j + way.heads < way.needing->count() ? (*way.needing)[j + way.heads] : index_t{-1};
+    for (index_t q = 0; q < cut.parts; ++q) {
+      const index_t source =
+          depth > 0 ? (*way.needing)[j - way.heads] : (*way.holders)[holder_of_part(j, q, cut.parts, n)];
+      const std::uint64_t key =
+          mixed_key(mixed_key(way.key, static_cast<std::uint64_t>(cut.parts)), static_cast<std::uint64_t>(q));
+      take_in(cut.part(piece_, q), key, source, next, 1 + depth, destinations);
+    }
+  }
+
+  /// One part from a node, to the devices here that lack it, and on to the next node unless that is -1.
+  template <Holders Wanting>
+  void take_in(const family_box& part, std::uint64_t key, index_t source, index_t next, index_t phase,
+               const Wanting& destinations) {
+    const std::vector<index_t>& carriers = rails_->carriers(wanted_.node);
+    const std::vector<index_t>& senders = rails_->carriers(source);
+    const int axis = even_axis(part, rails_->segments());
+    for (index_t s = 0; s < rails_->segments(); ++s) {
+      const rank_t carrier = devices_.begin + carriers[static_cast<std::size_t>(s)];
+      if (wanted_.device >= 0 && wanted_.device != carrier && needs_[place(wanted_.device)] == 0) continue;
+      family_box box = part;
+      box.dim[axis] = rails_->segment_of(part.dim[axis], s);
+      if (box.dim[axis].empty()) continue;
+      const std::uint64_t stream = mixed_key(key, static_cast<std::uint64_t>(s)) | 1;
+      hop(source * gpus_ + senders[static_cast<std::size_t>(s)], carrier, phase,
+          needs_[place(carrier)] != 0 ? purpose::delivered : purpose::passed_on, stream, box);
+      if (next >= 0) across(carrier, next, s, phase + 1, stream, box, destinations);
+      for (const rank_t device : lacking_)
+        if (device != carrier) hop(carrier, device, phase + 1, purpose::delivered, stream, box);
+    }
+  }
+
+  /// What holders of the node have for devices of the node, and for no other.
+  void within_node(const family_box& part, std::uint64_t key) {
+    const index_t having = static_cast<index_t>(holding_.size()), lacking = static_cast<index_t>(lacking_.size());
+    if (having >= lacking) {
+      const piece_cut cut = cut_piece(part, from_->family_at(family_), having, lacking);
+      for (index_t k = 0; k < lacking; ++k)
+        for (index_t q = 0; q < cut.parts; ++q)
+          hop(holding_[static_cast<std::size_t>(holder_of_part(k, q, cut.parts, having))],
+              lacking_[static_cast<std::size_t>(k)], 0, purpose::delivered, 0, cut.part(part, q));
+      return;
+    }
+    const int axis = even_axis(part, lacking);
+    for (index_t k = 0; k < lacking; ++k) {
+      family_box box = part;
+      box.dim[axis] = even_part(part.dim[axis], k, lacking);
+      if (box.dim[axis].empty()) continue;
+      const rank_t first = lacking_[static_cast<std::size_t>(k)];
+      const std::uint64_t stream = mixed_key(mixed_key(key, 0), static_cast<std::uint64_t>(k)) | 1;
+      hop(holding_[static_cast<std::size_t>(k % having)], first, 0, purpose::delivered, stream, box);
+      for (const rank_t device : lacking_)
+        if (device != first) hop(first, device, 1, purpose::delivered, stream, box);
+    }
+  }
+
+  void hop(rank_t src, rank_t dst, index_t phase, purpose why, std::uint64_t stream, const family_box& box) {
+    if (wanted_.device < 0 ? !devices_.contains(dst) : wanted_.device != src && wanted_.device != dst) return;
+    if (phase > most_phases)
+      refuse("relay: a byte would pass ", phase, " devices one after the other; at most ", most_phases,
+             ", so that more chains are needed");
+    (*sink_)(transfer{src, dst, states_, family_, box, static_cast<int>(phase), why, stream});
+  }
+
+  /// The nodes of two sets of ranks; made once for each two sets.
+  template <Holders Having, Holders Wanting>
+  node_route route_of(const Having& holders, const Wanting& destinations) {
+    const std::uint64_t having = holder_key(holders), wanting = holder_key(destinations);
+    const std::uint64_t key = mixed_key(having, wanting);
+    if (const auto found = routes_.find(key); found != routes_.end()) return found->second;
+    node_route way;
+    way.key = key;
+    way.holders = nodes_of(mixed_key(having, 1), holders, change_->from_devices());
+    way.all = nodes_of(mixed_key(wanting, 2), destinations, change_->to_devices());
+    way.heads = way.all->count();
+    if (const index_t most = checked_multiply(chains_, way.holders->count()); most < way.heads) {
+      const needing_nodes& needing = needing_.emplace_back(*way.all, *way.holders);
+      if (needing.count() > most) way.needing = &needing, way.heads = most;
+    }
+    return routes_.emplace(key, way).first->second;
+  }
+  template <Holders All>
+  const node_set* nodes_of(std::uint64_t key, const All& all, const device_map& seats) {
+    const auto found = nodes_.find(key);
+    return &(found != nodes_.end() ? found : nodes_.emplace(key, nodes_of_holders(all, seats, gpus_)).first)->second;
+  }
+
+  const layout_switch<From, To>* change_;
+  const Sources* from_;
+  const To* to_;
+  const node_rails* rails_;
+  Sink* sink_;
+  index_t chains_;
+  index_t gpus_;
+  wanted_hops wanted_;
+  state_set states_;
+  interval devices_;  // of the node
+  std::vector<interval> from_ranks_, to_ranks_;
+  int family_ = 0;
+  family_box piece_;
+  std::vector<rank_t> holding_, lacking_;     // devices of the node, of one piece
+  std::vector<unsigned char> holds_, needs_;  // the same by place
+  std::vector<std::pair<index_t, index_t>> receivers_;
+  std::map<std::uint64_t, node_set> nodes_;
+  std::map<std::uint64_t, node_route> routes_;
+  std::list<needing_nodes> needing_;
+};
+
+}  // namespace reshard::detail
