@@ -44,7 +44,7 @@ class pair_digest {
     of_.add(stages), of_.add(trailer), of_.add(round_bytes), of_.add(way);
   }
   constexpr void add(const staged_piece& p) {
-    of_.add(p.stage);
+    of_.add(p.stage), of_.add(p.phase);
     of_.add(static_cast<std::int64_t>(p.states.bits()));
     for (const index_t number : {index_t{p.tensor.family}, p.tensor.member, p.tensor.expert}) of_.add(number);
     for (const interval& i : p.where.dim) of_.add(i.begin), of_.add(i.end);
@@ -62,12 +62,12 @@ struct peer_pieces {
   slot_range pieces = {};
 };
 
-/// One entry per peer, of the pieces of a stage as stage_plan orders them (`peer` is &staged_piece::dst or ::src), in
+/// One entry per peer, of the pieces of a slot as stage_plan orders them (`peer` is &staged_piece::dst or ::src), in
 /// the order in which pairs meet: by peer XOR device.
-inline void pieces_by_peer(const std::vector<staged_piece>& pieces, index_t stage, rank_t staged_piece::*peer,
-                           rank_t device, std::vector<peer_pieces>& result) {
+inline void pieces_by_peer(const std::vector<staged_piece>& pieces, index_t slot, rank_t staged_piece::*peer,
+                           rank_t device, std::vector<peer_pieces>& result, index_t lag = 0) {
   result.clear();
-  const slot_range all = pieces_of_slot(pieces, stage);
+  const slot_range all = pieces_of_slot(pieces, slot, lag);
   for (const staged_piece *first = all.begin(), *past = first; first != all.end(); first = past) {
     while (past != all.end() && past->*peer == first->*peer) ++past;
     result.push_back({first->*peer, {first, past}});

@@ -20,8 +20,8 @@ class thread_group {
   struct lane {
     const binding* into = nullptr;
     job_list jobs;
-    std::atomic<index_t> opened = 0;                   // stages
-    std::unique_ptr<std::atomic<std::size_t>[]> next;  // per stage: the first job that nobody has taken
+    std::atomic<index_t> opened = 0;                   // slots
+    std::unique_ptr<std::atomic<std::size_t>[]> next;  // per slot: the first job that nobody has taken
   };
   using lanes = std::vector<lane>;
 
@@ -48,14 +48,15 @@ class thread_group {
     std::shared_ptr<lanes> prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
       std::shared_ptr<lanes> all = world_->lanes_of_round();
       lane& mine = lane_of(*all, device_);
-      mine.jobs = job_list(plan.stages);
+      const index_t slots = plan.times().slots();
+      mine.jobs = job_list(slots);
       mine.into = &into;
-      mine.next = std::make_unique<std::atomic<std::size_t>[]>(static_cast<std::size_t>(plan.stages));
-      for (index_t k = 0; k < plan.stages; ++k)
+      mine.next = std::make_unique<std::atomic<std::size_t>[]>(static_cast<std::size_t>(slots));
+      for (index_t k = 0; k < slots; ++k)
         for (const std::vector<staged_piece>* list : {&plan.receives, &plan.retains})
           for (const staged_piece& p : pieces_of_slot(*list, k)) add(mine.jobs, p, into, pages);
       mine.jobs.seal();
-      for (index_t k = 0; k < plan.stages; ++k) mine.next[static_cast<std::size_t>(k)] = mine.jobs.begin(k);
+      for (index_t k = 0; k < slots; ++k) mine.next[static_cast<std::size_t>(k)] = mine.jobs.begin(k);
       return all;
     }
 
@@ -85,7 +86,7 @@ class thread_group {
         index_t missing = p.where.volume();
         into.meet({state, p.tensor, p.where}, [&](const bound_box& target) {
           from.meet(target, [&](const bound_box& source) {
-            jobs.add(p.stage, target.narrowed(source.where), source, &pages);
+            jobs.add(p.slot(), target.narrowed(source.where), source, &pages);
             missing -= source.where.volume();
           });
         });

@@ -28,8 +28,8 @@ struct staged_piece {
   purpose why = purpose::delivered;
   std::uint64_t stream = 0;
 
-  /// When it goes: stage + phase.
-  constexpr index_t slot() const { return stage + phase; }
+  /// When it goes, over a transport of such a lag: stage + phase (1 + lag).
+  constexpr index_t slot(index_t lag = 0) const { return stage + phase * (1 + lag); }
   constexpr bytes_t bytes() const { return where.volume() * states.bytes_per_element(); }
   friend constexpr bool operator==(const staged_piece&, const staged_piece&) = default;
 };
