@@ -24,6 +24,8 @@ namespace reshard {
 /// One device's end of a message transport, over a meeting and a wire that outlive it.
 template <Meeting M, Wire W>
 class exchange {
+  static constexpr bool wire_copies = CopyingWire<W>;
+
  public:
   /// `round_bytes`: what a message holds at most, a multiple of 512 that is the same on all devices; where a stage has
   /// more for a peer it takes several rounds. Naively a message is a piece, of any length.
@@ -54,7 +56,7 @@ class exchange {
     meeting_->give_up(sentence);
     wire_->stop();
     if constexpr (requires { wire_->keep(std::move(moved_->arenas)); })
-      if (wire_->unfinished()) wire_->keep(std::move(std::exchange(moved_, nullptr)->arenas));
+      if (moved_ != nullptr && wire_->unfinished()) wire_->keep(std::move(std::exchange(moved_, nullptr)->arenas));
     meeting_->fail(sentence);
   }
 
@@ -65,6 +67,7 @@ class exchange {
     const index_t before = moved ? before_ : confirmed_;
     parting all = meeting_->part(moved && said_ == before + stages);
     all.in_place = greatest(0, all.in_place - before);
+    if constexpr (requires { wire_->others_stopped(); }) wire_->others_stopped();
     return all;
   }
 
@@ -85,8 +88,18 @@ class exchange {
   /// What the kernel holds for them, of the moves that were moved last and are still there.
   bytes_t staging_seen() const { return moved_ == nullptr ? 0 : moved_->arenas.resident_bytes(); }
 
+  /// Called by all, before the number of stages is agreed on: to whom there will be messages, and from whom. What the
+  /// wire takes for them is there on return.
+  void contact(const std::vector<rank_t>& to, const std::vector<rank_t>& from) requires
+      requires(W& w, const std::vector<rank_t>& peers) {
+    w.contact(peers, peers);
+  }
+  { wire_->contact(to, from); }
+
   exchange_moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
+    if constexpr (wire_copies)
+      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_, wire_->arenas());
+    else return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
   }
 
   /// What a device and another differ in that they will exchange, for all devices the same sentence; empty where they
@@ -106,16 +119,18 @@ class exchange {
       const std::size_t first = m.first_round(slot), past = m.first_round(slot + 1);
       for (std::size_t round = first; round < past; ++round) {
         start(m, round);
-        retain(m, slot,
-               even_part({0, m.retained_jobs(slot)}, static_cast<index_t>(round - first),
-                         static_cast<index_t>(past - first)));
+        if constexpr (!wire_copies)
+          retain(m, slot,
+                 even_part({0, m.retained_jobs(slot)}, static_cast<index_t>(round - first),
+                           static_cast<index_t>(past - first)));
         finish_before(m, lag == 0 ? round + 1 : round);
         if (lag == 0) wait_sent(m, m.rounds[round]);
       }
-      if (first == past) retain(m, slot, {0, m.retained_jobs(slot)});
+      if (!wire_copies && first == past) retain(m, slot, {0, m.retained_jobs(slot)});
       m.retain.keep_pages(slot);
       if (m.several[static_cast<std::size_t>(slot)] != 0) take_pages(m, past);
     }
+    if constexpr (wire_copies) wait_copied(slot);
     if (slot >= lag) {
       finish_before(m, m.first_round(slot - lag + 1));
       meeting_->confirm(said_ = before_ + slot - lag + 1);
@@ -125,6 +140,16 @@ class exchange {
         wait_sent(m, m.rounds[round]);
     if (lag == 0) await(slot);
   }
+
+  /// Returns once no message is on its way that this device has posted: what waits for its memory to be idle waits for
+  /// no other device then, which might be gone.
+  void settle() requires wire_copies {
+    if (moved_ == nullptr) return;
+    until([&] { return wire_->idle(); }, [] { return index_t{0}; }, [&] { return missing(moved_->out, moved_->in); },
+          [&](const std::string& whom) { return detail::text_of(" ms in vain for these devices: ", whom); });
+  }
+  /// Writes zeros, by the end of the next slot that is moved.
+  void fill_with_zeros(const bound_box& b) requires wire_copies { wire_->zero(b); }
 
   /// Returns once every device has all of stage k in place.
   void await(index_t k) {
@@ -136,9 +161,39 @@ class exchange {
   }
 
  private:
-  arena_sizes sizes_of(const staged_plan& plan) const { return arena_sizes(plan, how_, trailer_, round_bytes_); }
+  arena_sizes sizes_of(const staged_plan& plan) const {
+    if constexpr (wire_copies) return arena_sizes(plan, how_, trailer_, round_bytes_, wire_->arenas().granule);
+    else return arena_sizes(plan, how_, trailer_, round_bytes_);
+  }
   /// Of each direction.
   std::size_t arenas() const { return static_cast<std::size_t>(1 + lag()); }
+
+  /// Begins to pack a round, and with the first of a stage to copy what that retains.
+  void begin_packing(exchange_moves& m, std::size_t round) {
+    const exchange_round& r = m.rounds[round];
+    table_.clear();
+    for (std::size_t i = r.out_begin; i < r.out_end; ++i) table_.add(m.pack, static_cast<index_t>(i));
+    if (round == m.first_round(r.stage)) {
+      m.retain.take_pages(r.stage, *m.into);
+      table_.add(m.retain, r.stage);
+    }
+    wire_->copy(copies_of::outgoing, table_);
+  }
+  /// Unpacks a round that has come.
+  void unpack_together(exchange_moves& m, const exchange_round& r) {
+    table_.clear();
+    for (std::size_t i = r.in_begin; i < r.in_end; ++i) {
+      m.unpack.take_pages(static_cast<index_t>(i), *m.into);
+      table_.add(m.unpack, static_cast<index_t>(i));
+      m.unpacked[i] = 1;
+    }
+    wire_->copy(copies_of::incoming, table_);
+    wait_copied(r.stage);
+  }
+  void wait_copied(index_t k) {
+    until([&] { return wire_->copied(); }, [] { return index_t{0}; }, [] { return std::vector<rank_t>{}; },
+          [&](const std::string&) { return detail::text_of(" ms in vain for its own copies, in stage ", k); });
+  }
 
   /// Runs the jobs of one entry of a list; the wire moves between them.
   void run(const exchange_moves& m, const job_list& jobs, index_t entry, copy_path path = copy_path::streaming) {
@@ -166,11 +221,13 @@ class exchange {
       if (m.placed[i] != 0) m.unpack.take_pages(static_cast<index_t>(i), *m.into);
       wire_->receive(m.in[i]);
     }
+    if constexpr (wire_copies) begin_packing(m, round);
     for (std::size_t i = r.out_begin; i < r.out_end; ++i) {
-      run(m, m.pack, static_cast<index_t>(i), copy_path::cached);
+      if constexpr (!wire_copies) run(m, m.pack, static_cast<index_t>(i), copy_path::cached);
       if (m.trailer > 0) seal_message(m.out[i], whose(m.whose_out[i], m.out[i]));
       wire_->send(m.out[i]);
     }
+    if constexpr (wire_copies) wire_->post();
   }
 
   /// Finishes the rounds before one, in order.
@@ -198,7 +255,12 @@ class exchange {
       }
       return left == 0;
     };
-    until_done(m.in, r.in_begin, r.in_end, r.stage, unpack);
+    if constexpr (wire_copies) {
+      wait_done(m.in, r.in_begin, r.in_end, r.stage);
+      unpack_together(m, r);
+    } else {
+      until_done(m.in, r.in_begin, r.in_end, r.stage, unpack);
+    }
   }
   /// Of a message: what its two ends know, and in which run and stage it is sent.
   std::uint64_t whose(std::uint64_t in_its_switch, const message& m) const {
@@ -215,12 +277,23 @@ class exchange {
            found == message_is::changed ? "its bytes are not those that were packed"
                                         : "it is another message, or the same one twice");
   }
-  void wait_sent(exchange_moves& m, const exchange_round& r) {
-    until_done(m.out, r.out_begin, r.out_end, r.stage, [&] {
-      return std::all_of(m.out.begin() + static_cast<std::ptrdiff_t>(r.out_begin),
-                         m.out.begin() + static_cast<std::ptrdiff_t>(r.out_end),
-                         [](const message& o) { return o.done; });
+  void wait_sent(exchange_moves& m, const exchange_round& r) { wait_done(m.out, r.out_begin, r.out_end, r.stage); }
+  void wait_done(const std::vector<message>& list, std::size_t first, std::size_t past, index_t stage) {
+    until_done(list, first, past, stage, [&] {
+      return std::all_of(list.begin() + static_cast<std::ptrdiff_t>(first),
+                         list.begin() + static_cast<std::ptrdiff_t>(past), [](const message& o) { return o.done; });
     });
+  }
+  /// The peers of messages that are not done.
+  template <typename... Lists>
+  static std::vector<rank_t> missing(const Lists&... lists) {
+    std::vector<rank_t> peers;
+    const auto add = [&](const std::vector<message>& list) {
+      for (const message& m : list)
+        if (!m.done && std::find(peers.begin(), peers.end(), m.peer) == peers.end()) peers.push_back(m.peer);
+    };
+    (add(lists), ...);
+    return peers;
   }
 
   template <typename What>
@@ -277,6 +350,7 @@ class exchange {
   std::size_t finished_ = 0;            // rounds of this run
   std::optional<arena_sizes> sizes_;    // of the plan that was last asked about
   bytes_t trailer_ = 0;
+  copy_table table_;  // of a wire that copies
 };
 
 }  // namespace reshard

@@ -2,13 +2,14 @@
 // What a device does in a switch by messages, as data: its messages by stage and round, the copies that pack and unpack
 // them, the arenas that they lie in, and a digest of what it will exchange with each peer. Cost follows a device's own
 // pieces and peers.
-// Builds on: exec/packing.hpp, exec/message_check.hpp, copy/copy_jobs.hpp, memory/pages.hpp.
+// Builds on: exec/packing.hpp, exec/message_check.hpp, exec/wire.hpp, copy/copy_jobs.hpp, memory/pages.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include <reshard/copy/copy_jobs.hpp>
 #include <reshard/exec/message_check.hpp>
 #include <reshard/exec/packing.hpp>
+#include <reshard/exec/wire.hpp>
 #include <reshard/memory/pages.hpp>
 
 namespace reshard {
@@ -53,13 +55,14 @@ inline constexpr bytes_t usual_round_bytes = bytes_t{512} << 10;
 /// The least that may be asked for, as a multiple of message_granule.
 inline constexpr bytes_t least_round_bytes = 4096;
 
-/// Bytes of the arenas, whole pages: the n-th round uses the n mod (1 + L)-th of each direction. Stages of one round
+/// Bytes of the arenas, whole granules: the n-th round uses the n mod (1 + L)-th of each direction. Stages of one round
 /// each are rounds themselves; where a stage takes several, each arena holds any.
 class arena_sizes {
  public:
   bytes_t out[2] = {}, in[2] = {};
 
-  arena_sizes(const staged_plan& plan, exchange_as how, bytes_t trailer = 0, bytes_t round_bytes = usual_round_bytes)
+  arena_sizes(const staged_plan& plan, exchange_as how, bytes_t trailer = 0, bytes_t round_bytes = usual_round_bytes,
+              bytes_t granule = page_bytes)
       : lag_(lag_of_exchange(how)), several_(static_cast<std::size_t>(plan.stages), 0) {
     std::vector<peer_pieces> groups;
     for (index_t k = 0; k < plan.stages; ++k) {
@@ -73,7 +76,7 @@ class arena_sizes {
             if (how != exchange_as::naive && whole > round_bytes) several_[static_cast<std::size_t>(k)] = 1;
             bytes += how == exchange_as::naive ? whole : least(whole, round_bytes);
           });
-        return pages_touching(0, bytes).count() * page_bytes;
+        return pages_touching(0, bytes, granule).count() * granule;
       };
       out[parity] = greatest(out[parity], bytes_of(plan.sends, &staged_piece::dst));
       in[parity] = greatest(in[parity], bytes_of(plan.receives, &staged_piece::src));
@@ -95,24 +98,31 @@ class arena_sizes {
 /// The arenas themselves, all there from the first.
 struct message_arenas {
   std::vector<page_range> ranges;
+  std::vector<std::shared_ptr<std::byte>> others;  // that are not of the host's pages
+  bytes_t other_bytes = 0;
   std::byte *out[2] = {}, *in[2] = {};
 
   message_arenas() = default;
-  explicit message_arenas(const arena_sizes& sizes) {
+  explicit message_arenas(const arena_sizes& sizes, const arena_source& source = {}) {
     for (std::size_t i = 0; i < 2; ++i) {
-      out[i] = make(sizes.out[i]);
-      in[i] = make(sizes.in[i]);
+      out[i] = make(sizes.out[i], source);
+      in[i] = make(sizes.in[i], source);
     }
   }
   bytes_t resident_bytes() const {
-    bytes_t bytes = 0;
+    bytes_t bytes = other_bytes;
     for (const page_range& range : ranges) bytes += range.resident_bytes();
     return bytes;
   }
 
  private:
-  std::byte* make(bytes_t bytes) {
+  std::byte* make(bytes_t bytes, const arena_source& source) {
     if (bytes == 0) return nullptr;
+    if (source.make != nullptr) {
+      (*source.make)(bytes, others.emplace_back());
+      other_bytes += bytes;
+      return others.back().get();
+    }
     page_range& range = ranges.emplace_back(bytes);
     range.commit(0, bytes);
     return range.data();
@@ -163,16 +173,16 @@ namespace detail {
 class exchange_maker {
  public:
   exchange_maker(const staged_plan& plan, const binding& from, const binding& into, page_stages& pages, exchange_as how,
-                 bytes_t trailer, bytes_t round_bytes)
-      : plan_(plan), from_(from), into_(into), pages_(pages), how_(how), round_bytes_(round_bytes) {
+                 bytes_t trailer, bytes_t round_bytes, const arena_source& source)
+      : plan_(plan), from_(from), into_(into), pages_(pages), how_(how), round_bytes_(round_bytes), source_(source) {
     made_.trailer = trailer;
   }
 
   exchange_moves make() {
     made_.stages = plan_.stages;
     made_.into = &into_;
-    const arena_sizes sizes(plan_, how_, made_.trailer, round_bytes_);
-    made_.arenas = message_arenas(sizes);
+    const arena_sizes sizes(plan_, how_, made_.trailer, round_bytes_, source_.granule);
+    made_.arenas = message_arenas(sizes, source_);
     made_.retain = job_list(plan_.stages);
     for (index_t k = 0; k < plan_.stages; ++k) {
       made_.first.push_back(made_.rounds.size());
@@ -245,7 +255,8 @@ class exchange_maker {
   void add_message(index_t k, const laid_message& m, std::byte*& at, bool sent) {
     std::vector<message>& messages = sent ? made_.out : made_.in;
     const auto entry = static_cast<index_t>(messages.size());
-    std::byte* const run = may_be_in_place(k, sent) ? run_of(m, at, sent ? from_ : into_) : nullptr;
+    std::byte* run = may_be_in_place(k, sent) ? run_of(m, at, sent ? from_ : into_) : nullptr;
+    if (reinterpret_cast<std::uintptr_t>(run) % static_cast<std::uintptr_t>(source_.alignment) != 0) run = nullptr;
     if (!sent) made_.placed.push_back(run != nullptr ? 1 : 0);
     digest_with(m.peer, sent).add_message(k, m.bytes);
     messages.push_back({m.peer, k, run != nullptr ? run : at, m.bytes});
@@ -259,6 +270,7 @@ class exchange_maker {
   }
   /// What comes, where the pages that its stage writes are taken in the stage's own slot, in which it is posted.
   bool may_be_in_place(index_t k, bool sent) const {
+    if (source_.may_lie == in_tensors::never || (source_.may_lie == in_tensors::outgoing && !sent)) return false;
     return sent || lag_of_exchange(how_) == 0 || made_.several[static_cast<std::size_t>(k)] != 0;
   }
   /// Where a message lies in a device's tensors as one run, no byte of it being padding or a trailer, which is to be
@@ -357,6 +369,7 @@ class exchange_maker {
   page_stages& pages_;
   exchange_as how_;
   bytes_t round_bytes_;
+  const arena_source& source_;
   exchange_moves made_;
   std::vector<peer_pieces> groups_;
   std::map<rank_t, both_ways> digests_;
@@ -367,8 +380,8 @@ class exchange_maker {
 /// The moves of a device that holds `from` and shall hold `into`.
 inline exchange_moves prepare_exchange(const staged_plan& plan, const binding& from, const binding& into,
                                        page_stages& pages, exchange_as how, bytes_t trailer = 0,
-                                       bytes_t round_bytes = usual_round_bytes) {
-  return detail::exchange_maker(plan, from, into, pages, how, trailer, round_bytes).make();
+                                       bytes_t round_bytes = usual_round_bytes, const arena_source& source = {}) {
+  return detail::exchange_maker(plan, from, into, pages, how, trailer, round_bytes, source).make();
 }
 
 }  // namespace reshard

@@ -42,6 +42,7 @@ class switch_steps {
     tell_failures(sink<>::of([this] {
       all_or_none(sink<>::of([this] { derive(); }));
       require_one_switch();
+      contact();
       choose_stages();
       all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); }));
       if (const std::string sentence = disagreement_over(transport_, *moves_); !sentence.empty()) {
@@ -179,7 +180,7 @@ class switch_steps {
     old_.seal();
     new_.seal();
     for (const binding* tensors : {&old_, &new_})
-      if (!reaches(transport_, tensors->place()))
+      if (!tensors->boxes().empty() && !reaches(transport_, tensors->place()))
         refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
                ", which this transport does not reach");
     transport_.offer(old_);
@@ -198,6 +199,20 @@ class switch_steps {
     for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains, &plan_.creates, &plan_.lost})
       require_bound(me(), *list, new_, "TO", names);
     require_apart(me(), old_, new_, change_.states(), options_.after_use);
+  }
+
+  /// Where the transport wants it, first contact with all devices that this one will send to or receive from.
+  void contact() {
+    if constexpr (requires(const std::vector<rank_t>& peers) { transport_.contact(peers, peers); }) {
+      const auto all = [](const std::vector<transfer>& list, rank_t transfer::*peer) {
+        std::vector<rank_t> result;
+        for (const transfer& t : list) result.push_back(t.*peer);
+        sort_items(result, std::less<rank_t>());
+        result.erase(std::unique(result.begin(), result.end()), result.end());
+        return result;
+      };
+      transport_.contact(all(plan_.sends, &transfer::dst), all(plan_.receives, &transfer::src));
+    }
   }
 
   void require_one_switch() {
@@ -261,12 +276,16 @@ class switch_steps {
   void create() const {
     for (const staged_piece& p : staged_->creates)
       for (const int state : p.states)
-        new_.meet({state, p.tensor, p.where}, [](const bound_box& b) { fill_with_zeros(b); });
+        new_.meet({state, p.tensor, p.where}, [this](const bound_box& b) {
+          if constexpr (requires { transport_.fill_with_zeros(b); }) transport_.fill_with_zeros(b);
+          else fill_with_zeros(b);
+        });
   }
 
   /// Takes what a slot writes first and can't be touched into being; once, however often the switch is run.
   void take(index_t slot) {
     std::vector<block_span>& spans = taken_[static_cast<std::size_t>(slot)];
+    if (!spans.empty()) settle_over(transport_);
     for (const block_span& span : spans) new_.blocks()[span.block].commit(span.pages);
     spans.clear();
   }
@@ -277,7 +296,8 @@ class switch_steps {
     left_ = k + 1;
   }
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
-    if (drained.empty()) return;
+    if (drained.empty() || drained[static_cast<std::size_t>(at)].empty()) return;
+    settle_over(transport_);
     for (const block_span& span : drained[static_cast<std::size_t>(at)]) old_.blocks()[span.block].release(span.pages);
   }
 

@@ -53,6 +53,11 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.absent()                   devices that take no part, being gone; none otherwise;
 ///   t.check_messages(on)         before staging_bytes: whether messages are checked before they are unpacked. A
 ///                                transport without messages has nothing to check;
+///   t.contact(to, from)          called by all, before the number of stages is agreed on: the devices that this one
+///                                will send to and receive from; what that takes is in fixed_bytes from then on;
+///   t.settle()                   called before memory comes or goes: returns once nothing is under way that a driver
+///                                might wait for and another device could hold up;
+///   t.fill_with_zeros(box)       in place by the end of slot 0; otherwise the host writes them;
 ///   t.reaches(place)             whether it moves to and from memory there; otherwise all of a host's, and no other.
 template <typename T>
 concept Transport = requires(T& t, const binding& tensors, const staged_plan& plan, page_stages& pages, index_t k,
@@ -130,6 +135,11 @@ void check_messages_over(T& transport, bool on) {
 template <Transport T>
 void await_stage(T& transport, index_t k) {
   if constexpr (requires { transport.await(k); }) transport.await(k);
+}
+/// Returns once memory may come or go.
+template <Transport T>
+void settle_over(T& transport) {
+  if constexpr (requires { transport.settle(); }) transport.settle();
 }
 /// Devices that take no part.
 template <Transport T>

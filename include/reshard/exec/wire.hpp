@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What moves messages: post them, poll, see which are done, stop. Of the two things that a message transport has the
 // one without planning, packing or memory of its own.
-// Builds on: exec/patience.hpp, base/integer.hpp.
+// Builds on: exec/patience.hpp, copy/copy_table.hpp.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
+#include <memory>
 
-#include <reshard/base/integer.hpp>
+#include <reshard/copy/copy_table.hpp>
 #include <reshard/exec/patience.hpp>
 
 namespace reshard {
@@ -35,6 +37,42 @@ concept Wire = requires(W& w, message& m, std::chrono::microseconds at_most) {
   w.receive(m);
   w.poll(at_most);
   w.stop();
+};
+
+/// Copies of an exchange that are made one after the other: of what goes and of what is retained, or of what has come.
+enum class copies_of { outgoing, incoming };
+
+/// Whether messages may lie in tensors instead of in an arena, where they are one run there: those that come and go, or
+/// only those that go, or none.
+enum class in_tensors { both_ways, outgoing, never };
+
+/// Of what arenas are made: whole granules, by make(bytes), and what lies in them or instead of them begins at a multiple
+/// of `alignment`. Without a make they are pages of the host.
+struct arena_source {
+  bytes_t granule = page_bytes;
+  in_tensors may_lie = in_tensors::both_ways;
+  bytes_t alignment = 1;
+  const detail::sink<bytes_t, std::shared_ptr<std::byte>&>* make = nullptr;
+};
+
+/// A wire between memories that the host can't read: it makes the copies too, and sends together what was begun
+/// together.
+///   w.copy(which, table)  begins these copies, after those of the same kind that were begun before; what is sent from then
+///                         on is read after the outgoing ones;
+///   w.copied()            whether all copies that were begun are made; no waiting;
+///   w.post()              what was begun to be sent and received since the last post goes on its way;
+///   w.idle()              whether nothing is on its way;
+///   w.zero(box)           begins to write zeros, as one of the outgoing copies;
+///   w.arenas()            the source of arenas; it outlives what it made, and is used while the wire is there.
+/// And stop() and keep(arenas) as of a wire that is unfinished after it.
+template <typename W>
+concept CopyingWire = Wire<W> && requires(W& w, const copy_table& table, const bound_box& box) {
+  w.copy(copies_of::outgoing, table);
+  { w.copied() } -> std::same_as<bool>;
+  w.post();
+  { w.idle() } -> std::same_as<bool>;
+  w.zero(box);
+  { w.arenas() } -> std::same_as<arena_source>;
 };
 
 }  // namespace reshard
