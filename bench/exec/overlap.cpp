@@ -49,8 +49,8 @@ struct end {
 
   void exchange_all() {
     const index_t lag = here.lag();
-    for (index_t slot = 0; slot < moves.stages + lag; ++slot) here.move(moves, slot);
-    here.await(moves.stages - 1);
+    for (index_t slot = 0; slot < moves.slots + lag; ++slot) here.move(moves, slot);
+    here.await(moves.slots - 1);
   }
   /// Its messages alone, as many rounds on their way as there are arenas.
   void messages_alone() {

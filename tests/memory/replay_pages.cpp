@@ -61,43 +61,43 @@ constexpr bytes_t page = page_bytes;
 TEST_CASE("what arrives in a stage is there with what is read in it") {
   const paged from(binding_side::source, {0, 1, 2, 2}), to(binding_side::target, {0, 1, 1, 2});
   // stage 0: 4 + 1; stage 1: 3 + 1 + 2; stage 2: 2 + 3 + 1
-  check(replay_pages(from.pages, to.pages, 3, 0, sources::release, {0, 0, 0}), 4 * page, 4 * page, 6 * page);
-  check(replay_pages(from.pages, to.pages, 3, 0, sources::keep, {0, 0, 0}), 4 * page, 4 * page, 8 * page);
-  check(replay_pages(from.pages, to.pages, 3, 0, sources::release, {}), 4 * page, 4 * page, 6 * page);
+  check(replay_pages(from.pages, to.pages, {3, 1, 0}, sources::release, {0, 0, 0}), 4 * page, 4 * page, 6 * page);
+  check(replay_pages(from.pages, to.pages, {3, 1, 0}, sources::keep, {0, 0, 0}), 4 * page, 4 * page, 8 * page);
+  check(replay_pages(from.pages, to.pages, {3, 1, 0}, sources::release, {}), 4 * page, 4 * page, 6 * page);
 }
 
 TEST_CASE("what nobody reads goes before the first stage, and what nobody writes never comes") {
   const paged from(binding_side::source, {-1, -1, 0, -1}), to(binding_side::target, {0, -1, 0, -1});
-  check(replay_pages(from.pages, to.pages, 1, 0, sources::release, {0}), 4 * page, 2 * page, 4 * page);
-  check(replay_pages(from.pages, to.pages, 1, 0, sources::keep, {0}), 4 * page, 2 * page, 6 * page);
+  check(replay_pages(from.pages, to.pages, {1, 1, 0}, sources::release, {0}), 4 * page, 2 * page, 4 * page);
+  check(replay_pages(from.pages, to.pages, {1, 1, 0}, sources::keep, {0}), 4 * page, 2 * page, 6 * page);
 }
 
 TEST_CASE("staging counts in its own stage") {
   const paged from(binding_side::source, {0, 0, 1}), to(binding_side::target, {0, 1, 1});
   // stage 0: 3 + 1; stage 1: 1 + 1 + 2
-  check(replay_pages(from.pages, to.pages, 2, 0, sources::release, {0, 0}), 3 * page, 3 * page, 4 * page);
-  check(replay_pages(from.pages, to.pages, 2, 0, sources::release, {100, 0}), 3 * page, 3 * page, 4 * page + 100);
-  check(replay_pages(from.pages, to.pages, 2, 0, sources::release, {100, 300}), 3 * page, 3 * page, 4 * page + 300);
+  check(replay_pages(from.pages, to.pages, {2, 1, 0}, sources::release, {0, 0}), 3 * page, 3 * page, 4 * page);
+  check(replay_pages(from.pages, to.pages, {2, 1, 0}, sources::release, {100, 0}), 3 * page, 3 * page, 4 * page + 100);
+  check(replay_pages(from.pages, to.pages, {2, 1, 0}, sources::release, {100, 300}), 3 * page, 3 * page, 4 * page + 300);
   const paged late(binding_side::target, {1, 1, 1});  // stage 0: 3; stage 1: 1 + 3
-  check(replay_pages(from.pages, late.pages, 2, 0, sources::release, {page + 1, 0}), 3 * page, 3 * page, 4 * page + 1);
+  check(replay_pages(from.pages, late.pages, {2, 1, 0}, sources::release, {page + 1, 0}), 3 * page, 3 * page, 4 * page + 1);
 }
 
 TEST_CASE("memory outside blocks, and pages committed beforehand, are there all the time") {
   const paged from(binding_side::source, {0, 0}, 400), to(binding_side::target, {0}, 1000);
-  check(replay_pages(from.pages, to.pages, 1, 0, sources::release, {0}), 2 * page + 400, page + 1000, 3 * page + 1400);
+  check(replay_pages(from.pages, to.pages, {1, 1, 0}, sources::release, {0}), 2 * page + 400, page + 1000, 3 * page + 1400);
   const paged there(binding_side::target, {0, 1, 1}, 0, pages_are::committed);
-  check(replay_pages(from.pages, there.pages, 2, 0, sources::release, {0, 0}), 2 * page + 400, 3 * page,
+  check(replay_pages(from.pages, there.pages, {2, 1, 0}, sources::release, {0, 0}), 2 * page + 400, 3 * page,
         5 * page + 400);
 }
 
 TEST_CASE("the peak is at least what is there before and after") {
   const paged from(binding_side::source, {-1, -1, -1}), to(binding_side::target, {-1}),
       big(binding_side::target, {0, 0, 0, 0, 0});
-  check(replay_pages(from.pages, to.pages, 1, 0, sources::release, {0}), 3 * page, 0, 3 * page);
-  check(replay_pages(to.pages, big.pages, 1, 0, sources::release, {0}), page, 5 * page, 5 * page);
+  check(replay_pages(from.pages, to.pages, {1, 1, 0}, sources::release, {0}), 3 * page, 0, 3 * page);
+  check(replay_pages(to.pages, big.pages, {1, 1, 0}, sources::release, {0}), page, 5 * page, 5 * page);
   const binding none;
   const page_stages nothing(none, binding_side::source), nowhere(none, binding_side::target);
-  check(replay_pages(nothing, nowhere, 4, 0, sources::release, {0, 0, 0, 0}), 0, 0, 0);
+  check(replay_pages(nothing, nowhere, {4, 1, 0}, sources::release, {0, 0, 0, 0}), 0, 0, 0);
 }
 
 TEST_CASE("random pages against a count of every page in every slot") {
@@ -123,7 +123,7 @@ TEST_CASE("random pages against a count of every page in every slot") {
       for (const index_t w : writes) after += w >= 0 ? page : 0;
       for (index_t k = 0; k < slots; ++k) peak = std::max(peak, live_in(k));
       const paged from(binding_side::source, reads), to(binding_side::target, writes);
-      check(replay_pages(from.pages, to.pages, stages, lag, after_use, staging), before, after, std::max(peak, after));
+      check(replay_pages(from.pages, to.pages, {stages, 1, lag}, after_use, staging), before, after, std::max(peak, after));
     }
   }
 }

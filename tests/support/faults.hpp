@@ -69,11 +69,11 @@ class striker {
   void begin(const reshard::exchange_moves& m, reshard::index_t slot) {
     using reshard::index_t;
     copies_ = strikes_at_ = 0;
-    if (slot == 0) stage_ = third == 0 ? 0 : third == 2 ? m.stages - 1 : middle(m.stages);
-    left->stages = static_cast<long>(m.stages);
+    if (slot == 0) stage_ = third == 0 ? 0 : third == 2 ? m.slots - 1 : middle(m.slots);
+    left->stages = static_cast<long>(m.slots);
     moves_ = &m;
     for (const char several : m.several) left->several += several;
-    const std::size_t packs = slot < m.stages ? count(m.out, m.pack, slot) : 0;
+    const std::size_t packs = slot < m.slots ? count(m.out, m.pack, slot) : 0;
     if (when == moment::pack && slot == stage_ && packs > 0) strikes_at_ = 1 + at % packs;
     if (when == moment::exchange && slot == stage_) unsent_ = messages(m.out), looks_ = 1 + at % 20;
     if (when == moment::exchange && slot == stage_ + 1 && unsent_ == 0) strike();

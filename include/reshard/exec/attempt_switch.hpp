@@ -39,7 +39,9 @@ template <Holding From, Holding To, typename T>
   }
   if (steps.all_refused()) return ended::refused{sentence};
   const index_t stages = steps.report().stages;
-  const parting left = transport.part(stages, steps.moved());
+  const slot_times times = steps.times();
+  parting left = transport.part(times.sending(), steps.moved());
+  left.in_place = times.stages_in_place(left.in_place);
   if (!steps.touched()) return ended::refused{sentence};
   if (left.in_place >= stages && !left.survivors.empty()) {  // none: this one was given up
     steps.leave_rest();

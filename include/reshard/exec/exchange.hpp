@@ -60,12 +60,12 @@ class exchange {
     meeting_->fail(sentence);
   }
 
-  /// What this device and those who are left know of a switch in so many stages that broke off, `moved` where it came
+  /// What this device and those who are left know of a switch in so many slots that broke off, `moved` where it came
   /// to its first slot. The world is over.
-  parting part(index_t stages, bool moved) requires requires(M& m) { m.part(true); }
+  parting part(index_t slots, bool moved) requires requires(M& m) { m.part(true); }
   {
     const index_t before = moved ? before_ : confirmed_;
-    parting all = meeting_->part(moved && said_ == before + stages);
+    parting all = meeting_->part(moved && said_ == before + slots);
     all.in_place = greatest(0, all.in_place - before);
     if constexpr (requires { wire_->others_stopped(); }) wire_->others_stopped();
     return all;
@@ -112,10 +112,10 @@ class exchange {
   }
 
   void move(exchange_moves& m, index_t slot) {
-    if (slot == 0) before_ = std::exchange(confirmed_, confirmed_ + m.stages), finished_ = 0;
+    if (slot == 0) before_ = std::exchange(confirmed_, confirmed_ + m.slots), finished_ = 0;
     moved_ = &m;
     const index_t lag = this->lag();
-    if (slot < m.stages) {
+    if (slot < m.slots) {
       const std::size_t first = m.first_round(slot), past = m.first_round(slot + 1);
       for (std::size_t round = first; round < past; ++round) {
         start(m, round);
@@ -135,7 +135,7 @@ class exchange {
       finish_before(m, m.first_round(slot - lag + 1));
       meeting_->confirm(said_ = before_ + slot - lag + 1);
     }
-    if (slot == m.stages - 1 + lag)
+    if (slot == m.slots - 1 + lag)
       for (std::size_t round = m.rounds.size() - std::min(m.rounds.size(), arenas()); round < m.rounds.size(); ++round)
         wait_sent(m, m.rounds[round]);
     if (lag == 0) await(slot);
@@ -345,7 +345,7 @@ class exchange {
   bytes_t round_bytes_;
   const binding* from_ = nullptr;
   exchange_moves* moved_ = nullptr;
-  index_t before_ = 0, confirmed_ = 0;  // stages of earlier runs; with this one's
+  index_t before_ = 0, confirmed_ = 0;  // slots of earlier runs; with this one's
   index_t said_ = 0;                    // confirmed to others, so counted
   std::size_t finished_ = 0;            // rounds of this run
   std::optional<arena_sizes> sizes_;    // of the plan that was last asked about

@@ -63,13 +63,13 @@ class arena_sizes {
 
   arena_sizes(const staged_plan& plan, exchange_as how, bytes_t trailer = 0, bytes_t round_bytes = usual_round_bytes,
               bytes_t granule = page_bytes)
-      : lag_(lag_of_exchange(how)), several_(static_cast<std::size_t>(plan.stages), 0) {
+      : lag_(lag_of_exchange(how)), several_(static_cast<std::size_t>(plan.times().sending()), 0) {
     std::vector<peer_pieces> groups;
-    for (index_t k = 0; k < plan.stages; ++k) {
+    for (index_t k = 0; k < plan.times().sending(); ++k) {
       const auto parity = static_cast<std::size_t>(k % (1 + lag_));
       const auto bytes_of = [&](const std::vector<staged_piece>& list, rank_t staged_piece::*peer) {
         bytes_t bytes = 0;
-        pieces_by_peer(list, k, peer, plan.device, groups);
+        pieces_by_peer(list, k, peer, plan.device, groups, plan.lag);
         for (const peer_pieces& g : groups)
           each_message(g.pieces, how, [&](slot_range pieces) {
             const bytes_t whole = message_bytes(pieces, trailer);
@@ -137,7 +137,7 @@ struct peer_digests {
 
 /// What a device does in a switch. Movable, until its messages are posted.
 struct exchange_moves {
-  index_t stages = 1;
+  index_t slots = 1;  // in which something may be sent; where a plan has one phase, its stages
   const binding* into = nullptr;
   bytes_t trailer = 0;  // of every message
   message_arenas arenas;
@@ -179,15 +179,15 @@ class exchange_maker {
   }
 
   exchange_moves make() {
-    made_.stages = plan_.stages;
+    made_.slots = plan_.times().sending();
     made_.into = &into_;
     const arena_sizes sizes(plan_, how_, made_.trailer, round_bytes_, source_.granule);
     made_.arenas = message_arenas(sizes, source_);
-    made_.retain = job_list(plan_.stages);
-    for (index_t k = 0; k < plan_.stages; ++k) {
+    made_.retain = job_list(made_.slots);
+    for (index_t k = 0; k < made_.slots; ++k) {
       made_.first.push_back(made_.rounds.size());
       made_.several.push_back(sizes.several_rounds(k) ? 1 : 0);
-      for (const staged_piece& p : pieces_of_slot(plan_.retains, k)) retain(p);
+      for (const staged_piece& p : pieces_of_slot(plan_.retains, k, plan_.lag)) retain(p);
       if (how_ == exchange_as::naive) add_pairs(k);
       else add_rounds(k);
     }
@@ -226,7 +226,7 @@ class exchange_maker {
   /// The messages of a stage in one direction.
   laid_rounds laid_out(index_t k, const std::vector<staged_piece>& list, rank_t staged_piece::*peer, bool sent) {
     laid_rounds rounds;
-    pieces_by_peer(list, k, peer, plan_.device, groups_);
+    pieces_by_peer(list, k, peer, plan_.device, groups_, plan_.lag);
     for (const peer_pieces& g : groups_) {
       std::size_t round = how_ == exchange_as::naive ? rounds.size() : 0;
       each_message(g.pieces, how_, [&](slot_range pieces) {
@@ -248,7 +248,7 @@ class exchange_maker {
   }
   pair_digest& digest_with(rank_t peer, bool sent) {
     std::optional<pair_digest>& of = sent ? digests_[peer].out : digests_[peer].in;
-    if (!of) of.emplace(plan_.stages, made_.trailer, round_bytes_, static_cast<int>(how_));
+    if (!of) of.emplace(made_.slots, made_.trailer, round_bytes_, static_cast<int>(how_));
     return *of;
   }
   /// Adds a message where it lies in its tensors, or else at a place in an arena, which it moves on.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all devices must be given alike before they can make one switch: the budget, what becomes of sources, the states
-// by name, type and level, the tensors by name and extents. Their numbers alone are what plans speak of; two devices
+// What all devices must be given alike before they can make one switch: the budget, what becomes of sources, the route,
+// the states by name, type and level, the tensors by name and extents. Their numbers alone are what plans speak of; two devices
 // whose numbers mean other things would move the wrong bytes.
 // Builds on: exec/packing.hpp, exec/switch_options.hpp, exec/transport.hpp, plan/layout_switch.hpp.
 #pragma once
@@ -52,6 +52,12 @@ inline given given_budget(bytes_t budget) {
 }
 inline given given_sources(sources after_use) {
   return after_use == sources::keep ? given{1, "sources that are kept"} : given{0, "sources that are released"};
+}
+inline given given_routing(const routing& route) {
+  if (route.how == relay::never) return {route.stages, text_of("direct routes in ", route.stages, " stages")};
+  digest of;
+  of.add(route.chains), of.add(route.stages);
+  return {number_of(of), text_of("relay over ", route.chains, " chains a node in ", route.stages, " stages")};
 }
 inline given given_states(const state_list& list, const state_set& moving) {
   std::string text;
@@ -110,15 +116,17 @@ std::string difference_of_families(T& transport, const H& of, const std::vector<
 template <Transport T, Holding From, Holding To>
 std::string difference_over(T& transport, const layout_switch<From, To>& change, const switch_options& options) {
   const detail::given budget = detail::given_budget(options.budget), use = detail::given_sources(options.after_use),
-                      states = detail::given_states(change.list(), change.states());
+                      states = detail::given_states(change.list(), change.states()),
+                      route = detail::given_routing(options.route);
   const std::vector<digest> families = detail::digests_of_families(change.to());
   digest all = families.back();
-  for (const std::int64_t value : {std::int64_t{change.to().families()}, budget.value, use.value, states.value})
+  for (const std::int64_t value : {std::int64_t{change.to().families()}, budget.value, use.value, states.value, route.value})
     all.add(value);
   if (detail::alike_over(transport, detail::number_of(all))) return {};
   std::string sentence = detail::difference_between(transport, "budgets", budget);
   if (sentence.empty()) sentence = detail::difference_between(transport, "uses of sources", use);
   if (sentence.empty()) sentence = detail::difference_between(transport, "states", states);
+  if (sentence.empty()) sentence = detail::difference_between(transport, "routes", route);
   if (sentence.empty()) sentence = detail::difference_of_families(transport, change.to(), families);
   return sentence;
 }

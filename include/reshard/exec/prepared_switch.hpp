@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step:
 // planned, checked, staged and bound when it is made; run() only copies.
-// Builds on: exec/switch_checks.hpp, exec/given_alike.hpp, memory/replay_pages.hpp, schedule/stage_count.hpp,
-// exec/transport.hpp, exec/rendezvous.hpp.
+// Builds on: exec/switch_checks.hpp, exec/given_alike.hpp, memory/replay_pages.hpp, memory/relay_arena.hpp,
+// schedule/stage_count.hpp, exec/transport.hpp, exec/rendezvous.hpp.
 #pragma once
 
 #include <exception>
@@ -17,10 +17,11 @@
 #include <reshard/exec/switch_checks.hpp>
 #include <reshard/exec/switch_options.hpp>
 #include <reshard/exec/transport.hpp>
+#include <reshard/memory/relay_arena.hpp>
 #include <reshard/memory/replay_pages.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/memory/zero_box.hpp>
-#include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/relay.hpp>
 #include <reshard/schedule/stage_count.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
@@ -44,12 +45,13 @@ class switch_steps {
       require_one_switch();
       contact();
       choose_stages();
-      all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, new_, *targets_)); }));
+      if (relayed()) all_or_none(sink<>::of([this] { transport_.offer(arena_->sent()); }));
+      all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, written(), *targets_)); }));
       if (const std::string sentence = disagreement_over(transport_, *moves_); !sentence.empty()) {
         all_know_ = true;
         refuse(sentence);
       }
-      taken_ = targets_->taken_by_stage(report_.stages + report_.lag);
+      taken_ = targets_->taken_by_stage(times().slots());
     }));
   }
 
@@ -57,23 +59,27 @@ class switch_steps {
   void run() {
     std::exception_ptr at_last;  // of on_stage, when everything is in place here: it ends nothing any more
     tell_failures(sink<>::of([this, &at_last] {
-      std::vector<std::vector<block_span>> drained;
+      std::vector<std::vector<block_span>> drained, passed;
       if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
+      if (relayed() && !arena_stays()) passed = arena_->by_reader().spans_by_stage(times().slots());
       touched_ = true;                 // another may have gone on where this one is told of no agreement
       all_or_none(sink<>::of([] {}));  // every device's sources are ready; none exchanges small state
       release(drained, 0);
-      for (const memory_block& block : new_.blocks()) block.open_again();
-      const index_t lag = report_.lag;
+      for (const memory_block& block : written().blocks()) block.open_again();
+      const index_t lag = report_.lag, in_place = times().span() + lag, late = in_place + lag;
       stage_watch watch(*staged_, options_);
-      for (index_t slot = 0; slot < report_.stages + lag; ++slot) {
+      for (index_t slot = 0; slot < times().slots(); ++slot) {
         take(slot);
         if (slot == 0) create();
         moved_ = true;
         transport_.move(*moves_, slot);
-        if (slot >= lag) tell(watch, slot - lag, at_last);
-        if (slot >= 2 * lag) leave(drained, slot - 2 * lag);
+        if (slot >= in_place) tell(watch, slot - in_place, at_last);
+        if (slot >= late) leave(drained, slot - late);
+        if (slot >= 2 * lag && !passed.empty()) give_arena_back(passed, slot - 2 * lag);
       }
       for (index_t k = greatest(0, report_.stages - lag); k < report_.stages; ++k) leave(drained, k);
+      for (index_t slot = greatest(0, times().slots() - 2 * lag); slot < times().slots() && !passed.empty(); ++slot)
+        give_arena_back(passed, slot);
       transport_.all_reduce_max(0);  // nobody's lists are read any more
     }));
     if (at_last) std::rethrow_exception(at_last);
@@ -91,6 +97,7 @@ class switch_steps {
   }
 
   const switch_report& report() const { return report_; }
+  slot_times times() const { return {report_.stages, report_.phases, report_.lag}; }
 
  private:
   static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
@@ -102,12 +109,20 @@ class switch_steps {
     try {
       something();
     } catch (const std::exception& e) {
-      if (!all_know_) transport_.fail(e.what());
+      give_up(e.what());
       throw;
     } catch (...) {  // from an owner's give_back, or a transport's prepare
-      if (!all_know_) transport_.fail("reshard: an exception of no standard kind");
+      give_up("reshard: an exception of no standard kind");
       throw;
     }
+  }
+
+  void give_up(const std::string& sentence) {
+    if (all_know_) return;
+    if constexpr (requires { moves_->arenas.ranges; })  // messages into the arena may outlive this
+      if (moves_ && arena_)
+        if (std::optional<page_range> pages = arena_->take_pages()) moves_->arenas.ranges.push_back(std::move(*pages));
+    transport_.fail(sentence);
   }
 
   /// Does something that may be refused, and agrees on the largest of the numbers that devices have then: all go on,
@@ -150,7 +165,8 @@ class switch_steps {
   /// s0, or the first power of two above it, at which every device's memory fits the budget.
   void choose_stages() {
     if (options_.budget == no_budget) {
-      worst_excess(1);
+      report_.stages = options_.route.stages;
+      worst_excess(report_.stages);
       return;
     }
     demand_.staging = transport_.all_reduce_max(demand_.staging);
@@ -173,30 +189,47 @@ class switch_steps {
     for (const rank_t gone : absent_from(transport_))
       if (change_.from_rank(gone) >= 0 || change_.to_rank(gone) >= 0)
         refuse("the switch names device ", gone, ", which the transport has no more; say that it is lost");
-    plan_ = make_plan(change_, transport_.device());
+    if (const index_t stages = options_.route.stages; stages < 1 || stages > most_stages)
+      refuse("a switch in ", stages, " stages; it is made in 1 to ", most_stages);
+    plan_ = make_plan(change_, transport_.device(), options_.route);
+    report_.phases = phases_of(change_, options_.route);
     report_.sent = total_bytes(plan_.sends);
     report_.received = total_bytes(plan_.receives);
     report_.retained = total_bytes(plan_.retains);
+    for (const transfer& t : plan_.receives)
+      if (t.why == purpose::passed_on) report_.passed_on += t.bytes();
     old_.seal();
     new_.seal();
     for (const binding* tensors : {&old_, &new_})
       if (!tensors->boxes().empty() && !reaches(transport_, tensors->place()))
         refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
                ", which this transport does not reach");
+      else if (report_.phases > 1 && tensors->place().is == memory_place::kind::device)
+        refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
+               ", and what is relayed is passed on through memory of the host; route it directly");
     transport_.offer(old_);
     check_messages_over(transport_, options_.checks);
     report_.lag = lag_of(transport_);
     if (options_.budget != no_budget) {
       if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
       demand_.largest = largest_holding(change_);
-      demand_.staging = most_staging_of(transport_, stage_plan(plan_, change_, 1));
+      const staged_plan at_once = stage_plan(plan_, change_, slot_times{1, report_.phases, report_.lag});
+      demand_.staging = checked_add(most_staging_of(transport_, at_once), report_.passed_on);
     }
     require_one_list(me(), old_, change_.list(), change_.states());
     require_one_list(me(), new_, change_.list(), change_.states());
     const tensor_names names = names_of(change_.to());
-    for (const std::vector<transfer>* list : {&plan_.sends, &plan_.retains})
-      require_bound(me(), *list, old_, "FROM", names);
-    for (const std::vector<transfer>* list : {&plan_.receives, &plan_.retains, &plan_.creates, &plan_.lost})
+    const auto require = [&](const std::vector<transfer>& list, const binding& in, const char* side, auto&& wanted) {
+      std::vector<transfer> kept;
+      for (const transfer& t : list)
+        if (wanted(t)) kept.push_back(t);
+      require_bound(me(), kept, in, side, names);
+    };
+    const streams_of coming(plan_.receives);
+    require(plan_.sends, old_, "FROM", [&](const transfer& t) { return !coming.has(t); });
+    require(plan_.receives, new_, "TO", [](const transfer& t) { return t.why == purpose::delivered; });
+    require_bound(me(), plan_.retains, old_, "FROM", names);
+    for (const std::vector<transfer>* list : {&plan_.retains, &plan_.creates, &plan_.lost})
       require_bound(me(), *list, new_, "TO", names);
     require_apart(me(), old_, new_, change_.states(), options_.after_use);
   }
@@ -224,28 +257,29 @@ class switch_steps {
 
   /// Cuts the plan into stages and replays the memory; what it exceeds max(before, after) by.
   bytes_t cut(index_t stages) {
-    staged_ = stage_plan(plan_, change_, stages);
+    const slot_times at{stages, report_.phases, report_.lag};
+    staged_ = stage_plan(plan_, change_, at);
+    if (relayed()) arena_.emplace(*staged_, old_, new_, change_.list(), names_of(change_.to()));
     sources_.emplace(old_, binding_side::source, change_.states());
-    targets_.emplace(new_, binding_side::target, change_.states());
-    const index_t lag = report_.lag;
+    targets_.emplace(written(), binding_side::target, change_.states());
     std::vector<bytes_t> staging;
-    for (index_t slot = 0; slot < stages + lag; ++slot) staging.push_back(transport_.staging_bytes(*staged_, slot));
+    for (index_t slot = 0; slot < at.slots(); ++slot) staging.push_back(transport_.staging_bytes(*staged_, slot));
     const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in,
-                         const sink<const bound_box&, index_t>& visit) {
+                         const sink<const bound_box&, const staged_piece&>& visit) {
       for (const staged_piece& p : pieces)
         for (const int state : p.states)
-          in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p.stage); });
+          in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p); });
     };
+    using each = sink<const bound_box&, const staged_piece&>;
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
-      mark(*list, old_,
-           sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { sources_->read(b, k); }));
-    mark(staged_->receives, new_, sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) {
-           targets_->written(b, slot_that_writes(transport_, k));
+      mark(*list, old_, each::of([&](const bound_box& b, const staged_piece& p) { sources_->read(b, p.stage); }));
+    mark(staged_->receives, written(), each::of([&](const bound_box& b, const staged_piece& p) {
+           targets_->written(b, slot_that_writes(transport_, p.slot(at.lag)));
          }));
     for (const std::vector<staged_piece>* list : {&staged_->retains, &staged_->creates})
-      mark(*list, new_,
-           sink<const bound_box&, index_t>::of([&](const bound_box& b, index_t k) { targets_->written(b, k); }));
-    report_.memory = replay_pages(*sources_, *targets_, stages, lag, options_.after_use, staging);
+      mark(*list, new_, each::of([&](const bound_box& b, const staged_piece& p) { targets_->written(b, p.stage); }));
+    const passed_pages passed{relayed() ? &arena_->by_reader() : nullptr, arena_stays()};
+    report_.memory = replay_pages(*sources_, *targets_, at, options_.after_use, staging, passed);
     return report_.memory.excess();
   }
 
@@ -286,12 +320,12 @@ class switch_steps {
   void take(index_t slot) {
     std::vector<block_span>& spans = taken_[static_cast<std::size_t>(slot)];
     if (!spans.empty()) settle_over(transport_);
-    for (const block_span& span : spans) new_.blocks()[span.block].commit(span.pages);
+    for (const block_span& span : spans) written().blocks()[span.block].commit(span.pages);
     spans.clear();
   }
   /// Once every device has all of stage k in place, its sources go.
   void leave(const std::vector<std::vector<block_span>>& drained, index_t k) {
-    await_stage(transport_, k);
+    await_stage(transport_, k + times().span());
     release(drained, k + 1);
     left_ = k + 1;
   }
@@ -299,6 +333,19 @@ class switch_steps {
     if (drained.empty() || drained[static_cast<std::size_t>(at)].empty()) return;
     settle_over(transport_);
     for (const block_span& span : drained[static_cast<std::size_t>(at)]) old_.blocks()[span.block].release(span.pages);
+  }
+
+  /// Whether bytes are passed on, by whatever device.
+  bool relayed() const { return report_.phases > 1; }
+  /// Where memory is no question and the switch is made again and again, the arena stays from run to run.
+  bool arena_stays() const { return options_.budget == no_budget && options_.after_use == sources::keep; }
+  /// What the transport writes.
+  const binding& written() const { return relayed() ? arena_->written() : new_; }
+  void give_arena_back(const std::vector<std::vector<block_span>>& passed, index_t slot) {
+    const std::vector<block_span>& spans = passed[static_cast<std::size_t>(slot) + 1];
+    if (spans.empty()) return;
+    settle_over(transport_);
+    arena_->release(spans);
   }
 
   const layout_switch<From, To>& change_;
@@ -309,6 +356,7 @@ class switch_steps {
   plan plan_;
   memory_demand demand_;  // the same on all devices, once agreed on
   std::optional<staged_plan> staged_;
+  std::optional<relay_arena> arena_;  // where bytes are passed on
   std::optional<page_stages> sources_;
   std::optional<page_stages> targets_;
   std::optional<moves_of<T>> moves_;

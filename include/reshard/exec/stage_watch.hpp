@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who watches a switch is told of every stage, whatever the transport.
-// Builds on: exec/packing.hpp, exec/switch_options.hpp.
+// Builds on: schedule/staged_plan.hpp, base/sort.hpp, exec/switch_options.hpp.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
-#include <reshard/exec/packing.hpp>
+#include <reshard/base/sort.hpp>
 #include <reshard/exec/switch_options.hpp>
+#include <reshard/schedule/staged_plan.hpp>
 
 namespace reshard {
 
@@ -22,11 +24,15 @@ class stage_watch {
   void in_place(index_t k) {
     if (!options_->on_stage) return;
     stage_report told{.stage = k, .stages = plan_->stages};
-    std::vector<peer_pieces> groups;
-    pieces_by_peer(plan_->receives, k, &staged_piece::src, plan_->device, groups);
-    told.peers = static_cast<rank_t>(groups.size());
-    for (const staged_piece& p : pieces_of_slot(plan_->receives, k))
-      told.bytes += p.where.volume() * p.states.bytes_per_element();
+    std::vector<rank_t> peers;
+    for (index_t phase = 0; phase < plan_->phases; ++phase)
+      for (const staged_piece& p : pieces_of_slot(plan_->receives, plan_->times().slot_of(k, phase), plan_->lag)) {
+        if (p.stage != k) continue;
+        told.bytes += p.bytes();
+        peers.push_back(p.src);
+      }
+    detail::sort_items(peers, [](rank_t a, rank_t b) { return a < b; });
+    told.peers = static_cast<rank_t>(std::unique(peers.begin(), peers.end()) - peers.begin());
     const auto now = clock::now();
     told.seconds = std::chrono::duration<double>(now - since_).count();
     since_ = now;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch is told and what it tells: a budget, whether sources are kept, whether messages are checked, who
 // watches; and what became of it.
-// Builds on: schedule/memory_replay.hpp.
+// Builds on: plan/routing.hpp, schedule/memory_replay.hpp.
 #pragma once
 
 #include <functional>
 #include <limits>
 
+#include <reshard/plan/routing.hpp>
 #include <reshard/schedule/memory_replay.hpp>
 
 namespace reshard {
@@ -20,14 +21,14 @@ constexpr bytes_t operator""_MiB(unsigned long long n) { return static_cast<byte
 constexpr bytes_t operator""_GiB(unsigned long long n) { return static_cast<bytes_t>(n << 30); }
 }  // namespace literals
 
-/// No limit: the switch is made in one stage. An eighth of what 64 bits hold, so that it may be multiplied.
+/// No limit: the switch is made in as many stages as its routing says. An eighth of what 64 bits hold, so that it may be multiplied.
 inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
 
 /// What a device is told of a stage, once what it receives in it is in place.
 struct stage_report {
   index_t stage = 0;
   index_t stages = 1;
-  bytes_t bytes = 0;   // received in this stage; over all stages, switch_report::received
+  bytes_t bytes = 0;   // received in this stage, to keep or to pass on; over all stages, switch_report::received
   rank_t peers = 0;    // from how many devices
   double seconds = 0;  // since the stage before was told, or the run began
 };
@@ -37,6 +38,7 @@ struct switch_options {
   bytes_t budget = no_budget;            // beyond max(before, after), per device; the same on all devices
   sources after_use = sources::release;  // keep: peak is before + after; the same on all devices
   bool checks = false;  // of messages, before they are unpacked: 16 bytes more each; the same on all devices
+  routing route = {};   // whether bytes are relayed, and in how many stages without a budget; the same on all devices
   // Called between copies. What it throws ends the switch; of the last stage, after which there is nothing to end, it
   // is thrown once the switch is finished everywhere.
   std::function<void(const stage_report&)> on_stage = {};
@@ -45,11 +47,13 @@ struct switch_options {
 /// What a switch did, or is about to do, on one device.
 struct switch_report {
   index_t stages = 1;
-  index_t lag = 0;  // of the transport: there are stages + lag slots
+  index_t lag = 0;  // of the transport
   bytes_t sent = 0;
   bytes_t received = 0;
   bytes_t retained = 0;
   memory_replay memory;  // committed pages and staging, in bytes
+  index_t phases = 1;
+  bytes_t passed_on = 0;  // of what was received: sent on, and not kept
 };
 
 }  // namespace reshard

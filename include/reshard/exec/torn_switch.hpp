@@ -12,8 +12,9 @@
 
 #include <reshard/algebra/region.hpp>
 #include <reshard/memory/binding.hpp>
+#include <reshard/memory/relay_arena.hpp>
 #include <reshard/memory/tensor_names.hpp>
-#include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/relay.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 #include <reshard/space/shard.hpp>
 
@@ -65,12 +66,12 @@ class box_cutter {
 
 }  // namespace detail
 
-/// Of FROM what a survivor sends or retains in stages >= in_place, of TO what it receives or retains in stages <
+/// Of FROM what a survivor held and sends or retains in stages >= in_place, of TO what it receives or retains in stages <
 /// in_place, cut so that any two boxes of a tensor and state are equal or disjoint, each once; and what TO holds and no
 /// survivor has, without holders. By states, tensor and box. The cost is that of all survivors' plans.
 template <Holding From, Holding To>
 [[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, index_t stages, index_t in_place,
-                                               const std::vector<rank_t>& survivors) {
+                                               const std::vector<rank_t>& survivors, const routing& route = {}) {
   std::map<std::pair<unsigned, tensor_id>, detail::box_cutter> tensors;
   const auto add = [&](const std::vector<staged_piece>& list, rank_t device, bool old_arrays) {
     for (const staged_piece& p : list)
@@ -79,7 +80,10 @@ template <Holding From, Holding To>
             p.where, device, old_arrays ? &torn_box::in_old : &torn_box::in_new);
   };
   for (const rank_t device : survivors) {
-    const staged_plan p = stage_plan(make_plan(change, device), change, stages);
+    staged_plan p = stage_plan(make_plan(change, device, route), change, stages);
+    const detail::streams_of coming(p.receives);
+    std::erase_if(p.sends, [&](const staged_piece& s) { return coming.has(s); });
+    std::erase_if(p.receives, [](const staged_piece& r) { return r.why == purpose::passed_on; });
     add(p.sends, device, true);
     add(p.retains, device, true);
     for (const auto* list : {&p.receives, &p.retains, &p.creates}) add(*list, device, false);
