@@ -7,9 +7,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/rank_storage.hpp>
@@ -25,6 +29,53 @@
 
 namespace testing {
 
+/// The pages of an arena in which a device passes bytes on, beside what it shall hold: from which slot to which end of a
+/// slot they are committed, by looking at every piece.
+struct arena_pages {
+  struct in_use {
+    reshard::index_t first, last;
+  };
+  std::map<std::uintptr_t, in_use> pages;
+  std::byte* begin = nullptr;
+  reshard::bytes_t bytes = 0;
+
+  arena_pages() = default;
+  template <typename WrittenIn>
+  arena_pages(const reshard::staged_plan& plan, const reshard::binding& into, const reshard::binding& kept,
+              WrittenIn&& written_in) {
+    using namespace reshard;
+    for (const memory_block& block : into.blocks())
+      if (kept.block_of(block.begin) < 0) begin = block.begin, bytes = block.granules * block.granule;
+    const auto each = [&](const std::vector<staged_piece>& pieces, auto&& visit) {
+      for (const staged_piece& p : pieces)
+        for (const int state : p.states)
+          into.meet({state, p.tensor, p.where}, [&](const bound_box& b) {
+            if (bytes == 0 || b.data < begin || b.data >= begin + bytes) return;
+            const auto at = reinterpret_cast<std::uintptr_t>(b.data);
+            for (std::uintptr_t page = at / 4096; page <= (at + static_cast<std::uintptr_t>(b.bytes()) - 1) / 4096; ++page)
+              visit(page, p.slot(plan.lag));
+          });
+    };
+    each(plan.receives, [&](std::uintptr_t page, index_t slot) {
+      auto [at, fresh] = pages.insert({page, {written_in(slot), -1}});
+      if (!fresh) at->second.first = std::min(at->second.first, written_in(slot));
+    });
+    each(plan.sends, [&](std::uintptr_t page, index_t slot) { pages[page].last = std::max(pages[page].last, slot); });
+  }
+  /// Committed at the end of a slot, before anything is given back then.
+  reshard::bytes_t at_end_of(reshard::index_t slot, reshard::index_t lag, bool stays) const {
+    reshard::bytes_t count = 0;
+    for (const auto& [page, use] : pages) count += use.first <= slot && (stays || slot <= use.last + 2 * lag) ? 4096 : 0;
+    return count;
+  }
+  /// By the kernel's count.
+  reshard::bytes_t resident_bytes() const {
+    std::vector<unsigned char> in_core(static_cast<std::size_t>(bytes / 4096));
+    if (bytes == 0 || ::mincore(begin, static_cast<std::size_t>(bytes), in_core.data()) != 0) return 0;
+    return 4096 * std::count_if(in_core.begin(), in_core.end(), [](unsigned char c) { return (c & 1U) != 0; });
+  }
+};
+
 /// An endpoint that looks at its device's memory after every slot, before anything is given back then.
 template <typename Endpoint>
 struct watched : forwarding<Endpoint> {
@@ -39,21 +90,29 @@ struct watched : forwarding<Endpoint> {
   reshard::sources after_use = reshard::sources::release;
   std::vector<reshard::bytes_t> replayed = {};  // what is committed at the end of each slot, before its sources go
   bool every_slot = true;                       // so it was, by the kernel's count
+  reshard::bytes_t budget = reshard::no_budget;
+  arena_pages passed = {};
+  reshard::bytes_t most_passed = 0;
 
   moves prepare(const reshard::staged_plan& plan, const reshard::binding& into, reshard::page_stages& pages) {
     using namespace reshard;
-    const index_t lag = lag_of(inner), all = plan.stages + lag;
+    const index_t lag = lag_of(inner), all = plan.times().slots(), span = plan.times().span();
+    REQUIRE(plan.lag == lag);
+    passed = arena_pages(plan, into, after.tensors(), [&](index_t slot) { return slot_that_writes(inner, slot); });
+    const detail::streams_of coming(plan.receives);
     page_stages read(before.tensors(), binding_side::source);
     for (const std::vector<staged_piece>* list : {&plan.sends, &plan.retains})
       for (const staged_piece& p : *list)
         for (const int state : p.states)
-          before.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { read.read(b, p.stage); });
-    const std::vector<bytes_t> goes = read.bytes_by_stage(plan.stages), comes = pages.bytes_by_stage(all);
+          if (!coming.has(p)) before.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { read.read(b, p.stage); });
+    const std::vector<bytes_t> goes = read.bytes_by_stage(plan.stages);
+    std::vector<bytes_t> comes = pages.bytes_by_stage(all);
+    for (const auto& [page, use] : passed.pages) comes[static_cast<std::size_t>(use.first) + 1] -= 4096;
     bytes_t live = read.outside_bytes() + pages.outside_bytes();
     for (const bytes_t bytes : goes) live += bytes;
     replayed.clear();
     for (index_t slot = 0; slot < all; ++slot) {
-      const index_t left = slot - 1 - 2 * lag;  // the last stage whose sources have gone; -1: what nobody reads
+      const index_t left = slot - 1 - span - 2 * lag;  // the last stage whose sources have gone; -1: what nobody reads
       if (after_use == sources::release && slot == 0) live -= goes[0];
       if (after_use == sources::release && left >= 0) live -= goes[static_cast<std::size_t>(left) + 1];
       replayed.push_back(live += comes[static_cast<std::size_t>(slot) + 1]);
@@ -71,8 +130,12 @@ struct watched : forwarding<Endpoint> {
       staging_kept = staging_kept && inner.staging_seen() <= staging.at(static_cast<std::size_t>(k)) &&
                      inner.staging_seen() % reshard::page_bytes == 0 &&
                      (inner.staging_seen() > 0) == (staging.at(static_cast<std::size_t>(k)) > 0);
-    const reshard::bytes_t committed = before.resident_bytes() + after.resident_bytes();
-    every_slot = every_slot && committed == replayed.at(static_cast<std::size_t>(k));
+    const reshard::bytes_t passing = passed.resident_bytes();
+    const reshard::bytes_t committed = before.resident_bytes() + after.resident_bytes() + passing;
+    const bool stays = budget == reshard::no_budget && after_use == reshard::sources::keep;
+    every_slot = every_slot && committed == replayed.at(static_cast<std::size_t>(k)) +
+                                                passed.at_end_of(k, reshard::lag_of(inner), stays);
+    most_passed = std::max(most_passed, passing);
     seen = std::max(seen, committed + staging.at(static_cast<std::size_t>(k)));
     ++slots;
   }
@@ -84,6 +147,7 @@ struct switch_in_memory {
   reshard::computed_switch change;
   std::vector<reshard::rank_storage> before, after;
   std::vector<reshard::switch_report> reports;
+  reshard::bytes_t passed = 0;  // the most that arenas for what is passed on were seen to take, summed over devices
   filled_by by = next_in_turn();
 
   static std::vector<reshard::rank_t> ranks(const std::vector<long>& devices) {
@@ -92,9 +156,9 @@ struct switch_in_memory {
 
   switch_in_memory(const reshard::model& m, const std::string& from_text, const std::string& to_text,
                    const reshard::device_map& from_devices, const reshard::device_map& to_devices,
-                   reshard::pages_are targets = reshard::pages_are::reserved)
+                   reshard::pages_are targets = reshard::pages_are::reserved, const reshard::cluster& on = {})
       : of(m), change(reshard::space(m, reshard::parse_degrees(from_text)),
-                      reshard::space(m, reshard::parse_degrees(to_text)), {from_devices, to_devices}) {
+                      reshard::space(m, reshard::parse_degrees(to_text)), {from_devices, to_devices, on}) {
     for (reshard::rank_t d = 0; d < change.devices(); ++d) {
       const reshard::rank_t f = change.from_rank(d), t = change.to_rank(d);
       if (f < 0) before.emplace_back();
@@ -108,9 +172,9 @@ struct switch_in_memory {
   switch_in_memory(const reshard::model& m, const std::string& from_text, const std::string& to_text)
       : switch_in_memory(m, from_text, to_text, reshard::device_map(reshard::parse_degrees(from_text).world()),
                          reshard::device_map(reshard::parse_degrees(to_text).world())) {}
-  explicit switch_in_memory(const oracle::switch_case& c)
+  explicit switch_in_memory(const oracle::switch_case& c, const reshard::cluster& on = {})
       : switch_in_memory(to_model(c.m), c.from_text, c.to_text, reshard::device_map(ranks(c.from_devices)),
-                         reshard::device_map(ranks(c.to_devices))) {}
+                         reshard::device_map(ranks(c.to_devices)), reshard::pages_are::reserved, on) {}
   switch_in_memory(const switch_in_memory&) = delete;
 
   std::size_t devices() const { return before.size(); }
@@ -132,9 +196,13 @@ struct switch_in_memory {
   /// Moves under a small budget, or the least one that does where the small one is refused; the stages it took.
   template <typename World, typename... How>
   reshard::index_t run_in_stages(reshard::bytes_t budget, How... how) {
+    return run_in_stages_by<World>({.budget = budget}, how...);
+  }
+  template <typename World, typename... How>
+  reshard::index_t run_in_stages_by(reshard::switch_options options, How... how) {
     const reshard::patience soon = std::chrono::seconds(60);
     World world(change.devices(), soon, how...);
-    const std::string sentence = refused([&] { run(world, {.budget = budget}); });
+    const std::string sentence = refused([&] { run(world, options); });
     if (sentence != "accepted") {
       CHECK(untouched());
       const std::string words = "the least budget that does is ";
@@ -142,7 +210,8 @@ struct switch_in_memory {
       INFO(sentence);
       REQUIRE(at != sentence.npos);
       World another(change.devices(), soon, how...);
-      run(another, {.budget = std::stoll(sentence.substr(at + words.size()))});
+      options.budget = std::stoll(sentence.substr(at + words.size()));
+      run(another, options);
     }
     return reports[0].stages;
   }
@@ -159,7 +228,7 @@ struct switch_in_memory {
       rank_storage &old_state = d < devices() ? before[d] : none, &new_state = d < devices() ? after[d] : nothing;
       const bytes_t held = old_state.resident_bytes();
       watched<std::remove_reference_t<decltype(here)>> looking{{here}, old_state, new_state};
-      looking.after_use = options.after_use;
+      looking.after_use = options.after_use, looking.budget = options.budget;
       stages_told told;
       const switch_report report =
           switch_state(change, old_state.tensors(), new_state.tensors(), looking, told.watch(options));
@@ -167,8 +236,9 @@ struct switch_in_memory {
       const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});
       const std::lock_guard lock(mutex);
       if (d < devices()) reports[d] = report;
+      passed += looking.most_passed;
       if (held != report.memory.before || new_state.resident_bytes() != report.memory.after ||
-          old_state.resident_bytes() != (kept ? held : 0) || looking.slots != report.stages + report.lag ||
+          old_state.resident_bytes() != (kept ? held : 0) || looking.slots != slot_times{report.stages, report.phases, report.lag}.slots() ||
           !looking.staging_kept || !looking.every_slot || most != report.memory.peak || !told.right(report))
         kernel_agrees = false;
     });
