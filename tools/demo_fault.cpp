@@ -87,7 +87,7 @@ struct struck : testing::forwarding<socket_endpoint> {
     return made;
   }
   void move(moves& m, index_t slot) {
-    if (fault != nullptr && slot == fault->stage && slot < m.stages) {
+    if (fault != nullptr && slot == fault->stage && slot < m.slots) {
       left.struck = now();
       ::raise(fault->what == fault_request::kind::kill ? SIGKILL : SIGSTOP);
     }

@@ -56,8 +56,8 @@ struct faulty : testing::forwarding<socket_endpoint> {
     ::raise(number);
   }
   void move(moves& m, index_t slot) {
-    left.stages = static_cast<long>(m.stages);
-    if (number != 0 && left.reached == 0 && slot == std::min(at_slot, m.stages)) raise_it();
+    left.stages = static_cast<long>(m.slots);
+    if (number != 0 && left.reached == 0 && slot == std::min(at_slot, m.slots)) raise_it();
     inner.move(m, slot);
   }
   parting part(index_t stages, bool moved) { return inner.part(stages, moved); }
@@ -70,7 +70,7 @@ struct given_up : testing::forwarding<socket_endpoint> {
 
   void move(moves& m, index_t slot) {
     inner.move(m, slot);
-    if (slot + 1 >= m.stages) throw peer_failed("reshard: device 0 was given up");
+    if (slot + 1 >= m.slots) throw peer_failed("reshard: device 0 was given up");
   }
   parting part(index_t stages, bool) { return {stages, true, survivors}; }
   rank_t decides() const { return 0; }

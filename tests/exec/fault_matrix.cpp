@@ -357,10 +357,10 @@ struct doomed : testing::forwarding<socket_endpoint> {
     ::setitimer(ITIMER_REAL, &once, nullptr);
   }
   void move(moves& m, index_t k) {
-    if (static_cast<std::uint64_t>(k) == bits % static_cast<std::uint64_t>(m.stages + 1)) reach(place::slot);
-    if (k == m.stages) reach(place::last_slot);
+    if (static_cast<std::uint64_t>(k) == bits % static_cast<std::uint64_t>(m.slots + 1)) reach(place::slot);
+    if (k == m.slots) reach(place::last_slot);
     inner.move(m, k);
-    moved_all = k == m.stages;
+    moved_all = k == m.slots;
   }
   void await(index_t k) {
     if (moved_all) reach(place::last_wait);
@@ -377,10 +377,11 @@ struct doomed : testing::forwarding<socket_endpoint> {
 };
 
 /// What a survivor finds in memory after a switch that ended so: how many elements are not as it says.
-index_t wrong_after(const computed_switch& change, const switch_ending& ending, rank_t d, const binding& old_tensors,
-                    const binding& new_tensors) {
+index_t wrong_after(const computed_switch& change, const routing& route, const switch_ending& ending, rank_t d,
+                    const binding& old_tensors, const binding& new_tensors) {
   if (const ended::torn* t = std::get_if<ended::torn>(&ending))
-    return compare(binding_after(torn_boxes(change, t->stages, t->in_place, t->survivors), d, old_tensors, new_tensors),
+    return compare(binding_after(torn_boxes(change, t->stages, t->in_place, t->survivors, route), d, old_tensors,
+                                 new_tensors),
                    change.to(), never_zero{})
         .wrong;
   const bool has_new = ending.index() == 0 || ending.index() == 4;
@@ -393,9 +394,10 @@ index_t wrong_after(const computed_switch& change, const switch_ending& ending, 
 TEST_CASE(
     "killed at a random time, a third of them in the closing rounds: never finished beside torn, failed or refused") {
   const world& in = worlds[0];
-  const computed_switch change = in.change();
+  // the same as two nodes of two, where devices pass on what they received
+  const layout_switch direct = in.change(), relayed(in.change().from(), in.change().to(), {.on = nodes_of(2)});
   dice random(71);
-  long kinds[5] = {}, died = 0, died_closing = 0, finished_runs = 0;
+  long kinds[5] = {}, died = 0, died_closing = 0, finished_runs = 0, torn_relays = 0;
   const long kills = testing::asked_for("RESHARD_KILLS", testing::tries(testing::thrown(24)));
   for (long n = 0; n < kills; ++n) {
     const auto victim = static_cast<rank_t>(random.below(in.devices));
@@ -403,6 +405,11 @@ TEST_CASE(
     const auto place = static_cast<doomed::place>(closing ? random.within(1, 4) : 0);
     const std::uint64_t bits = random.bits();
     const long wait_us = random.below(closing ? 150 : 600);
+    const bool passes_on = random.coin();
+    const computed_switch& change = passes_on ? relayed : direct;
+    const routing route{passes_on ? relay::always : relay::never};
+    REQUIRE(phases_of(change, route) > (passes_on ? 1 : 0));
+    CAPTURE(passes_on);
     CAPTURE(n);
     CAPTURE(keep);
     CAPTURE(static_cast<int>(place));
@@ -415,12 +422,13 @@ TEST_CASE(
       doomed through{{here}, d == victim, place, bits, wait_us, left};
       const switch_ending ending = attempt_switch(change, before.tensors(), after.tensors(), through,
                                                   {.budget = keep ? largest_holding(change) * 13 / 10 : in.budget,
-                                                   .after_use = keep ? sources::keep : sources::release});
+                                                   .after_use = keep ? sources::keep : sources::release,
+                                                   .route = route});
       if (d != victim) left.seconds = now();
       left.say(words_of(ending));
       left.reached = 1 + static_cast<long>(ending.index());
       if (d != victim)
-        left.wrong = static_cast<long>(wrong_after(change, ending, d, before.tensors(), after.tensors()));
+        left.wrong = static_cast<long>(wrong_after(change, route, ending, d, before.tensors(), after.tensors()));
     });
     REQUIRE(all.ended_within(30));
     const bool struck = all.of(victim).seconds > 0;
@@ -440,6 +448,7 @@ TEST_CASE(
       REQUIRE(all.of(d).reached > 0);
       const long kind = all.of(d).reached - 1;
       ++kinds[kind];
+      torn_relays += passes_on && kind == 3 ? 1 : 0;
       finished_somewhere = finished_somewhere || kind == 0;
       broken_somewhere = broken_somewhere || (kind >= 1 && kind <= 3);
       CHECK(all.of(d).wrong == 0);
@@ -450,10 +459,12 @@ TEST_CASE(
   }
   std::printf(
       "{\"kills\":%ld,\"died\":%ld,\"closing\":%ld,\"runs_finished\":%ld,\"ranks\":{\"finished\":%ld,\"refused\":%ld,"
-      "\"failed\":%ld,\"torn\":%ld,\"unknown\":%ld}}\n",
-      kills, died, died_closing, finished_runs, kinds[0], kinds[1], kinds[2], kinds[3], kinds[4]);
+      "\"failed\":%ld,\"torn\":%ld,\"unknown\":%ld},"
+      "\"torn_with_relay\":%ld}\n",
+      kills, died, died_closing, finished_runs, kinds[0], kinds[1], kinds[2], kinds[3], kinds[4], torn_relays);
   CHECK(died > kills / 2);
   CHECK(died_closing > 0);
   CHECK(kinds[3] > 0);
+  CHECK(torn_relays > 0);
   CHECK(kinds[2] > 0);
 }

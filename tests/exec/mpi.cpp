@@ -276,8 +276,8 @@ TEST_CASE(
               return inner.prepare(plan, into, pages);
             }
             void move(moves& m, index_t slot) {
-              left.stages = static_cast<long>(m.stages);
-              const bool now_it_fails = me && slot == third * (m.stages - 1) / 2;
+              left.stages = static_cast<long>(m.slots);
+              const bool now_it_fails = me && slot == third * (m.slots - 1) / 2;
               if (now_it_fails) {
                 left.seconds = now();
                 throw std::runtime_error("a disk is full");

@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include <reshard/exec/mailbox_group.hpp>
 #include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/thread_group.hpp>
+#include <reshard/exec/torn_switch.hpp>
+#include <reshard/memory/known_values.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/switches.hpp"
@@ -52,6 +56,7 @@ TEST_CASE("random switches with relay over threads and mailboxes") {
     const oracle::switch_case c = cases.next_switch();
     const cluster on = nodes_of(random.within(1, 4));
     switch_options options{.route = {relay::always, random.within(1, 3), random.coin() ? 1 : random.within(2, 9)}};
+    options.checks = random.coin();
     if (random.coin()) options.budget = 256_KiB;
     INFO(c.describe());
     CAPTURE(on.gpus);
@@ -75,4 +80,130 @@ TEST_CASE("random switches with relay over threads and mailboxes") {
     met.add(s, options);
   }
   if (!testing::few()) met.require(5);
+}
+
+TEST_CASE("every size of world up to 16, on nodes of 1 to 8") {
+  const model m = make_transformer(
+      {.name = "tiny", .layers = 8, .hidden = 16, .heads = 2, .groups = 2, .head_dim = 8, .ffn = 16, .vocabulary = 64});
+  dice random(13);
+  census met;
+  for (rank_t n = 1; n <= 16; ++n)
+    for (index_t gpus = 1; gpus <= 8; ++gpus) {
+      if (testing::few() && (n + gpus) % 4 != 0) continue;
+      const std::string small = "zero=1,tp=2,dp=" + std::to_string((n + 3) / 4), large = "zero=1,dp=" + std::to_string(n);
+      const bool grows = random.coin(), by_messages = random.coin();
+      switch_options options{.route = {relay::always, random.within(1, 2)}};
+      const bool bounded = random.coin();
+      if (bounded) options.budget = 64_KiB;
+      CAPTURE(n);
+      CAPTURE(gpus);
+      CAPTURE(grows);
+      CAPTURE(by_messages);
+      const device_map few(2 * ((n + 3) / 4)), all(n);
+      switch_in_memory s(m, grows ? small : large, grows ? large : small, grows ? few : all, grows ? all : few,
+                         pages_are::reserved, nodes_of(gpus));
+      const exchange_as how = ways[random.below(2)];
+      if (bounded && by_messages) s.run_in_stages_by<mailbox_group>(options, how);
+      if (bounded && !by_messages) s.run_in_stages_by<thread_group>(options);
+      if (!bounded && by_messages) {
+        mailbox_group world(s.change.devices(), soon, how);
+        s.run(world, options);
+      }
+      if (!bounded && !by_messages) {
+        thread_group world(s.change.devices(), soon);
+        s.run(world, options);
+      }
+      met.add("grows", grows), met.add("by messages", by_messages);
+      met.add(s, options);
+    }
+  if (!testing::few()) met.require(10);
+}
+
+TEST_CASE("weights go to rollout replicas again and again: the arena stays, and nothing else changes") {
+  const layout_switch change(space(tiny(4), parse_degrees("tp=2,pp=2")), space(tiny(4), parse_degrees("tp=2,dp=4")),
+                             {.to = device_map({4, 5, 6, 7, 8, 9, 10, 11}), .on = nodes_of(4), .states = parameter_states});
+  const auto push = [&](auto& world) {
+    bytes_t passed = 0;
+    std::mutex mutex;
+    world.run([&](auto& here) {
+      const rank_t d = here.device(), f = change.from_rank(d), t = change.to_rank(d);
+      rank_storage none("no rank"), nothing("no rank");
+      if (f >= 0) none = rank_storage(change.from(), f, "trained", pages_are::reserved, parameter_states);
+      if (t >= 0) nothing = rank_storage(change.to(), t, "replica", pages_are::reserved, parameter_states);
+      prepared_switch again(change, none.tensors(), nothing.tensors(), here, {.route = {relay::always, 1, 3}});
+      CHECK(again.report().phases > 1);
+      for (int run = 0; run < 3; ++run) {
+        const known_values known{static_cast<std::uint64_t>(run)};
+        fill(none.tensors(), change.from(), known);
+        again.run();
+        CHECK(compare(nothing.tensors(), change.to(), known).wrong == 0);
+        CHECK(compare(none.tensors(), change.from(), known).wrong == 0);
+      }
+      const std::lock_guard lock(mutex);
+      passed += again.report().passed_on;
+    });
+    CHECK(passed > 0);
+  };
+  thread_group threads(12, soon);
+  push(threads);
+  for (const exchange_as how : ways) {
+    mailbox_group mailboxes(12, soon, how);
+    push(mailboxes);
+  }
+}
+
+TEST_CASE("of a switch with relay that was torn, who held an element still has it, or its destinations do") {
+  const routing route{relay::always};
+  const layout_switch change(space(tiny(2), parse_degrees("tp=2,pp=2,zero=1")),
+                             space(tiny(2), parse_degrees("dp=4,zero=1")), {.on = nodes_of(2)});
+  REQUIRE(phases_of(change, route) > 1);
+  for (const index_t stages : {1, 5})
+    for (index_t in_place = 0; in_place <= stages; ++in_place) {
+      index_t boxes = 0;
+      for (const torn_box& b : torn_boxes(change, stages, in_place, {0, 1, 2, 3}, route)) {
+        CHECK_FALSE(b.lost());
+        ++boxes;
+        const family_box where = family_box_of(b.tensor, b.where);
+        const role r = b.states.role_of(*b.states.begin());
+        const auto holds = [&](const auto& side, rank_t rank) {  // all of it
+          index_t volume = 0;
+          each_held(side, rank, r, [&](int f, const family_box& held) {
+            if (f == b.tensor.family) volume += intersect(held, where).volume();
+          });
+          return volume == where.volume();
+        };
+        for (const rank_t d : b.in_old) CHECK(holds(change.from(), change.from_rank(d)));
+        for (const rank_t d : b.in_new) CHECK(holds(change.to(), change.to_rank(d)));
+      }
+      CHECK(boxes > 0);
+    }
+}
+
+TEST_CASE("what can't be relayed is refused before anything is touched") {
+  switch_in_memory s(tiny(2), "tp=2,pp=2", "dp=4", device_map(4), device_map(4), pages_are::reserved, nodes_of(2));
+  const auto refused_with = [&](auto&& options_of) {
+    thread_group world(4, soon);
+    const std::string sentence = testing::refused([&] {
+      world.run([&](auto& here) {
+        const auto d = static_cast<std::size_t>(here.device());
+        switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here, options_of(here.device()));
+      });
+    });
+    CHECK(s.untouched());
+    return sentence;
+  };
+  const auto says = [](const std::string& sentence, const char* words) {
+    CAPTURE(sentence);
+    CHECK(sentence.find(words) != sentence.npos);
+  };
+  says(refused_with([](rank_t) { return switch_options{.route = {relay::always, 1, 0}}; }),
+       "a switch in 0 stages; it is made in 1 to 4096");
+  says(refused_with([](rank_t) { return switch_options{.route = {relay::never, 1, 4097}}; }),
+       "a switch in 4097 stages; it is made in 1 to 4096");
+  says(refused_with([](rank_t) { return switch_options{.route = {relay::always, 0}}; }), "0 chains of each node");
+  says(refused_with([](rank_t d) { return switch_options{.route = {d == 2 ? relay::never : relay::always}}; }),
+       "device 0 was given relay over 1 chains a node in 1 stages and device 2 direct routes in 1 stages; all make one "
+       "switch");
+  says(refused_with([](rank_t d) { return switch_options{.route = {relay::always, d == 3 ? 2 : 1}}; }),
+       "device 0 was given relay over 1 chains a node in 1 stages and device 3 relay over 2 chains");
 }

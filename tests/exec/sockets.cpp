@@ -296,8 +296,8 @@ TEST_CASE("who dies or stops in the midst of a switch is named by all who live, 
             bool me;
             left_behind& left;
             void move(moves& m, index_t slot) {
-              if (slot == third * (m.stages - 1) / 2 && left.reached == 0) {
-                left.stages = static_cast<long>(m.stages);
+              if (slot == third * (m.slots - 1) / 2 && left.reached == 0) {
+                left.stages = static_cast<long>(m.slots);
                 left.reached = 1;
                 if (me) left.seconds = now();
                 if (me) ::raise(number);
