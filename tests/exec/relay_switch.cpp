@@ -207,3 +207,42 @@ TEST_CASE("what can't be relayed is refused before anything is touched") {
   says(refused_with([](rank_t d) { return switch_options{.route = {relay::always, d == 3 ? 2 : 1}}; }),
        "device 0 was given relay over 1 chains a node in 1 stages and device 3 relay over 2 chains");
 }
+
+TEST_CASE("stages are told of once all of their phases are in place, with what came in any of them") {
+  for (const bool asynchronous : {true, false}) {
+    switch_in_memory s(tiny(4), "tp=2,pp=2,zero=1", "dp=4,zero=1", device_map(4), device_map(4), pages_are::reserved,
+                       nodes_of(2));
+    mailbox_group world(4, soon, asynchronous ? exchange_as::asynchronous : exchange_as::buffered);
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      const binding& after = s.after[d].tensors();
+      bytes_t told = 0, kept = 0;
+      index_t next = 0, wrong = 0;
+      const routing route{relay::always, 1, 4};
+      const staged_plan plan = stage_plan(make_plan(s.change, here.device(), route), s.change, 4);
+      const auto right_so_far = [&](index_t stage) {  // all that is delivered in stages up to this one is in place
+        binding part("part", names_of(s.change.to()));
+        for (const staged_piece& p : plan.receives)
+          if (p.stage <= stage && p.why == purpose::delivered)
+            for (const int state : p.states)
+              after.meet({state, p.tensor, p.where}, [&](const bound_box& b) { part.add(b); });
+        part.seal();
+        const comparison found = testing::compare(s.by, part, s.change.to());
+        wrong += found.wrong;
+        kept = found.elements;
+      };
+      const auto watch = [&](const stage_report& r) {
+        CHECK(r.stage == next++);
+        told += r.bytes;
+        right_so_far(r.stage);
+      };
+      const switch_report report = switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here,
+                                                {.route = route, .on_stage = watch});
+      CHECK(next == 4);
+      CHECK(told == report.received);
+      CHECK(report.phases > 1);
+      CHECK(wrong == 0);
+      CHECK(kept > 0);
+    });
+  }
+}
