@@ -90,7 +90,8 @@ TEST_CASE("every size of world up to 16, on nodes of 1 to 8") {
   for (rank_t n = 1; n <= 16; ++n)
     for (index_t gpus = 1; gpus <= 8; ++gpus) {
       if (testing::few() && (n + gpus) % 4 != 0) continue;
-      const std::string small = "zero=1,tp=2,dp=" + std::to_string((n + 3) / 4), large = "zero=1,dp=" + std::to_string(n);
+      const std::string small = "zero=1,tp=2,dp=" + std::to_string((n + 3) / 4),
+                        large = "zero=1,dp=" + std::to_string(n);
       const bool grows = random.coin(), by_messages = random.coin();
       switch_options options{.route = {relay::always, random.within(1, 2)}};
       const bool bounded = random.coin();
@@ -120,8 +121,9 @@ TEST_CASE("every size of world up to 16, on nodes of 1 to 8") {
 }
 
 TEST_CASE("weights go to rollout replicas again and again: the arena stays, and nothing else changes") {
-  const layout_switch change(space(tiny(4), parse_degrees("tp=2,pp=2")), space(tiny(4), parse_degrees("tp=2,dp=4")),
-                             {.to = device_map({4, 5, 6, 7, 8, 9, 10, 11}), .on = nodes_of(4), .states = parameter_states});
+  const layout_switch change(
+      space(tiny(4), parse_degrees("tp=2,pp=2")), space(tiny(4), parse_degrees("tp=2,dp=4")),
+      {.to = device_map({4, 5, 6, 7, 8, 9, 10, 11}), .on = nodes_of(4), .states = parameter_states});
   const auto push = [&](auto& world) {
     bytes_t passed = 0;
     std::mutex mutex;
@@ -196,15 +198,21 @@ TEST_CASE("what can't be relayed is refused before anything is touched") {
     CAPTURE(sentence);
     CHECK(sentence.find(words) != sentence.npos);
   };
-  says(refused_with([](rank_t) { return switch_options{.route = {relay::always, 1, 0}}; }),
+  says(refused_with([](rank_t) {
+         return switch_options{.route = {relay::always, 1, 0}};
+       }),
        "a switch in 0 stages; it is made in 1 to 4096");
-  says(refused_with([](rank_t) { return switch_options{.route = {relay::never, 1, 4097}}; }),
+  says(refused_with([](rank_t) {
+         return switch_options{.route = {relay::never, 1, 4097}};
+       }),
        "a switch in 4097 stages; it is made in 1 to 4096");
   says(refused_with([](rank_t) { return switch_options{.route = {relay::always, 0}}; }), "0 chains of each node");
   says(refused_with([](rank_t d) { return switch_options{.route = {d == 2 ? relay::never : relay::always}}; }),
        "device 0 was given relay over 1 chains a node in 1 stages and device 2 direct routes in 1 stages; all make one "
        "switch");
-  says(refused_with([](rank_t d) { return switch_options{.route = {relay::always, d == 3 ? 2 : 1}}; }),
+  says(refused_with([](rank_t d) {
+         return switch_options{.route = {relay::always, d == 3 ? 2 : 1}};
+       }),
        "device 0 was given relay over 1 chains a node in 1 stages and device 3 relay over 2 chains");
 }
 

@@ -77,14 +77,17 @@ TEST_CASE("staging counts in its own stage") {
   // stage 0: 3 + 1; stage 1: 1 + 1 + 2
   check(replay_pages(from.pages, to.pages, {2, 1, 0}, sources::release, {0, 0}), 3 * page, 3 * page, 4 * page);
   check(replay_pages(from.pages, to.pages, {2, 1, 0}, sources::release, {100, 0}), 3 * page, 3 * page, 4 * page + 100);
-  check(replay_pages(from.pages, to.pages, {2, 1, 0}, sources::release, {100, 300}), 3 * page, 3 * page, 4 * page + 300);
+  check(replay_pages(from.pages, to.pages, {2, 1, 0}, sources::release, {100, 300}), 3 * page, 3 * page,
+        4 * page + 300);
   const paged late(binding_side::target, {1, 1, 1});  // stage 0: 3; stage 1: 1 + 3
-  check(replay_pages(from.pages, late.pages, {2, 1, 0}, sources::release, {page + 1, 0}), 3 * page, 3 * page, 4 * page + 1);
+  check(replay_pages(from.pages, late.pages, {2, 1, 0}, sources::release, {page + 1, 0}), 3 * page, 3 * page,
+        4 * page + 1);
 }
 
 TEST_CASE("memory outside blocks, and pages committed beforehand, are there all the time") {
   const paged from(binding_side::source, {0, 0}, 400), to(binding_side::target, {0}, 1000);
-  check(replay_pages(from.pages, to.pages, {1, 1, 0}, sources::release, {0}), 2 * page + 400, page + 1000, 3 * page + 1400);
+  check(replay_pages(from.pages, to.pages, {1, 1, 0}, sources::release, {0}), 2 * page + 400, page + 1000,
+        3 * page + 1400);
   const paged there(binding_side::target, {0, 1, 1}, 0, pages_are::committed);
   check(replay_pages(from.pages, there.pages, {2, 1, 0}, sources::release, {0, 0}), 2 * page + 400, 3 * page,
         5 * page + 400);
@@ -123,7 +126,8 @@ TEST_CASE("random pages against a count of every page in every slot") {
       for (const index_t w : writes) after += w >= 0 ? page : 0;
       for (index_t k = 0; k < slots; ++k) peak = std::max(peak, live_in(k));
       const paged from(binding_side::source, reads), to(binding_side::target, writes);
-      check(replay_pages(from.pages, to.pages, {stages, 1, lag}, after_use, staging), before, after, std::max(peak, after));
+      check(replay_pages(from.pages, to.pages, {stages, 1, lag}, after_use, staging), before, after,
+            std::max(peak, after));
     }
   }
 }

@@ -52,7 +52,8 @@ struct arena_pages {
           into.meet({state, p.tensor, p.where}, [&](const bound_box& b) {
             if (bytes == 0 || b.data < begin || b.data >= begin + bytes) return;
             const auto at = reinterpret_cast<std::uintptr_t>(b.data);
-            for (std::uintptr_t page = at / 4096; page <= (at + static_cast<std::uintptr_t>(b.bytes()) - 1) / 4096; ++page)
+            for (std::uintptr_t page = at / 4096; page <= (at + static_cast<std::uintptr_t>(b.bytes()) - 1) / 4096;
+                 ++page)
               visit(page, p.slot(plan.lag));
           });
     };
@@ -65,7 +66,8 @@ struct arena_pages {
   /// Committed at the end of a slot, before anything is given back then.
   reshard::bytes_t at_end_of(reshard::index_t slot, reshard::index_t lag, bool stays) const {
     reshard::bytes_t count = 0;
-    for (const auto& [page, use] : pages) count += use.first <= slot && (stays || slot <= use.last + 2 * lag) ? 4096 : 0;
+    for (const auto& [page, use] : pages)
+      count += use.first <= slot && (stays || slot <= use.last + 2 * lag) ? 4096 : 0;
     return count;
   }
   /// By the kernel's count.
@@ -104,7 +106,8 @@ struct watched : forwarding<Endpoint> {
     for (const std::vector<staged_piece>* list : {&plan.sends, &plan.retains})
       for (const staged_piece& p : *list)
         for (const int state : p.states)
-          if (!coming.has(p)) before.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { read.read(b, p.stage); });
+          if (!coming.has(p))
+            before.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { read.read(b, p.stage); });
     const std::vector<bytes_t> goes = read.bytes_by_stage(plan.stages);
     std::vector<bytes_t> comes = pages.bytes_by_stage(all);
     for (const auto& [page, use] : passed.pages) comes[static_cast<std::size_t>(use.first) + 1] -= 4096;
@@ -238,8 +241,9 @@ struct switch_in_memory {
       if (d < devices()) reports[d] = report;
       passed += looking.most_passed;
       if (held != report.memory.before || new_state.resident_bytes() != report.memory.after ||
-          old_state.resident_bytes() != (kept ? held : 0) || looking.slots != slot_times{report.stages, report.phases, report.lag}.slots() ||
-          !looking.staging_kept || !looking.every_slot || most != report.memory.peak || !told.right(report))
+          old_state.resident_bytes() != (kept ? held : 0) ||
+          looking.slots != slot_times{report.stages, report.phases, report.lag}.slots() || !looking.staging_kept ||
+          !looking.every_slot || most != report.memory.peak || !told.right(report))
         kernel_agrees = false;
     });
     CHECK(kernel_agrees);

@@ -120,7 +120,8 @@ std::string difference_over(T& transport, const layout_switch<From, To>& change,
                       route = detail::given_routing(options.route);
   const std::vector<digest> families = detail::digests_of_families(change.to());
   digest all = families.back();
-  for (const std::int64_t value : {std::int64_t{change.to().families()}, budget.value, use.value, states.value, route.value})
+  for (const std::int64_t value :
+       {std::int64_t{change.to().families()}, budget.value, use.value, states.value, route.value})
     all.add(value);
   if (detail::alike_over(transport, detail::number_of(all))) return {};
   std::string sentence = detail::difference_between(transport, "budgets", budget);

@@ -267,8 +267,7 @@ class switch_steps {
     const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in,
                          const sink<const bound_box&, const staged_piece&>& visit) {
       for (const staged_piece& p : pieces)
-        for (const int state : p.states)
-          in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p); });
+        for (const int state : p.states) in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p); });
     };
     using each = sink<const bound_box&, const staged_piece&>;
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})

@@ -30,17 +30,17 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.prepare(plan, into, pages) after an `all_reduce_max` that followed `offer`: everything that can fail. `into` is
 ///                                what this device shall hold, `pages` its granules by the slot of their first writer,
 ///                                to be claimed by copies. What it returns is movable, and is what move is given;
-///   t.move(moves, slot)          called for the slots 0 .. S - 1 + L in turn, S stages and a lag L; and from 0 again,
-///                                after an `all_reduce_max`, for another run. On return what this device sends and
-///                                retains in stage `slot` has been read (what it sends, by the end of slot + 2L), what
-///                                it retains is in place, and so is what it receives in stage slot - L; where L = 0,
+///   t.move(moves, slot)          called for all slots (schedule/slot_times.hpp) in turn, N of sending and L more, L its
+///                                lag; and from 0 again, after an `all_reduce_max`, for another run. On return what this
+///                                device sends and retains in `slot` has been read (what it sends, by the end of slot +
+///                                2L), what it retains is in place, and so is what it receives in slot - L; where L = 0,
 ///                                on all devices;
 ///   t.fail(sentence)             this device cannot go on: no device waits for it, and it returns once none reads its
 ///                                memory.
 /// And where it has them:
 ///   t.lag()                      L; 0 otherwise;
-///   t.await(k)                   for L > 0: returns once every device has all of stage k in place;
-///   t.written_in(k)              after staging_bytes for slot 0: in which slot what comes in stage k is written first,
+///   t.await(k)                   for L > 0: returns once every device has in place all that is sent in slot k;
+///   t.written_in(k)              after staging_bytes for slot 0: in which slot what is sent in slot k is written first,
 ///                                from k on; otherwise k + L;
 ///   t.most_staging_bytes(plan)   of a plan of one stage: all arenas as large as the largest; otherwise
 ///                                (1 + L) staging_bytes(plan, 0);
@@ -81,7 +81,7 @@ index_t lag_of(const T& transport) {
     return transport.lag();
   else return 0;
 }
-/// The slot in which what comes in stage k is written first.
+/// The slot in which what is sent in slot k is written first.
 template <Transport T>
 index_t slot_that_writes(const T& transport, index_t k) {
   if constexpr (requires {
@@ -131,7 +131,7 @@ template <Transport T>
 void check_messages_over(T& transport, bool on) {
   if constexpr (requires { transport.check_messages(on); }) transport.check_messages(on);
 }
-/// Returns once every device has all of stage k in place.
+/// Returns once every device has in place all that is sent in slot k.
 template <Transport T>
 void await_stage(T& transport, index_t k) {
   if constexpr (requires { transport.await(k); }) transport.await(k);
