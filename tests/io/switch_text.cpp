@@ -199,7 +199,7 @@ TEST_CASE("the summary says what the figures are, each in its line") {
         "on 4 devices of one node; only what goes from or to device 3");
   CHECK(lines_of(switch_text(layout_switch(from, to, {.states = only(1) | only(3)}), f, seconds, 0, -1))[2] ==
         "on 4 devices of one node, master + exp_avg_sq only");
-  f.stages = 7;
+  f.how.stages = 7;
   text = switch_text(layout_switch(from, to, {.on = nodes_of(3), .states = only(1) | only(3)}), f, seconds, 0, -1);
   CHECK(lines_of(text)[2] == "on 2 nodes of 3 devices, master + exp_avg_sq only");
   CHECK(line_of(text, "300 B") == row{"300 B", "of it between nodes"});
@@ -239,7 +239,7 @@ TEST_CASE("the whole text of a plan, of one device and of several nodes") {
   CHECK(switch_text(asked, f, 2, 1, 0).find("  budget      1 B  exceeded by 2.00 KiB\n") != std::string::npos);
 
   const layout_switch several(from, to, {.on = nodes_of(2)});
-  f.stages = 2;
+  f.how.stages = 2;
   f.moved = 10, f.least = 9, f.inter_node = 8, f.messages = 7, f.busiest = {{0, 1, 6}, {1, 2, 4}};
   f.devices = {{0, 1, 2, 3, 0, 4, 5, 9}, {1, 1, 2, 3, 0, 4, 5, 9}, {2, 7, 1, 4, 0, 3, 6, 8}, {3, 1, 2, 3, 0, 4, 5, 9}};
   f.peak = 9, f.peak_excess = 4;

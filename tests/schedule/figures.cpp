@@ -230,7 +230,7 @@ TEST_CASE("random switches: every figure, of the whole switch and of one device'
     }
     check_figures(whole.figures(), all, node, counted);
     CHECK(whole.figures().least == whole.figures().moved);
-    CHECK(whole.figures().stages == stages);
+    CHECK(whole.figures().how.stages == stages);
     check_figures(view.figures(), own, node, {{told, counted[told]}});
     CHECK(view.figures().least == sum_of(own));
     if (after_use == sources::keep) CHECK(whole.figures().peak_excess == 0);

@@ -36,40 +36,70 @@ bytes_t excess_in(const computed_switch& change, index_t stages, rank_t only_dev
   return figures.figures().peak_excess;
 }
 
-/// Refuses a budget that the switch, or the one device that is asked about, exceeds, with the least that does.
-void require_kept(const computed_switch& change, index_t stages, bytes_t largest, bytes_t budget, rank_t only_device,
-                  sources after_use) {
+/// Whether a budget is kept by a direct plan; if not, why, and the least that is, where it was looked for.
+struct budget_verdict {
+  bool kept = true;
+  std::optional<bytes_t> least = {};
+  std::string why = {};
+};
+
+budget_verdict verdict_of(const computed_switch& change, index_t stages, bytes_t largest, bytes_t budget,
+                          rank_t only_device, sources after_use) {
   constexpr rank_t most_searched_devices = 256;  // the search plans every device 13 times
   const auto excess_of = [&](index_t in_stages) { return excess_in(change, in_stages, only_device, after_use); };
   const bytes_t excess = stages <= most_stages ? excess_of(stages) : 0;
-  if (stages <= most_stages && excess <= budget) return;
+  if (stages <= most_stages && excess <= budget) return {};
   if (change.devices() > most_searched_devices && only_device < 0)
-    refuse("--budget: ", budget, " bytes cannot work in ", stages, " stages; at least ",
-           ceil_divide(4 * largest, most_stages), " bytes are needed, for at most ", most_stages, " stages");
+    return {false,
+            {},
+            text_of("--budget: ", budget, " bytes cannot work in ", stages, " stages; at least ",
+                    ceil_divide(4 * largest, most_stages), " bytes are needed, for at most ", most_stages, " stages")};
   const bytes_t least_that_does = least_budget(largest, excess_of);
   if (stages > most_stages)
-    refuse("--budget: ", budget, " bytes would take ", stages, " stages, and at most ", most_stages,
-           " are made; the least budget that does is ", least_that_does, " bytes");
-  refuse("--budget: ", budget, " bytes cannot work: in ", stages, " stages a device needs ", excess,
-         " bytes beyond max(before, after); the least budget that does is ", least_that_does, " bytes");
+    return {false, least_that_does,
+            text_of("--budget: ", budget, " bytes would take ", stages, " stages, and at most ", most_stages,
+                    " are made; the least budget that does is ", least_that_does, " bytes")};
+  return {false, least_that_does,
+          text_of("--budget: ", budget, " bytes cannot work: in ", stages, " stages a device needs ", excess,
+                  " bytes beyond max(before, after); the least budget that does is ", least_that_does, " bytes")};
 }
 
-/// Refuses a direct plan that crosses rails where those do not meet; looked at only where there is such a node.
-void require_meeting_rails(const computed_switch& change, rank_t only_device) {
-  const cluster& on = change.on();
-  const auto apart = [&](rank_t device) { return on.kind_of(on.node_of(device)).spine_GBps == 0; };
-  bool any = false;
-  for (const node_kind& kind : on.nodes) any = any || kind.spine_GBps == 0;
+/// Where a transfer crosses rails that do not meet, what is said of it; looked at only where there is such a node.
+class rails_check {
+ public:
+  explicit rails_check(const cluster& on) : on_(&on) {
+    for (const node_kind& kind : on.nodes) any_ = any_ || kind.spine_GBps == 0;
+  }
+  bool any() const { return any_; }
+  void add(const transfer& t) {
+    if (why_.empty() && on_->crosses_rails(t.src, t.dst) && (apart(t.src) || apart(t.dst)))
+      why_ = text_of("--cluster: device ", t.src, ", of NIC ", on_->nic_of(t.src), ", sends to device ", t.dst,
+                     ", of NIC ", on_->nic_of(t.dst),
+                     ", on another node, and where spine_GBps is 0 NICs of different numbers do not meet");
+  }
+  const std::string& why() const { return why_; }
+
+ private:
+  bool apart(rank_t device) const { return on_->kind_of(on_->node_of(device)).spine_GBps == 0; }
+
+  const cluster* on_;
+  bool any_ = false;
+  std::string why_;
+};
+std::string rails_of_direct(const computed_switch& change, rank_t only_device) {
+  rails_check found(change.on());
   const interval devices = devices_asked_for(change, only_device);
-  for (rank_t device = devices.begin; any && device < devices.end; ++device) {
+  for (rank_t device = devices.begin; found.any() && device < devices.end; ++device) {
     const reshard::plan p = make_plan(change, device);
     for (const std::vector<transfer>* list : {&p.receives, &p.sends})
-      for (const transfer& t : *list)
-        if (on.crosses_rails(t.src, t.dst) && (apart(t.src) || apart(t.dst)))
-          refuse("--cluster: device ", t.src, ", of NIC ", on.nic_of(t.src), ", sends to device ", t.dst, ", of NIC ",
-                 on.nic_of(t.dst),
-                 ", on another node, and where spine_GBps is 0 NICs of different numbers do not meet");
+      for (const transfer& t : *list) found.add(t);
   }
+  return found.why();
+}
+std::string rails_of_relay(const computed_switch& change) {
+  rails_check found(change.on());
+  if (found.any()) each_relayed(change, 1, [&](const transfer& t) { found.add(t); });
+  return found.why();
 }
 
 }  // namespace
@@ -102,20 +132,16 @@ computed_switch switch_asked_for(const arguments& given, const model& m, const s
   return layout_switch(from, to, placed);
 }
 
-void require_possible(const arguments& given, const computed_switch& change, rank_t only_device) {
-  if (given.relay && *given.relay != "never" && *given.relay != "auto" && *given.relay != "always")
-    refuse("--relay: '", one_line(*given.relay, 40), "' is unknown; it is never, auto or always");
-  if (given.relay && *given.relay != "never")
-    refuse("--relay ", *given.relay, " is not built yet; without it, or with never, every byte comes from a device ",
-           "that held it before");
+void require_possible(const arguments&, const computed_switch& change) {
   if (change.lost_elements() == when_lost::refuse && !change.lost_ranks().empty())
     if (const bytes_t bytes = lost_bytes(change); bytes > 0)
       refuse("--lost-devices: ", bytes, " bytes that TO holds were on lost devices alone: ", lost_families(change),
              "; --leave-out-lost plans without them");
-  require_meeting_rails(change, only_device);
 }
 
 void require_sensible(const arguments& given) {
+  if (given.relay && *given.relay != "never" && *given.relay != "auto" && *given.relay != "always")
+    refuse("--relay: '", one_line(*given.relay, 40), "' is unknown; it is never, auto or always");
   if (given.relabel && *given.relabel != "nodes" && *given.relabel != "groups")
     refuse("--relabel: '", one_line(*given.relabel, 40), "' is unknown; it is nodes or groups");
   if (given.leave_out_lost && !given.lost_devices)
@@ -129,14 +155,13 @@ bytes_t budget_asked_for(const arguments& given) { return given.budget ? parse_b
 namespace {
 
 /// The seconds of the question on this switch, 0 without speeds; none where it is refused.
-std::optional<double> seconds_asked_for(const arguments& given, const computed_switch& change) {
+std::optional<double> seconds_asked_for(const arguments& given, const computed_switch& change, relay_when otherwise,
+                                        stages_unless_named stages) {
   try {
     require_possible(given, change);
-    const index_t stages = stages_asked_for(given, change).stages;
-    if (!change.on().has_speeds()) return 0;
-    simulator all(change);
-    for (rank_t device = 0; device < change.devices(); ++device) all.add(make_plan(change, device));
-    return seconds_of(all.on(), all.streams(), stages).total();
+    const routing_asked found = routing_asked_for(given, change, otherwise, stages);
+    if (found.seconds) return found.seconds;
+    return change.on().has_speeds() ? direct_seconds(change, found.how.stages) : 0;
   } catch (const refusal&) {
     return {};
   }
@@ -144,7 +169,8 @@ std::optional<double> seconds_asked_for(const arguments& given, const computed_s
 
 }  // namespace
 
-relabelled_switch relabelled_for(const arguments& given, const model& m, const computed_switch& change) {
+relabelled_switch relabelled_for(const arguments& given, const model& m, const computed_switch& change,
+                                 relay_when otherwise, stages_unless_named stages) {
   relabelled_switch found;
   if (!given.relabel) return found;
   found.saves.emplace();
@@ -154,37 +180,103 @@ relabelled_switch relabelled_for(const arguments& given, const model& m, const c
     if (proposed->relabelled) found.change.emplace(switch_asked_for(given, m, proposed->to));
   });
   if (!proposed->relabelled) return found;
-  found.saves = saves_of(true, proposed->proposed.retained - proposed->given.retained, seconds_asked_for(given, change),
-                         seconds_asked_for(given, *found.change));
+  found.saves = saves_of(true, proposed->proposed.retained - proposed->given.retained,
+                         seconds_asked_for(given, change, otherwise, stages),
+                         seconds_asked_for(given, *found.change, otherwise, stages));
   if (!found.saves->relabelled) found.change.reset();
   return found;
 }
 
-stages_asked stages_asked_for(const arguments& given, const computed_switch& change, rank_t only_device) {
-  stages_asked found;
-  if (given.stages) {
-    found.stages = io::detail::digits_of("--stages", *given.stages);
-    if (found.stages < 1 || found.stages > most_stages)
-      refuse("--stages: ", found.stages, " stages; they are 1 to ", most_stages);
-  }
+namespace {
+
+std::optional<index_t> named_stages(const arguments& given) {
+  if (!given.stages) return {};
+  const index_t stages = io::detail::digits_of("--stages", *given.stages);
+  if (stages < 1 || stages > most_stages) refuse("--stages: ", stages, " stages; they are 1 to ", most_stages);
+  return stages;
+}
+
+/// The stages of the direct plan, and whether they keep the budget.
+budget_verdict direct_stages(const arguments& given, const computed_switch& change, rank_t only_device,
+                             routing_asked& found) {
+  const std::optional<index_t> named = named_stages(given);
+  found.how.stages = named.value_or(1);
   const bytes_t budget = budget_asked_for(given);
   const sources after_use = sources_asked_for(given);
-  if (budget == 0) return found;
-  if (given.stages) {
-    if (const bytes_t excess = excess_in(change, found.stages, only_device, after_use); excess > budget)
-      refuse("--budget: ", budget, " bytes cannot work in the ", found.stages, " of --stages: a device needs ", excess,
-             " bytes beyond max(before, after), which is the least budget that does in so many");
-    return found;
+  if (budget == 0) return {};
+  if (named) {
+    const bytes_t excess = excess_in(change, *named, only_device, after_use);
+    if (excess <= budget) return {};
+    return {false, excess,
+            text_of("--budget: ", budget, " bytes cannot work in the ", *named, " of --stages: a device needs ", excess,
+                    " bytes beyond max(before, after), which is the least budget that does in so many")};
   }
   bytes_t largest = 0;
-  found.seconds = timed([&] {
-    largest = largest_holding(change);
-    for (rank_t device = 0; after_use == sources::keep && device < change.devices(); ++device)
-      largest = greatest(largest, bytes_of_both_sides(change, device));
-    found.stages = stage_count(largest, budget);
+  found.planning_seconds = timed([&] {
+    largest = largest_of_device(change, after_use);
+    found.how.stages = stage_count(largest, budget);
   });
-  require_kept(change, found.stages, largest, budget, only_device, after_use);
-  return found;
+  return verdict_of(change, found.how.stages, largest, budget, only_device, after_use);
+}
+
+/// With its seconds, where there are speeds.
+routing_asked predicted(const computed_switch& change, routing_asked direct) {
+  if (change.on().has_speeds()) direct.seconds = direct_seconds(change, direct.how.stages);
+  return direct;
+}
+
+std::string why_relay_is_not_kept(bytes_t budget, const routing_choice& relayed) {
+  return text_of("--budget: ", budget, " bytes cannot work with relay: in ", relayed.how.stages,
+                 " stages a device needs ", relayed.excess,
+                 " bytes beyond max(before, after); the least budget that does is ", relayed.least_budget, " bytes");
+}
+
+}  // namespace
+
+routing_asked routing_asked_for(const arguments& given, const computed_switch& change, relay_when otherwise,
+                                stages_unless_named stages, rank_t only_device) {
+  const relay_when when = !given.relay               ? otherwise
+                          : *given.relay == "auto"   ? relay_when::faster
+                          : *given.relay == "always" ? relay_when::always
+                                                     : relay_when::never;
+  if (when == relay_when::faster && !change.on().has_speeds())
+    refuse(
+        "--relay auto compares seconds, and the cluster has no speeds; give --cluster a name or a file, or say never "
+        "or always");
+  routing_asked direct;
+  const bytes_t budget = budget_asked_for(given);
+  budget_verdict kept;
+  std::string apart;
+  if (when != relay_when::always) {
+    apart = rails_of_direct(change, when == relay_when::never ? only_device : -1);
+    if (apart.empty()) kept = direct_stages(given, change, when == relay_when::never ? only_device : -1, direct);
+    if (when == relay_when::never) {
+      if (!apart.empty()) refuse(apart);
+      if (!kept.kept) refuse(kept.why);
+      return stages == stages_unless_named::fastest ? predicted(change, direct) : direct;
+    }
+  }
+  const std::string relay_apart = rails_of_relay(change);
+  const bool direct_can = when != relay_when::always && apart.empty();
+  if (!relay_apart.empty()) {
+    if (!direct_can) refuse(relay_apart);
+    if (!kept.kept) refuse(kept.why);
+    return predicted(change, direct);
+  }
+  const routing_choice relayed = choose_relay(change, {.when = relay_when::always,
+                                                       .stages = named_stages(given),
+                                                       .budget = budget,
+                                                       .after_use = sources_asked_for(given),
+                                                       .otherwise = stages});
+  if (!relayed.kept && (!direct_can || !kept.kept))
+    refuse(direct_can && kept.least.value_or(relayed.least_budget) < relayed.least_budget
+               ? kept.why
+               : why_relay_is_not_kept(budget, relayed));
+  if (direct_can && kept.kept) {
+    direct = predicted(change, direct);
+    if (!relayed.kept || *direct.seconds <= *relayed.seconds) return direct;
+  }
+  return {relayed.how, relayed.phases, 0, relayed.seconds};
 }
 
 }  // namespace reshard::tool

@@ -10,6 +10,7 @@
 #include <reshard/plan/relabel.hpp>
 #include <reshard/schedule/memory_replay.hpp>
 #include <reshard/schedule/stage_count.hpp>
+#include <reshard/simulate/choose_routing.hpp>
 
 #include "commands.hpp"
 
@@ -38,21 +39,25 @@ struct relabelled_switch {
   double planning_seconds = 0;            // that finding it took; not that of comparing
 };
 /// --relabel: TO's ranks on others of its devices, where that saves seconds or bytes of the whole switch.
-relabelled_switch relabelled_for(const arguments& given, const model& m, const computed_switch& change);
-/// Refuses a switch of which something is lost that is not left out, that wants relay, or that crosses rails which do
-/// not meet.
-void require_possible(const arguments& given, const computed_switch& change, rank_t only_device = -1);
+relabelled_switch relabelled_for(const arguments& given, const model& m, const computed_switch& change,
+                                 relay_when otherwise, stages_unless_named stages);
+/// Refuses a switch of which something is lost that is not left out.
+void require_possible(const arguments& given, const computed_switch& change);
 
 /// Whether FROM's bytes stay: --keep-sources.
 sources sources_asked_for(const arguments& given);
 /// --budget in bytes; 0 where there is none.
 bytes_t budget_asked_for(const arguments& given);
 
-struct stages_asked {
-  index_t stages = 1;
-  double seconds = 0;  // that finding them took
+struct routing_asked {
+  routing how;
+  index_t phases = 1;
+  double planning_seconds = 0;         // that finding the stages of a direct plan took
+  std::optional<double> seconds = {};  // predicted; none without speeds
 };
-/// --stages, or what --budget wants, or one. Refuses a budget that is not kept, with the least that is.
-stages_asked stages_asked_for(const arguments& given, const computed_switch& change, rank_t only_device = -1);
+/// --relay, or `otherwise`; chains by seconds; and --stages, or what --budget wants, or else one or the fastest.
+/// Refuses a budget that is not kept, with the least that is, and what crosses rails that do not meet.
+routing_asked routing_asked_for(const arguments& given, const computed_switch& change, relay_when otherwise,
+                                stages_unless_named stages, rank_t only_device = -1);
 
 }  // namespace reshard::tool

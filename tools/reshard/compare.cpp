@@ -60,21 +60,18 @@ std::optional<compared_layout> compared(const arguments& given, const model& m, 
   row.layout = layout;
   row.bytes_per_rank = max_bytes_per_rank(asked.to(), asked.states());
   if (memory > 0 && row.bytes_per_rank > memory) return {};
-  const relabelled_switch relabelled = relabelled_for(question, m, asked);
+  const relay_when usual = asked.on().has_speeds() ? relay_when::faster : relay_when::never;
+  const relabelled_switch relabelled = relabelled_for(question, m, asked, usual, stages_unless_named::fastest);
   const computed_switch& change = relabelled.change ? *relabelled.change : asked;
   require_possible(question, change);
-  const index_t stages = stages_asked_for(question, change).stages;
-  figure_collector figures(change, stages, figures_of::whole_switch, sources_asked_for(given));
-  std::optional<simulator<computed_holding, computed_holding>> seconds;
-  if (change.on().has_speeds()) seconds.emplace(change);
+  const routing_asked routed = routing_asked_for(question, change, usual, stages_unless_named::fastest);
+  figure_collector figures(change, routed.how, routed.phases, figures_of::whole_switch, sources_asked_for(given));
   for (rank_t device = 0; device < change.devices(); ++device) {
-    const reshard::plan whole = make_plan(change, device);
-    figures.add(whole);
-    if (seconds) seconds->add(whole);
+    figures.add(make_plan(change, device, routed.how));
   }
   const switch_figures& f = figures.figures();
   row.moved = f.moved, row.retained = f.retained, row.peak = f.peak;
-  if (seconds) row.seconds = seconds_of(seconds->on(), seconds->streams(), stages).total();
+  row.seconds = routed.seconds;
   return row;
 }
 

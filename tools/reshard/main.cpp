@@ -78,7 +78,7 @@ void add_switch(CLI::App& command, arguments& given, const char* cluster) {
   command.add_option("--budget", given.budget, "bytes above max(before, after), like 256MiB");
   command.add_option("--stages", given.stages, "how many stages, at most 4096");
   command.add_flag("--keep-sources", given.keep_sources, "FROM's bytes stay, as weights sent to rollouts do");
-  command.add_option("--relay", given.relay, "never; auto and always are not built yet");
+  command.add_option("--relay", given.relay, "never, always, or auto: whichever is faster");
   command.add_option("--relabel", given.relabel, "seat TO better: by nodes (default) or groups")->type_name("[BY]");
 }
 

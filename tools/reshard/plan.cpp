@@ -8,7 +8,7 @@
 #include <reshard/io/switch_json.hpp>
 #include <reshard/io/switch_text.hpp>
 #include <reshard/io/text_output.hpp>
-#include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/relay.hpp>
 
 #include "asked.hpp"
 
@@ -20,19 +20,20 @@ void plan(const arguments& given) {
   const model m = load_model(given.model);
   std::optional<computed_switch> asked;
   double seconds = timed([&] { asked.emplace(switch_asked_for(given, m)); });
-  const relabelled_switch relabelled = relabelled_for(given, m, *asked);
+  const relabelled_switch relabelled = relabelled_for(given, m, *asked, relay_when::never, stages_unless_named::one);
   seconds += relabelled.planning_seconds;
   const computed_switch& change = relabelled.change ? *relabelled.change : *asked;
   const rank_t only_device = given.rank ? parse_rank(*given.rank, change.devices(), "device") : -1;
   if (only_device >= 0 && change.lost(only_device)) refuse("--rank: device ", only_device, " is lost");
-  require_possible(given, change, only_device);
+  require_possible(given, change);
   const bytes_t budget = budget_asked_for(given);
-  const stages_asked found = stages_asked_for(given, change, only_device);
-  const index_t stages = found.stages;
-  seconds += found.seconds;
+  const routing_asked found =
+      routing_asked_for(given, change, relay_when::never, stages_unless_named::one, only_device);
+  const index_t stages = found.how.stages;
+  seconds += found.planning_seconds;
 
   const figures_of told = only_device < 0 ? figures_of::whole_switch : figures_of::one_device;
-  figure_collector figures(change, stages, told, sources_asked_for(given));
+  figure_collector figures(change, found.how, found.phases, told, sources_asked_for(given));
   text_output out(stdout);
   if (given.json) {
     out << "{";
@@ -46,11 +47,11 @@ void plan(const arguments& given) {
     reshard::plan whole;
     staged_plan cut;
     seconds += timed([&] {
-      whole = make_plan(change, device);
-      if (stages > 1) cut = stage_plan(whole, change, stages);
+      whole = make_plan(change, device, found.how);
+      if (stages > 1 && (found.how.how == relay::never || given.transfers)) cut = stage_plan(whole, change, stages);
     });
     if (only_device >= 0) left_out = whole.lost;
-    if (stages > 1) figures.add(whole, cut);
+    if (stages > 1 && found.how.how == relay::never) figures.add(whole, cut);
     else figures.add(whole);
     if (given.transfers && stages > 1) write_transfers(transfers, change, cut, told);
     else if (given.transfers) write_transfers(transfers, change, whole, told);

@@ -64,9 +64,12 @@ inline std::string simulation_text(const computed_switch& change, const simulati
     if (value) seconds.row({name, seconds_text(*value), times_floor(*value), note});
     else seconds.row({name, "-", "-", "crosses rails that do not meet"});
   };
-  row("this plan", s.seconds.total(), f.stages == 1 ? "direct, in one stage" : "direct, in stages");
+  const std::string how = f.how.how == relay::always ? text_of("relay, ", stages_text(f))
+                          : f.how.stages == 1        ? std::string("direct, in one stage")
+                                                     : std::string("direct, in stages");
+  row("this plan", s.seconds.total(), how.c_str());
   row("floor", s.floor_seconds, "no schedule is faster");
-  if (f.stages != 1) row("direct plan, one stage", s.direct_seconds, "without a budget");
+  if (f.how != routing{}) row("direct plan, one stage", s.direct_seconds, "without a budget");
   row("DynaTrain, asynchronous", s.dynatrain.asynchronous, "everything at once");
   row("DynaTrain, synchronous", s.dynatrain.synchronous, "pairs take turns");
   row("DynaTrain, naive", s.dynatrain.naive, "a message per tensor");
@@ -78,11 +81,12 @@ inline std::string simulation_text(const computed_switch& change, const simulati
              busiest.seconds > 0 ? text_of("busiest: ", detail::port_text(busiest.kind), " of device ", busiest.device)
                                  : ""});
   parts.row({"messages", seconds_text(s.seconds.messages), text_of(count_text(f.messages), " in all")});
-  parts.row({"slots", seconds_text(s.seconds.slots), count_text(f.stages)});
+  parts.row({"slots", seconds_text(s.seconds.slots), count_text(f.slots())});
   text += parts.text() + "\n";
 
   table bytes({{"bytes", table::side::left}, {""}, {"", table::side::left}});
   bytes.row({"moves", bytes_text(f.moved), f.moved == f.least ? "the least possible" : ""});
+  if (f.how.how == relay::always) bytes.row({"relays", bytes_text(f.relayed), "received only to be passed on"});
   bytes.row({"between nodes", bytes_text(f.inter_node), ""});
   bytes.row({"across rails", bytes_text(f.cross_rail), "between NICs of different numbers"});
   bytes.row({"keeps", bytes_text(f.retained), "already where it is needed"});

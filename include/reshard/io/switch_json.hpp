@@ -94,7 +94,7 @@ inline void write_relabelled(text_output& out, const std::optional<relabel_saves
   out << "}";
 }
 
-/// Every field of the summary but planning_seconds, by commas. A direct plan has one phase.
+/// Every field of the summary but planning_seconds, by commas.
 inline void write_summary(text_output& out, const switch_figures& f, when_lost lost,
                           const std::optional<relabel_saves>& saves = {}, bool speeds = false) {
   out << "\"moved_bytes\":" << f.moved << ",\"relayed_bytes\":" << f.relayed << ",\"retained_bytes\":" << f.retained
@@ -102,7 +102,8 @@ inline void write_summary(text_output& out, const switch_figures& f, when_lost l
   if (lost == when_lost::leave_out) out << ",\"lost_bytes\":" << f.lost;
   out << ",\"least_bytes\":" << f.least << ",\"inter_node_bytes\":" << f.inter_node
       << ",\"cross_rail_bytes\":" << f.cross_rail << ",\"messages\":" << f.messages
-      << ",\"relay\":\"never\",\"stages\":" << f.stages << ",\"phases\":1,\"slots\":" << f.stages
+      << (f.how.how == relay::never ? ",\"relay\":\"never\"" : ",\"relay\":\"always\"")
+      << ",\"stages\":" << f.how.stages << ",\"phases\":" << f.phases << ",\"slots\":" << f.slots()
       << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive
       << ",\"peak_bytes\":" << f.peak << ",\"peak_floor_bytes\":" << f.peak_floor
       << ",\"peak_excess_bytes\":" << f.peak_excess << ",";

@@ -116,6 +116,13 @@ inline std::string relabel_text(const computed_switch& change, const std::option
   return folded(text, 4) + "\n" + folded(text_of("its ranks on devices ", devices), 4) + "\n";
 }
 
+/// "in 4 stages", with relay "in 4 stages of 3 phases".
+inline std::string stages_text(const switch_figures& f) {
+  std::string text = text_of("in ", count_text(f.how.stages), f.how.stages == 1 ? " stage" : " stages");
+  if (f.how.how == relay::always) text += text_of(" of ", f.phases, f.phases == 1 ? " phase" : " phases");
+  return text;
+}
+
 /// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
 inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds,
                                bytes_t budget, rank_t told_device, const std::optional<relabel_saves>& saves = {}) {
@@ -131,7 +138,8 @@ inline std::string switch_text(const computed_switch& change, const switch_figur
   line("keeps", bytes_text(f.retained), "already where it is needed");
   if (f.created > 0) line("creates", bytes_text(f.created), "zeros: rows of the vocabulary that only TO has");
   if (f.lost > 0) line("lost", bytes_text(f.lost), "held by lost devices alone; left out");
-  line("messages", count_text(f.messages), text_of("in ", count_text(f.stages), f.stages == 1 ? " stage" : " stages"));
+  if (f.how.how == relay::always) line("relays", bytes_text(f.relayed), "received only to be passed on");
+  line("messages", count_text(f.messages), stages_text(f));
   line("peak", bytes_text(f.peak), f.after_use == sources::keep ? "of any device; FROM's bytes stay" : "of any device");
   line("excess", bytes_text(f.peak_excess), "at most above what a device holds before or after");
   if (budget > 0)

@@ -29,28 +29,36 @@ class live_recorder {
 
   /// `change` outlives this.
   live_recorder(const layout_switch<From, To>& change, index_t stages, sources after_use)
-      : change_(&change), stages_(stages), after_use_(after_use) {}
+      : live_recorder(change, {.stages = stages}, 1, after_use) {}
+  /// Of a switch that is routed so, of so many phases.
+  live_recorder(const layout_switch<From, To>& change, const routing& how, index_t phases, sources after_use)
+      : change_(&change), how_(how), phases_(phases), after_use_(after_use) {}
 
   void add(const plan& p) {
     const rank_t was = change_->from_rank(p.device), is = change_->to_rank(p.device);
     if (was < 0 && is < 0) return;
-    const staged_plan cut = stage_plan(p, *change_, stages_);
     device d{p.device,
              held_bytes(change_->from(), was, change_->states()),
              held_bytes(change_->to(), is, change_->states()),
              {}};
-    d.live = live_bytes(d.before, cut.receives, cut.sends, p.retains, stages_,
-                        total_bytes(p.creates) + total_bytes(p.lost), after_use_);
+    if (how_.how == relay::always) {
+      d.live = relayed_memory(p, d.before, after_use_).live(how_.stages, slots());
+    } else {
+      const staged_plan cut = stage_plan(p, *change_, how_.stages);
+      d.live = live_bytes(d.before, cut.receives, cut.sends, p.retains, how_.stages,
+                          total_bytes(p.creates) + total_bytes(p.lost), after_use_);
+    }
     if (after_use_ == sources::keep) d.after += d.before - total_bytes(p.retains);
     devices_.push_back(d);
   }
   /// Ascending, those that take part.
   const std::vector<device>& devices() const { return devices_; }
-  index_t stages() const { return stages_; }
+  index_t slots() const { return how_.stages + phases_ - 1; }
 
  private:
   const layout_switch<From, To>* change_;
-  index_t stages_;
+  routing how_;
+  index_t phases_;
   sources after_use_;
   std::vector<device> devices_;
 };
@@ -115,9 +123,9 @@ class trace_writer {
 
 /// {"displayTimeUnit":"ms","otherData":{..},"traceEvents":[..]}: a slot begins with what it costs, stage_us; then its
 /// transfers begin, and what arrives is live. Live bytes are told before the first slot, in each, and after the last.
-template <Holding From, Holding To>
-void write_trace(text_output& out, const simulator<From, To>& all, const live_recorder<From, To>& memory) {
-  const port_table& on = all.on();
+/// traffic(t) is the traffic of slot t.
+template <Holding From, Holding To, typename Traffic>
+void write_trace(text_output& out, const port_table& on, const live_recorder<From, To>& memory, Traffic&& traffic) {
   out << "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"simulated\":\"not measured\"},\"traceEvents\":[";
   detail::trace_writer events(out);
   for (const port_table::seat& s : on.seats()) {
@@ -127,8 +135,8 @@ void write_trace(text_output& out, const simulator<From, To>& all, const live_re
   double begin = 0;
   const double cost = on.slot_seconds() * 1e6;
   for (const auto& d : memory.devices()) events.live(on.of(d.number), begin, d.before);
-  for (index_t k = 0; k < memory.stages(); ++k) {
-    const slot_traffic slot = traffic_of_slot(on, all.streams(), k, memory.stages());
+  for (index_t k = 0; k < memory.slots(); ++k) {
+    const slot_traffic slot = traffic(k);
     for (std::size_t i = 0; i < on.seats().size(); ++i) events.slot(on.seats()[i], slot.devices[i], begin + cost, k);
     for (const auto& d : memory.devices())
       events.live(on.of(d.number), begin + cost, d.live[static_cast<std::size_t>(k)]);
@@ -136,6 +144,13 @@ void write_trace(text_output& out, const simulator<From, To>& all, const live_re
   }
   for (const auto& d : memory.devices()) events.live(on.of(d.number), begin, d.after);
   out << "]}\n";
+}
+
+/// Of a direct switch, whose slots are its stages.
+template <Holding From, Holding To>
+void write_trace(text_output& out, const simulator<From, To>& all, const live_recorder<From, To>& memory) {
+  write_trace(out, all.on(), memory,
+              [&](index_t k) { return traffic_of_slot(all.on(), all.streams(), k, memory.slots()); });
 }
 
 }  // namespace reshard::io

@@ -33,13 +33,13 @@ constexpr std::uint64_t holder_key(const rank_product& all) {
     for (const rank_t rank : *all.listed) key = mixed_key(key, static_cast<std::uint64_t>(rank));
     return key;
   }
-  for (int a = 0; a < mesh_ndim; ++a) {
+  for (int a = 0; a < mesh_ndim; ++a) {  // each step is one to one in what it takes in
     const progression& p = all.along[a];
     const index_t step = p.count == 1 ? 1 : p.step;
-    key = mixed_key(key, static_cast<std::uint64_t>((all.on.extent[a] << 32) ^ p.first));
-    key = mixed_key(key, static_cast<std::uint64_t>((p.count << 32) ^ step));
+    for (const index_t word : {(all.on.extent[a] << 32) ^ p.first, (p.count << 32) ^ step})
+      key = ((key << 29 | key >> 35) ^ static_cast<std::uint64_t>(word)) * 0xd6e8feb86659fd93u;
   }
-  return key;
+  return mixed_key(key, 0);
 }
 /// Of those that live: which are lost is the same for all sets of a switch.
 template <Holders All>

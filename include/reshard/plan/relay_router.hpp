@@ -61,6 +61,12 @@ class relay_router {
     wanted_ = wanted, states_ = states;
     devices_ = gpus_ == 0 ? interval{0, change_->devices()} : interval{wanted.node * gpus_, (wanted.node + 1) * gpus_};
     holds_.assign(static_cast<std::size_t>(devices_.size()), 0), needs_ = holds_;
+    own_.clear();
+    if (gpus_ != 0 && wanted.device >= 0) {
+      const std::vector<index_t>& carriers = rails_->carriers(wanted.node);
+      for (index_t s = 0; s < rails_->segments(); ++s)
+        if (devices_.begin + carriers[static_cast<std::size_t>(s)] == wanted.device) own_.push_back(s);
+    }
     from_ranks_.clear(), to_ranks_.clear();
     change_->from_devices().ranks_on(devices_, from_ranks_);
     change_->to_devices().ranks_on(devices_, to_ranks_);
@@ -236,19 +242,23 @@ class relay_router {
     const std::vector<index_t>& carriers = rails_->carriers(wanted_.node);
     const std::vector<index_t>& senders = rails_->carriers(source);
     const int axis = even_axis(part, rails_->segments());
-    for (index_t s = 0; s < rails_->segments(); ++s) {
-      const rank_t carrier = devices_.begin + carriers[static_cast<std::size_t>(s)];
-      if (wanted_.device >= 0 && wanted_.device != carrier && needs_[place(wanted_.device)] == 0) continue;
+    const auto take = [&](index_t s) {
       family_box box = part;
       box.dim[axis] = rails_->segment_of(part.dim[axis], s);
-      if (box.dim[axis].empty()) continue;
+      if (box.dim[axis].empty()) return;
+      const rank_t carrier = devices_.begin + carriers[static_cast<std::size_t>(s)];
       const std::uint64_t stream = mixed_key(key, static_cast<std::uint64_t>(s)) | 1;
       hop(source * gpus_ + senders[static_cast<std::size_t>(s)], carrier, phase,
           needs_[place(carrier)] != 0 ? purpose::delivered : purpose::passed_on, stream, box);
       if (next >= 0) across(carrier, next, s, phase + 1, stream, box, destinations);
       for (const rank_t device : lacking_)
         if (device != carrier) hop(carrier, device, phase + 1, purpose::delivered, stream, box);
+    };
+    if (wanted_.device >= 0 && needs_[place(wanted_.device)] == 0) {
+      for (const index_t s : own_) take(s);
+      return;
     }
+    for (index_t s = 0; s < rails_->segments(); ++s) take(s);
   }
 
   /// What holders of the node have for devices of the node, and for no other.
@@ -256,10 +266,13 @@ class relay_router {
     const index_t having = static_cast<index_t>(holding_.size()), lacking = static_cast<index_t>(lacking_.size());
     if (having >= lacking) {
       const piece_cut cut = cut_piece(part, from_->family_at(family_), having, lacking);
-      for (index_t k = 0; k < lacking; ++k)
-        for (index_t q = 0; q < cut.parts; ++q)
+      for (index_t q = 0; q < cut.parts; ++q) {
+        const std::uint64_t parts = static_cast<std::uint64_t>(cut.parts) << 32 | static_cast<std::uint64_t>(q);
+        for (index_t k = 0; k < lacking; ++k)
           hop(holding_[static_cast<std::size_t>(holder_of_part(k, q, cut.parts, having))],
-              lacking_[static_cast<std::size_t>(k)], 0, purpose::delivered, 0, cut.part(part, q));
+              lacking_[static_cast<std::size_t>(k)], 0, purpose::delivered, mixed_key(mixed_key(key, 1), parts) | 1,
+              cut.part(part, q));
+      }
       return;
     }
     const int axis = even_axis(part, lacking);
@@ -315,7 +328,8 @@ class relay_router {
   index_t gpus_;
   wanted_hops wanted_;
   state_set states_;
-  interval devices_;  // of the node
+  interval devices_;          // of the node
+  std::vector<index_t> own_;  // segments of the wanted device
   std::vector<interval> from_ranks_, to_ranks_;
   int family_ = 0;
   family_box piece_;

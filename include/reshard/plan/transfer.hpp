@@ -21,8 +21,8 @@ inline constexpr int most_phases = (1 << 15) - 1;
 
 /// A box of one family that goes from device src to device dst, for every state of the set. Without relay all is of
 /// phase 0; what is sent in a later phase was held before the switch, or arrived in an earlier phase. All bytes of a
-/// stream (plan/relay.hpp) pass each of its hops, so that they are cut into stages alike wherever they pass; 0: bytes
-/// that no device passes on.
+/// stream (plan/relay.hpp) pass each of its hops, so that they are cut into stages alike wherever they pass; 0: all that
+/// goes from src to dst without relay.
 struct transfer {
   rank_t src = 0;
   rank_t dst = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch costs, in figures: per device and over all of them, added up device by device, so that no more than one
 // device's plan is ever in memory.
-// Builds on: plan/lost.hpp, schedule/memory_replay.hpp, schedule/staged_plan.hpp, space/cover.hpp.
+// Builds on: plan/lost.hpp, plan/routing.hpp, schedule/memory_replay.hpp, schedule/relayed_memory.hpp,
+// schedule/staged_plan.hpp, space/cover.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,19 +11,22 @@
 #include <vector>
 
 #include <reshard/plan/lost.hpp>
+#include <reshard/plan/routing.hpp>
 #include <reshard/schedule/memory_replay.hpp>
+#include <reshard/schedule/relayed_memory.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 #include <reshard/space/cover.hpp>
 
 namespace reshard {
 
-/// A device's part of a switch in bytes: sent, received, retained, created; held before it, after it and at the peak;
-/// lost. Where sources are kept, after it is all that it holds on either side.
+/// A device's part of a switch in bytes: sent and received, also what is passed on, retained, created; held before it,
+/// after it and at the peak; lost; and of what it receives that which it only passes on. Where sources are kept, after it is all that it holds on either side.
 struct device_figures {
   rank_t device = 0;
   bytes_t send = 0, receive = 0, retained = 0, created = 0;
   bytes_t before = 0, after = 0, peak = 0;
   bytes_t lost = 0;
+  bytes_t passed = 0;
 
   constexpr bytes_t floor() const { return greatest(before, after); }
 };
@@ -36,13 +40,16 @@ struct link_figures {
 /// A switch in figures: sums and maxima over its devices, each device's own, and the links with the most bytes. What is
 /// lost counts once, however many devices want it.
 struct switch_figures {
-  index_t stages = 1;
+  routing how;
+  index_t phases = 1;
   sources after_use = sources::release;
   bytes_t moved = 0, relayed = 0, retained = 0, created = 0, lost = 0, least = 0, inter_node = 0, cross_rail = 0;
   index_t messages = 0;
   bytes_t max_send = 0, max_receive = 0, peak = 0, peak_floor = 0, peak_excess = 0;
   std::vector<device_figures> devices;
   std::vector<link_figures> busiest;  // descending
+
+  constexpr index_t slots() const { return how.stages + phases - 1; }
 };
 
 namespace detail {
@@ -122,14 +129,19 @@ class figure_collector {
   /// `change` outlives this.
   figure_collector(const layout_switch<From, To>& change, index_t stages, figures_of told,
                    sources after_use = sources::release)
+      : figure_collector(change, {.stages = stages}, 1, told, after_use) {}
+  /// Of a switch that is routed so, of so many phases.
+  figure_collector(const layout_switch<From, To>& change, const routing& how, index_t phases, figures_of told,
+                   sources after_use = sources::release)
       : change_(&change), told_(told) {
-    f_.stages = stages, f_.after_use = after_use;
+    f_.how = how, f_.phases = phases, f_.after_use = after_use;
     if (told == figures_of::whole_switch && !change.lost_ranks().empty()) f_.lost = lost_bytes(change);
   }
 
   /// A device's plan, cut into the stages unless there is one.
   void add(const plan& p) {
-    if (f_.stages > 1) return add(p, stage_plan(p, *change_, f_.stages));
+    if (f_.how.how == relay::always) return add_relayed(p);
+    if (f_.how.stages > 1) return add(p, stage_plan(p, *change_, f_.how.stages));
     const auto whole = [](const transfer&) { return index_t{0}; };
     f_.messages += detail::count_messages(p.receives, whole);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(p.sends, whole);
@@ -143,7 +155,7 @@ class figure_collector {
     f_.messages += detail::count_messages(cut.receives, stage);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(cut.sends, stage);
     device_figures d = held(p);
-    d.peak = replay_memory(d.before, d.after - stays(d), cut.receives, cut.sends, p.retains, f_.stages,
+    d.peak = replay_memory(d.before, d.after - stays(d), cut.receives, cut.sends, p.retains, f_.how.stages,
                            d.created + d.lost, f_.after_use)
                  .peak;
     add(p, d);
@@ -151,6 +163,15 @@ class figure_collector {
   const switch_figures& figures() const { return f_; }
 
  private:
+  void add_relayed(const plan& p) {
+    f_.messages += relayed_messages(p.receives, f_.how.stages);
+    if (told_ == figures_of::one_device) f_.messages += relayed_messages(p.sends, f_.how.stages);
+    device_figures d = held(p);
+    const relayed_memory memory(p, d.before, f_.after_use);
+    d.passed = memory.passed();
+    d.peak = memory.peak(f_.how.stages, f_.slots(), d.after);
+    add(p, d);
+  }
   device_figures held(const plan& p) const {
     const rank_t was = change_->from_rank(p.device), is = change_->to_rank(p.device);
     device_figures d{.device = p.device,
@@ -169,13 +190,17 @@ class figure_collector {
 
   void add(const plan& p, const device_figures& d) {
     f_.retained = checked_add(f_.retained, d.retained);
-    f_.moved = checked_add(f_.moved, d.receive);
+    f_.moved = checked_add(f_.moved, d.receive - d.passed);
+    f_.relayed = checked_add(f_.relayed, d.passed);
     f_.created = checked_add(f_.created, d.created);
     f_.least = checked_add(f_.least, d.after - stays(d) - d.retained - d.created - d.lost);
     add_links(p.receives);
     if (told_ == figures_of::one_device) {
-      f_.moved = checked_add(f_.moved, d.send);
-      f_.least = checked_add(f_.least, d.send);
+      bytes_t passed = 0;
+      for (const transfer& t : p.sends) passed += t.why == purpose::passed_on ? t.bytes() : 0;
+      f_.relayed = checked_add(f_.relayed, passed);
+      f_.moved = checked_add(f_.moved, d.send - passed);
+      f_.least = checked_add(f_.least, d.send - passed);
       f_.lost = checked_add(f_.lost, d.lost);
       add_links(p.sends);
     }

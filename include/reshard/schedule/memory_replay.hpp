@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory replay: live bytes of one device over the stages of a switch. What arrives in a stage is live from its start;
-// what the target does not keep goes at the end of the stage of its last reader, and before the first stage where
-// nobody reads it; retained bytes count once. With sources kept nothing goes, and after the switch a device holds all
+// Memory replay: live bytes of one device over the slots of a switch; without relay a slot is a stage. What arrives in a
+// slot is live from its start; what the target does not keep, also what came only to be passed on, goes at the end of
+// the slot of its last reader, and before the first slot where nobody reads it; retained bytes count once. With sources kept nothing goes, and after the switch a device holds all
 // that it holds on either side.
 // Builds on: schedule/stage_transfers.hpp, algebra/region.hpp.
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
@@ -17,11 +18,11 @@ namespace reshard {
 /// Whether a switch gives memory back as it drains, or leaves the sources whole until the caller drops them.
 enum class sources { release, keep };
 
-/// before + arrived - released, stage by stage.
+/// before + arrived - released, slot by slot.
 struct memory_replay {
   bytes_t before = 0;
   bytes_t after = 0;
-  bytes_t peak = 0;  // the largest of before, after and every stage
+  bytes_t peak = 0;  // the largest of before, after and every slot
 
   /// What the switch costs beyond what either side needs.
   constexpr bytes_t excess() const { return peak - greatest(before, after); }
@@ -29,15 +30,15 @@ struct memory_replay {
 
 namespace detail {
 
-/// For pieces that one device sends, in bytes per stage: how much of what it holds is read for the last time there.
-/// An element read in several stages counts in the last one only. Pieces for one destination are disjoint, so a piece
+/// For pieces that one device sends, in bytes per slot: how much of what it holds is read for the last time there.
+/// An element read in several slots counts in the last one only. Pieces for one destination are disjoint, so a piece
 /// is compared with those of the tensor that go elsewhere, and not sooner.
-constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, index_t stages) {
-  std::vector<bytes_t> bytes(static_cast<std::size_t>(stages), 0);
+constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, index_t slots) {
+  std::vector<bytes_t> bytes(static_cast<std::size_t>(slots), 0);
   std::sort(sent.begin(), sent.end(), [](const staged_piece& a, const staged_piece& b) {
     if (a.states != b.states) return a.states.bits() < b.states.bits();
     if (a.tensor != b.tensor) return a.tensor < b.tensor;
-    if (a.stage != b.stage) return a.stage > b.stage;  // latest first
+    if (a.slot() != b.slot()) return a.slot() > b.slot();  // latest first
     if (a.dst != b.dst) return a.dst < b.dst;
     return precedes(a.where, b.where);
   });
@@ -56,7 +57,7 @@ constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, i
         rest.swap(left);
       }
       for (const box<3>& part : rest)
-        bytes[static_cast<std::size_t>(p.stage)] += part.volume() * p.states.bytes_per_element();
+        bytes[static_cast<std::size_t>(p.slot())] += part.volume() * p.states.bytes_per_element();
     }
   }
   return bytes;
@@ -81,22 +82,61 @@ constexpr std::vector<staged_piece> not_retained(const std::vector<staged_piece>
   return leaving;
 }
 
+/// What passes through a device: a stage of a stream, the slot in which it is sent on for the last time.
+struct passing {
+  std::uint64_t stream;
+  std::uint32_t states;
+  index_t stage, last;
+
+  friend constexpr auto operator<=>(const passing&, const passing&) = default;
+};
+/// Of all streams that a device receives, by stream, states and stage; what is not sent on is `last` -1.
+constexpr std::vector<passing> passing_streams(const std::vector<staged_piece>& received,
+                                               const std::vector<staged_piece>& sent) {
+  std::vector<passing> all;
+  for (const staged_piece& p : received)
+    if (p.stream != 0) all.push_back({p.stream, p.states.bits(), p.stage, -1});
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  for (const staged_piece& p : sent) {
+    const auto at = std::lower_bound(all.begin(), all.end(), passing{p.stream, p.states.bits(), p.stage, -1});
+    if (at != all.end() && at->stream == p.stream && at->states == p.states.bits() && at->stage == p.stage)
+      at->last = greatest(at->last, p.slot());
+  }
+  return all;
+}
+/// The one of a piece, or null.
+constexpr const passing* passing_of(const std::vector<passing>& all, const staged_piece& p) {
+  const auto at = std::lower_bound(all.begin(), all.end(), passing{p.stream, p.states.bits(), p.stage, -1});
+  const bool found = at != all.end() && at->stream == p.stream && at->states == p.states.bits() && at->stage == p.stage;
+  return found ? &*at : nullptr;
+}
+
 }  // namespace detail
 
-/// What a device holds in each stage, arrivals of the stage included, of one that holds `before` bytes first and whose
+/// What a device holds in each slot, arrivals of the slot included, of one that holds `before` bytes first and whose
 /// staged plan these are. What it sends leaves with its last reader; the rest of what it does not retain has no reader
-/// and goes first. `created` bytes are there from the first stage on. With sources kept nothing leaves.
+/// and goes first. `created` bytes are there from the first slot on. With sources kept nothing of FROM's leaves.
 [[nodiscard]] constexpr std::vector<bytes_t> live_bytes(bytes_t before, const std::vector<staged_piece>& received,
                                                         const std::vector<staged_piece>& sent,
-                                                        const std::vector<transfer>& retained, index_t stages,
+                                                        const std::vector<transfer>& retained, index_t slots,
                                                         bytes_t created = 0, sources after_use = sources::release) {
-  std::vector<bytes_t> live(static_cast<std::size_t>(stages), 0), goes = live;
-  for (const staged_piece& p : received) live[static_cast<std::size_t>(p.stage)] += p.bytes();
+  std::vector<bytes_t> live(static_cast<std::size_t>(slots), 0), goes = live;
+  const std::vector<detail::passing> passing = detail::passing_streams(received, sent);
   bytes_t held = before + created;
   if (after_use == sources::release) {
-    goes = detail::last_read_bytes(detail::not_retained(sent, retained), stages);
+    std::vector<staged_piece> own;  // that was there before
+    for (const staged_piece& p : sent)
+      if (detail::passing_of(passing, p) == nullptr) own.push_back(p);
+    goes = detail::last_read_bytes(detail::not_retained(own, retained), slots);
     held = total_bytes(retained) + created;
     for (const bytes_t bytes : goes) held += bytes;
+  }
+  for (const staged_piece& p : received) {
+    live[static_cast<std::size_t>(p.slot())] += p.bytes();
+    if (p.why == purpose::passed_on)
+      if (const index_t last = detail::passing_of(passing, p)->last; last >= 0)
+        goes[static_cast<std::size_t>(last)] += p.bytes();
   }
   for (std::size_t k = 0; k < live.size(); ++k) {
     live[k] += held;
@@ -110,11 +150,11 @@ constexpr std::vector<staged_piece> not_retained(const std::vector<staged_piece>
 [[nodiscard]] constexpr memory_replay replay_memory(bytes_t before, bytes_t after,
                                                     const std::vector<staged_piece>& received,
                                                     const std::vector<staged_piece>& sent,
-                                                    const std::vector<transfer>& retained, index_t stages,
+                                                    const std::vector<transfer>& retained, index_t slots,
                                                     bytes_t created = 0, sources after_use = sources::release) {
   if (after_use == sources::keep) after += before - total_bytes(retained);
   memory_replay result{before, after, greatest(before, after)};
-  for (const bytes_t live : live_bytes(before, received, sent, retained, stages, created, after_use))
+  for (const bytes_t live : live_bytes(before, received, sent, retained, slots, created, after_use))
     result.peak = greatest(result.peak, live);
   return result;
 }

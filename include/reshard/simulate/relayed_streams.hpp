@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch with relay moves, as streams with phases, and its seconds for any number of stages: neither tensors nor
 // stages are expanded. Slot t has phase p of stage t - p; stage k has the k-th of S equal parts of every stream.
-// Builds on: plan/relay.hpp, simulate/seconds.hpp.
+// Builds on: plan/relay.hpp, simulate/slot_traffic.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <reshard/plan/relay.hpp>
-#include <reshard/simulate/seconds.hpp>
+#include <reshard/simulate/slot_traffic.hpp>
 
 namespace reshard {
 
@@ -189,13 +189,17 @@ class relayed_seconds {
     }
     return sum;
   }
-  /// S of 1, 2, 4 .. most with the fewest seconds; of equal ones the smallest.
+  /// S of 1, 2, 4 .. most with the fewest seconds; of equal ones the smallest. No S takes less than its slots and what
+  /// passes the busiest port.
   index_t best_stages(index_t most) const {
     index_t best = 1;
     double least_seconds = of_stages(1).total();
-    for (index_t stages = 2; stages <= most; stages *= 2)
+    for (index_t stages = 2; stages <= most; stages *= 2) {
+      const double at_least = busiest_.seconds + on_->slot_seconds() * static_cast<double>(stages + phases_ - 1);
+      if (at_least > least_seconds) continue;
       if (const double seconds = of_stages(stages).total(); seconds < least_seconds)
         best = stages, least_seconds = seconds;
+    }
     return best;
   }
   /// Messages of all devices in so many stages.
@@ -285,5 +289,29 @@ class relayed_seconds {
   std::vector<std::size_t> first_;  // stream of each phase
   busy_port busiest_;
 };
+
+/// Slot t of the switch: as traffic_of_slot of simulate/slot_traffic.hpp, every part as it is.
+[[nodiscard]] inline slot_traffic traffic_of_slot(const port_table& on, const std::vector<relayed_stream>& streams,
+                                                  index_t t, index_t stages) {
+  slot_traffic slot{0, std::vector<device_traffic>(on.seats().size())};
+  detail::slot_window load(on);
+  for (std::size_t first = 0, past = 0; first < streams.size(); first = past) {
+    const rank_t src = streams[first].sized.src, dst = streams[first].sized.dst;
+    const index_t k = t - streams[first].phase;
+    bytes_t bytes = 0;
+    for (past = first; past < streams.size() && streams[past].hop() == streams[first].hop(); ++past) {
+      if (k < 0 || k >= stages) continue;
+      const bytes_t part = streams[past].sized.in_stage(k, stages) * streams[past].sized.width;
+      load.add(streams[past], part);
+      bytes += part;
+    }
+    if (bytes == 0 || src == dst) continue;
+    load.add_message(streams[first], 1);
+    add_traffic(on, slot, src, dst, bytes);
+  }
+  slot.seconds =
+      load.busiest().first + on.message_seconds() * static_cast<double>(load.most_messages()) + on.slot_seconds();
+  return slot;
+}
 
 }  // namespace reshard

@@ -36,9 +36,15 @@ class simulator {
   simulation in_stages(index_t stages) const { return in_stages(stages, *change_); }
   /// The same beside the policy's seconds of `given`, where ranks of TO sit as they did before they were relabelled.
   simulation in_stages(index_t stages, const layout_switch<From, To>& given) const {
+    return beside(seconds_of(on_, streams_, stages), given);
+  }
+  /// The same of a switch of so many seconds, once the direct plans of all devices were added.
+  simulation beside(const switch_seconds& seconds, const layout_switch<From, To>& given) const {
     simulation result;
-    result.seconds = seconds_of(on_, streams_, stages);
-    result.direct_seconds = stages == 1 ? result.seconds.total() : seconds_of(on_, streams_, 1).total();
+    result.seconds = seconds;
+    bool meet = true;
+    for (const sized_stream& s : streams_) meet = meet && !on_.apart(s.src, s.dst);
+    if (meet) result.direct_seconds = seconds_of(on_, streams_, 1).total();
     result.floor_seconds = floor_seconds(floor_bytes_of(*change_, on_), on_);
     result.dynatrain = seconds_of(on_, baseline_plan_of(given));
     return result;

@@ -39,6 +39,17 @@ struct slot_traffic {
   std::vector<device_traffic> devices;
 };
 
+/// Adds a message of so many bytes.
+constexpr void add_traffic(const port_table& on, slot_traffic& slot, rank_t src, rank_t dst, bytes_t bytes) {
+  device_traffic &from = slot.devices[on.seat_of(src)], &to = slot.devices[on.seat_of(dst)];
+  const bool near = on.one_node(src, dst);
+  for (port_traffic* one : {near ? &from.nvlink_out : &from.nic_out, near ? &to.nvlink_in : &to.nic_in}) {
+    one->bytes += bytes;
+    ++one->messages;
+    if (on.crosses_rails(src, dst)) one->across_rails += bytes;
+  }
+}
+
 /// Slot k of a direct switch in S stages, streams of two devices side by side: max over ports (bytes / bandwidth) +
 /// message_us x the most messages + stage_us.
 [[nodiscard]] constexpr slot_traffic traffic_of_slot(const port_table& on, const std::vector<sized_stream>& streams,
@@ -56,13 +67,7 @@ struct slot_traffic {
     }
     if (bytes == 0 || src == dst) continue;
     load.add_message(on, streams[first]);
-    device_traffic &from = slot.devices[on.seat_of(src)], &to = slot.devices[on.seat_of(dst)];
-    const bool near = on.one_node(src, dst);
-    for (port_traffic* one : {near ? &from.nvlink_out : &from.nic_out, near ? &to.nvlink_in : &to.nic_in}) {
-      one->bytes += bytes;
-      ++one->messages;
-      if (on.crosses_rails(src, dst)) one->across_rails += bytes;
-    }
+    add_traffic(on, slot, src, dst, bytes);
   }
   slot.seconds =
       load.busiest(on).seconds + on.message_seconds() * static_cast<double>(load.most_messages()) + on.slot_seconds();

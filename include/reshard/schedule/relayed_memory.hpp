@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Live bytes of a device over the slots of a switch with relay, from its plan alone: neither tensors nor stages are
+// expanded. Every stream has its k-th of S equal parts in stage k on all of its hops, and a device that sends one had
+// it before or receives it; so a stream comes and goes as a whole, part by part.
+// Builds on: schedule/memory_replay.hpp.
+#pragma once
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include <reshard/schedule/memory_replay.hpp>
+
+namespace reshard {
+
+/// Messages of a device's sends or receives in so many stages: distinct (src, dst, stage, phase).
+[[nodiscard]] inline index_t relayed_messages(const std::vector<transfer>& list, index_t stages) {
+  index_t messages = 0;
+  std::vector<std::tuple<std::uint32_t, std::uint64_t, index_t>> streams;
+  for (std::size_t first = 0, past = 0; first < list.size(); first = past) {
+    streams.clear();
+    const transfer& t = list[first];
+    for (past = first;
+         past < list.size() && list[past].src == t.src && list[past].dst == t.dst && list[past].phase == t.phase;
+         ++past)
+      streams.emplace_back(list[past].states.bits(), list[past].stream, list[past].where.volume());
+    std::sort(streams.begin(), streams.end());
+    std::vector<index_t> elements;
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      const auto& [states, stream, volume] = streams[i];
+      if (i > 0 && std::get<0>(streams[i - 1]) == states && std::get<1>(streams[i - 1]) == stream)
+        elements.back() += volume;
+      else elements.push_back(volume);
+    }
+    if (*std::max_element(elements.begin(), elements.end()) >= stages) {
+      messages += stages;
+      continue;
+    }
+    for (index_t k = 0; k < stages; ++k)
+      messages += std::any_of(elements.begin(), elements.end(),
+                              [&](index_t e) {
+                                return even_part({0, e}, k, stages).size() > 0;
+                              })
+                      ? 1
+                      : 0;
+  }
+  return messages;
+}
+
+/// What a device holds over time, for any number of stages.
+class relayed_memory {
+ public:
+  /// Of a device that holds `before` bytes first and whose plan with relay this is.
+  relayed_memory(const plan& p, bytes_t before, sources after_use) : before_(before) {
+    const bytes_t created = total_bytes(p.creates) + total_bytes(p.lost);
+    std::vector<flow> in = flows(p.receives, &transfer::src), out = flows(p.sends, &transfer::dst);
+    for (const flow& came : in) passed_ += came.why == purpose::passed_on ? came.elements * came.width : 0;
+    held_ = (after_use == sources::keep ? before : total_bytes(p.retains)) + created;
+    for (const flow& sent : out) {
+      const auto came = std::lower_bound(in.begin(), in.end(), sent.key(),
+                                         [](const flow& a, const auto& key) { return a.key() < key; });
+      if (came != in.end() && came->key() == sent.key()) {
+        came->last = sent.last;
+        continue;
+      }
+      if (after_use == sources::keep || retained(p.retains, *sent.sample)) continue;
+      held_ += sent.elements * sent.width;
+      moves_.push_back({sent.elements, sent.width, -1, sent.last});
+    }
+    for (const flow& came : in)
+      moves_.push_back({came.elements, came.width, came.first, came.why == purpose::passed_on ? came.last : -1});
+  }
+
+  /// Bytes that it receives only to pass them on.
+  bytes_t passed() const { return passed_; }
+
+  /// In each slot, arrivals of the slot included; there are S + phases - 1 of the whole switch.
+  std::vector<bytes_t> live(index_t stages, index_t slots) const {
+    std::vector<bytes_t> comes(static_cast<std::size_t>(slots) + 1, 0);  // less what went before
+    for (const move& m : moves_)
+      for (index_t k = 0; k < stages; ++k) {
+        const bytes_t bytes = even_part({0, m.elements}, k, stages).size() * m.width;
+        if (m.comes >= 0) comes[static_cast<std::size_t>(k + m.comes)] += bytes;
+        if (m.goes >= 0) comes[static_cast<std::size_t>(k + m.goes) + 1] -= bytes;
+      }
+    std::vector<bytes_t> live(static_cast<std::size_t>(slots), 0);
+    bytes_t now = held_;
+    for (std::size_t t = 0; t < live.size(); ++t) live[t] = now += comes[t];
+    return live;
+  }
+  /// The largest of `before`, of what it holds afterwards, and of every slot.
+  bytes_t peak(index_t stages, index_t slots, bytes_t after) const {
+    bytes_t most = greatest(before_, after);
+    for (const bytes_t bytes : live(stages, slots)) most = greatest(most, bytes);
+    return most;
+  }
+
+ private:
+  struct flow {
+    std::uint32_t states = 0;
+    std::uint64_t stream = 0;
+    index_t elements = 0;
+    bytes_t width = 0;
+    index_t first = 0, last = 0;  // phases
+    purpose why = purpose::delivered;
+    const transfer* sample = nullptr;
+
+    std::tuple<std::uint32_t, std::uint64_t> key() const { return {states, stream}; }
+  };
+  struct move {
+    index_t elements;
+    bytes_t width;
+    index_t comes, goes;  // phases; -1: it was there, it stays
+  };
+
+  /// By states and stream, elements as one of the peers has them.
+  static std::vector<flow> flows(const std::vector<transfer>& list, rank_t transfer::*peer) {
+    std::vector<const transfer*> sorted;
+    for (const transfer& t : list) sorted.push_back(&t);
+    const auto key = [peer](const transfer* t) { return std::tuple(t->states.bits(), t->stream, t->*peer); };
+    std::sort(sorted.begin(), sorted.end(), [&](const transfer* a, const transfer* b) { return key(a) < key(b); });
+    std::vector<flow> found;
+    for (const transfer* t : sorted) {
+      if (found.empty() || found.back().key() != std::tuple(t->states.bits(), t->stream))
+        found.push_back({t->states.bits(), t->stream, 0, t->states.bytes_per_element(), t->phase, t->phase, t->why, t});
+      flow& own = found.back();
+      own.first = least(own.first, t->phase), own.last = greatest(own.last, t->phase);
+      if (t->*peer == own.sample->*peer) own.elements += t->where.volume();
+    }
+    return found;
+  }
+  /// A stream is retained as a whole or not at all.
+  static bool retained(const std::vector<transfer>& retains, const transfer& t) {
+    for (const transfer& kept : retains)
+      if (kept.family == t.family && kept.states == t.states && kept.where.contains(t.where)) return true;
+    return false;
+  }
+
+  bytes_t before_, held_ = 0, passed_ = 0;
+  std::vector<move> moves_;
+};
+
+}  // namespace reshard

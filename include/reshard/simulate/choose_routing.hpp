@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds how a switch is routed: relay or not, F, and S, once for all devices, by predicted seconds, within a budget.
+// F is 1, 2, 4 .. as long as a chain is longer than a node; S is given, what a budget wants, or the fastest.
+// Builds on: schedule/relayed_memory.hpp, schedule/stage_count.hpp, simulate/relayed_streams.hpp,
+// simulate/simulation.hpp.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include <reshard/plan/volume.hpp>
+#include <reshard/schedule/relayed_memory.hpp>
+#include <reshard/schedule/stage_count.hpp>
+#include <reshard/simulate/relayed_streams.hpp>
+#include <reshard/simulate/simulation.hpp>
+
+namespace reshard {
+
+/// Whether devices may pass on: as `relay` says, or whichever takes fewer seconds.
+enum class relay_when { never, always, faster };
+/// How many stages where nothing names them: one, or those with the fewest seconds.
+enum class stages_unless_named { one, fastest };
+
+/// What a switch is asked to keep. Named stages are made; a budget, 0 for none, wants as many as keep it.
+struct routing_wishes {
+  relay_when when = relay_when::faster;
+  std::optional<index_t> stages = {};
+  bytes_t budget = 0;
+  sources after_use = sources::release;
+  stages_unless_named otherwise = stages_unless_named::fastest;
+};
+
+/// A way to route a switch, and what it costs.
+struct routing_choice {
+  routing how;
+  index_t phases = 1;
+  std::optional<double> seconds = {};  // none without speeds
+  bool kept = true;                    // the budget, where there is one
+  bytes_t least_budget = 0;            // that is kept, where this one is not
+  bytes_t excess = 0;  // beyond max(before, after), of that device with the most, where a budget is named
+};
+
+/// B: the most that any device holds on either side of what moves; with sources kept, of all that it holds afterwards.
+template <Holding From, Holding To>
+[[nodiscard]] bytes_t largest_of_device(const layout_switch<From, To>& change, sources after_use) {
+  bytes_t largest = largest_holding(change);
+  for (rank_t device = 0; after_use == sources::keep && device < change.devices(); ++device)
+    largest = greatest(largest, bytes_of_both_sides(change, device));
+  return largest;
+}
+
+namespace detail {
+
+/// The memory of all devices with relay, of F chains.
+template <Holding From, Holding To>
+class relay_budget {
+ public:
+  relay_budget(const layout_switch<From, To>& change, index_t chains, index_t phases, sources after_use)
+      : phases_(phases) {
+    demand_.largest = largest_of_device(change, after_use);
+    for (rank_t device = 0; device < change.devices(); ++device) {
+      const plan p = make_plan(change, device, {relay::always, chains, 1});
+      const bytes_t before = held_bytes(change.from(), change.from_rank(device), change.states());
+      bytes_t after = held_bytes(change.to(), change.to_rank(device), change.states());
+      if (after_use == sources::keep) after += before - total_bytes(p.retains);
+      devices_.push_back({relayed_memory(p, before, after_use), after, greatest(before, after)});
+      demand_.staging = greatest(demand_.staging, devices_.back().memory.passed());
+    }
+  }
+  bytes_t excess(index_t stages) const {
+    bytes_t most = 0;
+    for (const device& d : devices_)
+      most = greatest(most, d.memory.peak(stages, stages + phases_ - 1, d.after) - d.floor);
+    return most;
+  }
+  /// The named stages, or the first of s0 and the powers of two above it that keep the budget.
+  void find(const routing_wishes& wishes, routing_choice& found) const {
+    if (wishes.stages) {
+      found.how.stages = *wishes.stages;
+      found.excess = excess(found.how.stages);
+      found.kept = found.excess <= wishes.budget;
+      found.least_budget = found.excess;
+      return;
+    }
+    found.kept = false;
+    for (index_t stages = stage_count(demand_, wishes.budget); stages <= most_stages && !found.kept;
+         stages = memory_demand::stages_after(stages)) {
+      found.how.stages = stages;
+      found.excess = excess(stages);
+      found.kept = found.excess <= wishes.budget;
+    }
+    if (!found.kept) found.least_budget = least_budget(demand_, [&](index_t stages) { return excess(stages); });
+  }
+
+ private:
+  struct device {
+    relayed_memory memory;
+    bytes_t after, floor;
+  };
+  memory_demand demand_;
+  index_t phases_;
+  std::vector<device> devices_;
+};
+
+}  // namespace detail
+
+/// Every transfer of a switch with relay, retained ones too.
+template <Holding From, Holding To>
+[[nodiscard]] relayed_streams relayed_streams_of(const layout_switch<From, To>& change, index_t chains) {
+  relayed_streams streams;
+  each_relayed(change, chains, [&](const transfer& t) { streams.add(t); });
+  detail::with_sources(change, [&](const auto& sources) {
+    for (rank_t device = 0; device < change.devices(); ++device) {
+      plan kept;
+      kept.device = device;
+      detail::keep_all(change, sources, kept);
+      streams.add(kept);
+    }
+  });
+  return streams;
+}
+
+/// The best way to route a switch with relay: F and S. With speeds the fastest that keeps the budget, of equal ones the
+/// fewest chains; without speeds one chain. Where none keeps it, the one with the least budget.
+template <Holding From, Holding To>
+[[nodiscard]] routing_choice choose_relay(const layout_switch<From, To>& change, const routing_wishes& wishes) {
+  constexpr index_t phases_without_chains = 3;
+  std::optional<port_table> on;
+  if (change.on().has_speeds()) on.emplace(change);
+  std::optional<routing_choice> best;
+  for (index_t chains = 1;; chains *= 2) {
+    routing_choice found;
+    found.how = {relay::always, chains, 1};
+    relayed_streams streams = relayed_streams_of(change, chains);
+    found.phases = streams.phases();
+    if (wishes.stages) found.how.stages = *wishes.stages;
+    if (wishes.budget > 0) detail::relay_budget(change, chains, found.phases, wishes.after_use).find(wishes, found);
+    if (on) {
+      const relayed_seconds seconds(*on, streams);
+      if (!wishes.stages && wishes.budget == 0 && wishes.otherwise == stages_unless_named::fastest)
+        found.how.stages = seconds.best_stages(most_stages);
+      if (found.how.stages <= most_stages) found.seconds = seconds.of_stages(found.how.stages).total();
+    }
+    const bool better = !best || (found.kept && !best->kept) ||
+                        (found.kept && best->kept && on && *found.seconds < *best->seconds) ||
+                        (!found.kept && !best->kept && found.least_budget < best->least_budget);
+    if (better) best = found;
+    if (!on && found.kept) return *best;
+    if (found.phases <= phases_without_chains) return *best;
+  }
+}
+
+/// Seconds of the direct plan in so many stages; none where it crosses rails that do not meet.
+template <Holding From, Holding To>
+[[nodiscard]] std::optional<double> direct_seconds(const layout_switch<From, To>& change, index_t stages) {
+  simulator all(change);
+  for (rank_t device = 0; device < change.devices(); ++device) all.add(make_plan(change, device));
+  for (const sized_stream& s : all.streams())
+    if (all.on().apart(s.src, s.dst)) return {};
+  return seconds_of(all.on(), all.streams(), stages).total();
+}
+
+/// The three integers, from how the switch is asked for without a budget: never where relay is not faster. The cluster
+/// has speeds unless relay is never or always wanted. Budgets of direct plans are the caller's, who names its stages.
+template <Holding From, Holding To>
+[[nodiscard]] routing_choice choose_routing(const layout_switch<From, To>& change, const routing_wishes& wishes = {}) {
+  routing_choice direct;
+  direct.how.stages = wishes.stages.value_or(1);
+  if (wishes.when == relay_when::never) {
+    if (change.on().has_speeds()) direct.seconds = direct_seconds(change, direct.how.stages);
+    return direct;
+  }
+  const routing_choice relayed = choose_relay(change, wishes);
+  if (wishes.when == relay_when::always) return relayed;
+  direct.seconds = direct_seconds(change, direct.how.stages);
+  return direct.seconds && *direct.seconds <= *relayed.seconds ? direct : relayed;
+}
+
+}  // namespace reshard
