@@ -70,7 +70,7 @@ class relay_budget {
   }
   bytes_t excess(index_t stages) const {
     bytes_t most = 0;
-    for (const device& d : devices_)
+    for (const held_by& d : devices_)
       most = greatest(most, d.memory.peak(stages, stages + phases_ - 1, d.after) - d.floor);
     return most;
   }
@@ -94,13 +94,13 @@ class relay_budget {
   }
 
  private:
-  struct device {
+  struct held_by {
     relayed_memory memory;
     bytes_t after, floor;
   };
   memory_demand demand_;
   index_t phases_;
-  std::vector<device> devices_;
+  std::vector<held_by> devices_;
 };
 
 }  // namespace detail

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which routing is chosen: never worse than any other that keeps what is asked for, and the smallest of equal ones.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <reshard/model/presets.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/simulate/choose_routing.hpp>
+
+#include "../support/refused.hpp"
+#include "../support/tiny.hpp"
+
+using namespace reshard;
+
+namespace {
+computed_switch of(const char* from, const char* to, const cluster& on, rank_t to_first = 0) {
+  const space a(models::llama2_7b, parse_degrees(from)), b(models::llama2_7b, parse_degrees(to));
+  std::vector<rank_t> devices(static_cast<std::size_t>(b.ranks()));
+  std::iota(devices.begin(), devices.end(), to_first);
+  return layout_switch(a, b, {.to = device_map(devices), .on = on, .states = parameter_states});
+}
+double seconds(const computed_switch& change, index_t chains, index_t stages) {
+  relayed_streams streams = relayed_streams_of(change, chains);
+  return relayed_seconds(port_table(change), streams).of_stages(stages).total();
+}
+}  // namespace
+
+TEST_CASE("F and S are those with the fewest seconds of 1, 2, 4 ..") {
+  const computed_switch change = of("tp=8", "tp=8,dp=6", clusters::a800, 8);
+  const routing_choice found = choose_routing(change, {.when = relay_when::always});
+  double best = 1e9;
+  routing fastest;
+  for (index_t chains = 1; chains <= 8; chains *= 2)
+    for (index_t stages = 1; stages <= 4096; stages *= 2)
+      if (const double s = seconds(change, chains, stages); s < best)
+        best = s, fastest = {relay::always, chains, stages};
+  CHECK(found.how == fastest);
+  CHECK(*found.seconds == doctest::Approx(best).epsilon(1e-12));
+  CHECK(found.phases == phases_of(change, found.how));
+  CHECK(found.how.chains == 1);  // one holder node serves six by a chain
+  CHECK(found.phases == 1 + 6 + 1);
+  // with long messages fewer hops are better
+  cluster slow = clusters::a800;
+  slow.stage_us = 1e7;
+  const routing_choice few = choose_routing(of("tp=8", "tp=8,dp=6", slow, 8), {.when = relay_when::always});
+  CHECK(few.how.chains > 1);
+  CHECK(few.how.stages == 1);
+}
+
+TEST_CASE("relay is taken where it is faster, and not where it is equal") {
+  CHECK(choose_routing(of("", "dp=8", clusters::a800)).how.how == relay::always);
+  CHECK(choose_routing(of("", "dp=8", clusters::a800), {.when = relay_when::never}).how == routing{});
+  const routing_choice nothing = choose_routing(of("dp=2", "dp=2", clusters::a800));
+  CHECK(nothing.how == routing{});
+  CHECK(*nothing.seconds == *direct_seconds(of("dp=2", "dp=2", clusters::a800), 1));
+  const routing_choice named = choose_routing(of("", "dp=8", clusters::a800), {.stages = 5});
+  CHECK(named.how == routing{relay::always, 1, 5});
+}
+
+TEST_CASE("a budget wants the first of s0 and the powers of two above it that keep it, or is too small") {
+  const computed_switch change = of("tp=4,dp=2,zero=1", "tp=2,dp=4,zero=1", clusters::a800, 8);
+  const auto excess = [&](index_t stages, bytes_t& passed) {
+    const index_t phases = phases_of(change, {relay::always, 1, stages});
+    bytes_t most = 0;
+    for (rank_t d = 0; d < change.devices(); ++d) {
+      const plan p = make_plan(change, d, {relay::always, 1, stages});
+      const bytes_t before = held_bytes(change.from(), change.from_rank(d), change.states()),
+                    after = held_bytes(change.to(), change.to_rank(d), change.states());
+      const relayed_memory memory(p, before, sources::release);
+      passed = std::max(passed, memory.passed());
+      most = std::max(most, memory.peak(stages, stages + phases - 1, after) - std::max(before, after));
+    }
+    return most;
+  };
+  bytes_t passed = 0;
+  static_cast<void>(excess(1, passed));
+  CHECK(passed > 0);
+  const memory_demand demand{largest_holding(change), passed, 0};
+  for (const bytes_t budget : {bytes_t{50'000'000}, bytes_t{400'000'000}, bytes_t{3'000'000'000}}) {
+    const routing_choice found = choose_routing(change, {.when = relay_when::always, .budget = budget});
+    index_t stages = stage_count(demand, budget);
+    while (excess(stages, passed) > budget) stages = memory_demand::stages_after(stages);
+    CHECK(found.kept);
+    CHECK(found.how.stages == stages);
+  }
+  const routing_choice small = choose_routing(change, {.when = relay_when::always, .budget = 1000});
+  CHECK(!small.kept);
+  CHECK(small.least_budget == least_budget(demand, [&](index_t stages) { return excess(stages, passed); }));
+  CHECK(choose_routing(change, {.when = relay_when::always, .budget = small.least_budget}).kept);
+  const routing_choice two = choose_routing(change, {.when = relay_when::always, .stages = 2, .budget = 1000});
+  CHECK(!two.kept);
+  CHECK(two.least_budget == excess(2, passed));
+}
+
+TEST_CASE("without speeds relay has one chain and one stage") {
+  const routing_choice found = choose_routing(of("tp=8", "tp=8,dp=6", nodes_of(8), 8), {.when = relay_when::always});
+  CHECK(found.how == routing{relay::always, 1, 1});
+  CHECK(!found.seconds);
+  CHECK(found.phases == 8);
+}
