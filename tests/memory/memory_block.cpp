@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of granules: whose calls take them and give them back, and which bytes those are.
+// Blocks of granules: whose calls take them and give them back, and which bytes those are; in a debug build, that nobody
+// reads what was given back.
 #include <doctest/doctest.h>
 
+#include <csignal>
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <reshard/memory/memory_block.hpp>
 #include <reshard/memory/pages.hpp>
@@ -37,6 +42,46 @@ TEST_CASE("pages of a range are committed and given back by the range") {
   CHECK(range.data()[2 * page_bytes] == std::byte{0});
   range.data()[2 * page_bytes] = std::byte{6};
   CHECK(range.resident_bytes() == page_bytes);
+}
+
+namespace {
+/// What a process of its own reads at an address; -1 where it is stopped there.
+int read_apart(const std::byte* at) {
+  const pid_t reader = ::fork();
+  REQUIRE(reader >= 0);
+  if (reader == 0) {
+    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would tell of it
+    ::_exit(static_cast<int>(*static_cast<const volatile std::byte*>(at)));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(reader, &status, 0) == reader);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status) == SIGSEGV ? -1 : -2;
+}
+}  // namespace
+
+TEST_CASE("what a block gave back is unreadable in a debug build and zero in others, until it is opened or taken") {
+#if !defined(NDEBUG) && !defined(__OPTIMIZE__)
+  constexpr int given_back = -1;
+#else
+  constexpr int given_back = 0;
+#endif
+  page_range range(4 * page_bytes);
+  const memory_block block = range.block();
+  block.commit({0, 4});
+  for (bytes_t page = 0; page < 4; ++page) range.data()[page * page_bytes + 7] = std::byte{5};
+  block.release({1, 3});
+  const auto reads = [&](bytes_t page) { return read_apart(range.data() + page * page_bytes + 7); };
+  CHECK(reads(0) == 5);
+  CHECK(reads(1) == given_back);
+  CHECK(reads(2) == given_back);
+  CHECK(reads(3) == 5);
+  block.commit({1, 2});
+  CHECK(reads(1) == 0);
+  CHECK(reads(2) == given_back);
+  block.open_again();
+  CHECK(reads(2) == 0);
+  CHECK(reads(3) == 5);
+  CHECK(range.resident_bytes() == 3 * page_bytes);  // what is opened is not there yet
 }
 
 TEST_CASE("pages that are committed beforehand are not committed again") {
