@@ -109,6 +109,98 @@ TEST_CASE_TEMPLATE("what one device was given otherwise is named with both, and 
     }
 }
 
+namespace {
+/// A switch of one's own beside the others': each device tries its own, and says what it heard.
+template <typename World, typename Mine>
+std::vector<std::string> sentences_of(rank_t devices, Mine&& mine) {
+  std::vector<std::string> all(static_cast<std::size_t>(devices));
+  World world(devices, std::chrono::seconds(20));
+  world.run([&](auto& here) {
+    const auto change = mine(here.device());
+    std::string& sentence = all[static_cast<std::size_t>(here.device())];
+    sentence = difference_over(here, change, {});
+    here.all_reduce_max(0);
+  });
+  return all;
+}
+}  // namespace
+
+TEST_CASE_TEMPLATE("where ranks sit is the same for all, also for a device that exchanges nothing", World, thread_group,
+                   mailbox_group) {
+  const space from(testing::tiny(4), parse_degrees("dp=2")), to(testing::tiny(4), parse_degrees("tp=2"));
+  const placement usual{.devices = 12};
+  struct otherwise {
+    placement other;
+    const char* words;
+  };
+  std::vector<otherwise> all;
+  all.push_back({{.to = device_map({1, 0}), .devices = 12}, "FROM on devices 0-1, TO on 1,0 of 12"});
+  all.push_back({{.from = device_map({2, 3}), .devices = 12}, "FROM on devices 2-3, TO on 0-1 of 12"});
+  all.push_back({{.on = nodes_of(2), .devices = 12}, "FROM on devices 0-1, TO on 0-1 of 12 in nodes of 2"});
+  all.push_back({{.devices = 12, .lost = {7, 8, 10}}, "TO on 0-1 of 12, lost 7-8,10"});
+  all.push_back({{.devices = 12, .lost = {7}, .lost_elements = when_lost::leave_out},
+                 "TO on 0-1 of 12, lost 7, their elements left out"});
+  for (const rank_t odd : {0, 11})
+    for (const otherwise& o : all) {
+      CAPTURE(o.words);
+      const std::vector<std::string> sentences =
+          sentences_of<World>(12, [&](rank_t d) { return layout_switch(from, to, d == odd ? o.other : usual); });
+      for (const std::string& s : sentences) {
+        CAPTURE(s);
+        CHECK(s == sentences[0]);
+        CHECK(s.find("device 0 was given FROM on devices ") == 0);
+        CHECK(s.find(o.words) != s.npos);
+        CHECK(s.find(odd == 0 ? " and device 1 FROM on devices 0-1, TO on 0-1 of 12; all" : " and device 11 FROM ") !=
+              s.npos);
+      }
+    }
+  for (const std::string& s : sentences_of<World>(12, [&](rank_t) { return layout_switch(from, to, all[3].other); }))
+    CHECK(s.empty());
+  for (const std::string& s : sentences_of<World>(12, [&](rank_t d) {
+         return layout_switch(from, to, {.devices = 12, .lost = {d == 5 ? rank_t{7} : rank_t{8}}});
+       }))
+    CHECK(s.find(", lost 8 and device 5 FROM ") != s.npos);
+}
+
+TEST_CASE("layouts are the same for all, spaces and lists, also where a device's own part of them is") {
+  const model m = testing::tiny(4);
+  const space two(m, parse_degrees("dp=2")), of_zero(m, parse_degrees("dp=2,zero=1"));
+  for (const std::string& s : sentences_of<thread_group>(3, [&](rank_t d) {
+         return layout_switch(two, d == 2 ? of_zero : two, {.states = parameter_states, .devices = 3});
+       }))
+    CHECK(s ==
+          "device 0 was given FROM as 'dp=2' and TO as 'dp=2' and device 2 FROM as 'dp=2' and TO as 'dp=2,zero=1'; all "
+          "make one switch");
+  const auto list = [](index_t cut, rank_t last) {
+    return shard_list({{0, "w", fp32, {8, 4}, {0, 0}, {4, 4}, "param"},
+                       {1, "w", fp32, {8, 4}, {4, 0}, {cut, 4}, "param"},
+                       {last, "w", fp32, {8, 4}, {4 + cut, 0}, {4 - cut, 4}, "param"}},
+                      3);
+  };
+  const state_list one = state_list::parse("param:fp32:3");
+  const auto ask_lists = [&](index_t cut, rank_t last) {
+    return sentences_of<thread_group>(3, [&](rank_t d) {
+      const shard_list mine = d == 0 ? list(cut, last) : list(2, 2);
+      return layout_switch(mine, mine, {.list = one});
+    });
+  };
+  for (const std::string& s : ask_lists(2, 2)) CHECK(s.empty());
+  for (const auto& [cut, last] : {std::pair<index_t, rank_t>{1, 2}, {2, 1}})
+    for (const std::string& s : ask_lists(cut, last)) {
+      CAPTURE(s);
+      CHECK(s.find("device 0 was given FROM as a list of 3 boxes on 3 ranks, hash ") == 0);
+      CHECK(s.find(" and device 1 FROM as a list of 3 boxes on 3 ranks, hash ") != s.npos);
+    }
+}
+
+TEST_CASE("devices in words: as runs, of which eight are told") {
+  detail::run_words words;
+  words.add(0, 6), words.add(7, 1), words.add(6, 1);
+  CHECK(words.text() == "0-5,7,6");
+  for (rank_t d = 10; d < 18; ++d) words.add(2 * d, 1);
+  CHECK(words.text() == "0-5,7,6,20,22,24,26,28 and 3 runs more");
+}
+
 TEST_CASE("types of one width are told apart") {
   const state_list a = state_list::parse("param:bf16:3"), b = state_list::parse("param:fp16:3");
   CHECK(detail::given_states(a, a.all()).value != detail::given_states(b, b.all()).value);

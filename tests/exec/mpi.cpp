@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../support/dice.hpp"
+#include "../support/given_otherwise.hpp"
 #include "../support/mpi_processes.hpp"
 #include "../support/small_processes.hpp"
 #include "../support/tiny.hpp"
@@ -186,45 +187,17 @@ TEST_CASE("a stage is in place once every process has said so, and texts are gat
   }
 }
 
-TEST_CASE("one process with another layout, states or budget is named on all others, and no page is touched") {
-  const computed_switch change = change_of("tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1");
-  struct fault {
-    const char* from;
-    const char* to;
-    bytes_t budget;
-  };
-  for (const long odd : {0L, 5L})
-    for (const fault& f :
-         {fault{"tp=2,pp=2,dp=2,zero=1", "tp=2,dp=4,zero=1", 2_MiB}, fault{"pp=2,dp=4,zero=1", "dp=8,zero=1", 2_MiB},
-          fault{"tp=2,pp=2,vpp=2,dp=2,zero=1", "dp=8,zero=1", 2_MiB},
-          fault{"tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", 3_MiB}}) {
+TEST_CASE(
+    "one process with another layout, placement, states, list or budget is named on all, and nothing is touched") {
+  for (const testing::otherwise what : testing::all_otherwise)
+    for (const rank_t odd : {0, 5}) {
+      CAPTURE(static_cast<int>(what));
       CAPTURE(odd);
-      CAPTURE(f.from);
-      CAPTURE(f.to);
-      for (const left_behind& left : on_ranks(8, [&](MPI_Comm world, long d, left_behind&mine) {
-             const computed_switch own = d == odd ? change_of(f.from, f.to) : change;
-             mpi_endpoint here(world, {.wait = ample});
-             rank_storage before(own.from(), d, "before"), after(own.to(), d, "after");
-             fill(before.tensors(), own.from());
-             here.all_reduce_max(0);
-             const double begin = now();
-             mine.say(thrown([&] {
-               switch_state(own, before.tensors(), after.tensors(), here, {.budget = d == odd ? f.budget : 2_MiB});
-             }));
-             mine.seconds = now() - begin;
-             mine.untouched = after.resident_bytes() == 0 && compare(before.tensors(), own.from()).wrong == 0;
-             here.all_reduce_max(0);
-             mine.reached = 1;
-           })) {
-        const std::string sentence = left.sentence;
-        CAPTURE(sentence);
-        CHECK(left.untouched == 1);
-        CHECK(left.reached == 1);
-        CHECK(sentence.starts_with("reshard: "));
-        CHECK(left.seconds < 2);
-        CHECK(sentence.find("device " + std::to_string(odd)) != sentence.npos);
-        if (f.budget != 2_MiB) CHECK(sentence.find("a budget of 3145728 bytes") != sentence.npos);
-      }
+      testing::check_given(what, odd, on_ranks(8, [&](MPI_Comm world, long d, left_behind& mine) {
+                             const double start = now();
+                             mpi_endpoint here(world, {.wait = ample});
+                             testing::switch_given(what, d == odd, here, start, mine);
+                           }));
     }
 }
 

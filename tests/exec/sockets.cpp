@@ -12,6 +12,7 @@
 #include <reshard/exec/sockets.hpp>
 
 #include "../support/dice.hpp"
+#include "../support/given_otherwise.hpp"
 #include "../support/left_behind.hpp"
 #include "../support/processes.hpp"
 #include "../support/tiny.hpp"
@@ -124,100 +125,22 @@ TEST_CASE("a hub that has heard of an end agrees to nothing more: all hear the s
     CHECK(std::string(all.of(d).sentence) == "reshard: device 1 is gone: its connection ended");
 }
 
-TEST_CASE("one process with another layout or budget is named on all others, and no page is touched") {
-  const computed_switch change = change_of("tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1");
-  struct fault {
-    const char* from;
-    const char* to;
-    bytes_t budget;
-  };
-  for (const long odd : {0L, 5L})
-    for (const fault& f :
-         {fault{"tp=2,pp=2,dp=2,zero=1", "tp=2,dp=4,zero=1", 2_MiB}, fault{"pp=2,dp=4,zero=1", "dp=8,zero=1", 2_MiB},
-          fault{"tp=2,pp=2,vpp=2,dp=2,zero=1", "dp=8,zero=1", 2_MiB},
-          fault{"tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", 3_MiB}}) {
+TEST_CASE(
+    "one process with another layout, placement, states, list or budget is named on all, and nothing is touched") {
+  for (const testing::otherwise what : testing::all_otherwise)
+    for (const rank_t odd : {0, 5}) {
+      CAPTURE(static_cast<int>(what));
       CAPTURE(odd);
-      CAPTURE(f.from);
-      CAPTURE(f.to);
       processes all(8);
       all.start_all([&](long d, listening_socket listening, left_behind& left) {
-        const computed_switch mine = d == odd ? change_of(f.from, f.to) : change;
+        const double start = now();
         socket_endpoint here(d, all.addresses, std::move(listening), ample);
-        rank_storage before(mine.from(), d, "before"), after(mine.to(), d, "after");
-        fill(before.tensors(), mine.from());
-        const auto begin = std::chrono::steady_clock::now();
-        try {
-          switch_state(mine, before.tensors(), after.tensors(), here, {.budget = d == odd ? f.budget : 2_MiB});
-          left.say("finished");
-        } catch (const std::exception& e) {
-          left.say(e.what());
-        }
-        left.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        left.untouched = after.resident_bytes() == 0 && compare(before.tensors(), mine.from()).wrong == 0;
-        here.all_reduce_max(0);
+        testing::switch_given(what, d == odd, here, start, left);
       });
       REQUIRE(all.ended_within(60));
-      for (long d = 0; d < 8; ++d) {
-        const std::string sentence = all.of(d).sentence;
-        CAPTURE(sentence);
-        CHECK(all.of(d).untouched == 1);
-        CHECK(sentence.starts_with("reshard: "));
-        CHECK(all.of(d).seconds < 2);
-        CHECK(sentence.find("device " + std::to_string(odd)) != sentence.npos);
-        if (f.budget != 2_MiB) CHECK(sentence.find("a budget of 3145728 bytes") != sentence.npos);
-      }
-    }
-}
-
-TEST_CASE("one process with other states, or another shard list, is named on all others, and no page is touched") {
-  const model m = testing::tiny(2);
-  const state_list usual = adam,
-                   swapped = state_list::parse("param:bf16:3,master:fp32:1,exp_avg_sq:fp32:1,exp_avg:fp32:1");
-  const auto list_of = [](const char* second, rank_t first_rank) {
-    std::vector<shard> shards;
-    for (const char* tensor : {"a", second})
-      for (rank_t r = 0; r < 2; ++r)
-        shards.push_back({first_rank + r, tensor, bf16, {64, 64}, {32 * r, 0}, {32, 64}, "param"});
-    return shard_list(shards, 4);
-  };
-  for (const bool of_lists : {false, true})
-    for (const long odd : {0L, 3L}) {
-      CAPTURE(of_lists);
-      CAPTURE(odd);
-      processes all(4);
-      all.start_all([&](long d, listening_socket listening, left_behind& left) {
-        socket_endpoint here(d, all.addresses, std::move(listening), ample);
-        const auto attempt = [&](const auto& change) {
-          rank_storage before(change.from(), d, "before", pages_are::reserved, {}, change.list()),
-              after(change.to(), d, "after", pages_are::reserved, {}, change.list());
-          try {
-            switch_state(change, before.tensors(), after.tensors(), here);
-            left.say("finished");
-          } catch (const std::exception& e) {
-            left.say(e.what());
-          }
-          left.untouched = after.resident_bytes() == 0;
-        };
-        const double begin = now();
-        if (of_lists) {
-          const char* second = d == odd ? "c" : "b";
-          attempt(layout_switch(list_of(second, 0), list_of(second, 2), {.states = adam.named("param")}));
-        } else {
-          attempt(layout_switch(space(m, parse_degrees("tp=2,pp=2")), space(m, parse_degrees("dp=4")),
-                                {.list = d == odd ? swapped : usual}));
-        }
-        left.seconds = now() - begin;
-        here.all_reduce_max(0);
-      });
-      REQUIRE(all.ended_within(60));
-      for (long d = 0; d < 4; ++d) {
-        const std::string sentence = all.of(d).sentence;
-        CAPTURE(sentence);
-        CHECK(sentence.find("device " + std::to_string(odd) + (odd == 0 ? " was given" : " ")) != sentence.npos);
-        CHECK(sentence.find(of_lists ? "tensor 1 as c of" : "exp_avg_sq:fp32:1,") != sentence.npos);
-        CHECK(all.of(d).untouched == 1);
-        CHECK(all.of(d).seconds < 2);
-      }
+      std::vector<left_behind> left;
+      for (long d = 0; d < 8; ++d) left.push_back(all.of(d));
+      testing::check_given(what, odd, left);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/exec/exchange_moves.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
@@ -27,7 +28,7 @@ namespace testing {
 /// What every process leaves behind; plain data.
 struct left_behind {
   char sentence[600] = {};
-  double seconds = 0, away = 0;  // when; how long it did not run, while it should
+  double began = 0, seconds = 0, away = 0;  // when, and when; how long it did not run, while it should
   long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0, several = 0;
 
   void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }

@@ -1,31 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all devices must be given alike before they can make one switch: the budget, what becomes of sources, the route,
-// the states by name, type and level, the tensors by name and extents. Their numbers alone are what plans speak of; two devices
-// whose numbers mean other things would move the wrong bytes.
-// Builds on: exec/packing.hpp, exec/switch_options.hpp, exec/transport.hpp, plan/layout_switch.hpp.
+// the states by name, type and level, the tensors by name and extents, the layouts and where their ranks sit. Their
+// numbers alone are what plans speak of; two devices whose numbers mean other things would move the wrong bytes.
+// Builds on: exec/given.hpp, exec/transport.hpp.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include <reshard/exec/packing.hpp>
-#include <reshard/exec/switch_options.hpp>
+#include <reshard/exec/given.hpp>
 #include <reshard/exec/transport.hpp>
-#include <reshard/plan/layout_switch.hpp>
 
 namespace reshard {
 
 namespace detail {
-
-/// Something that a device was given: a number, never negative, that is another where it was given something else; and
-/// words for it.
-struct given {
-  std::int64_t value = 0;
-  std::string text;
-};
-/// 62 bits of a digest, as a number.
-inline std::int64_t number_of(const digest& d) { return static_cast<std::int64_t>(d.value() >> 2); }
 
 /// Whether all devices call with the same number.
 template <Transport T>
@@ -47,52 +36,6 @@ std::string difference_between(T& transport, const char* what, const given& mine
                  other.sentence, "; all make one switch");
 }
 
-inline given given_budget(bytes_t budget) {
-  return {budget, budget == no_budget ? "no budget" : text_of("a budget of ", budget, " bytes")};
-}
-inline given given_sources(sources after_use) {
-  return after_use == sources::keep ? given{1, "sources that are kept"} : given{0, "sources that are released"};
-}
-inline given given_routing(const routing& route) {
-  if (route.how == relay::never) return {route.stages, text_of("direct routes in ", route.stages, " stages")};
-  digest of;
-  of.add(route.chains), of.add(route.stages);
-  return {number_of(of), text_of("relay over ", route.chains, " chains a node in ", route.stages, " stages")};
-}
-inline given given_states(const state_list& list, const state_set& moving) {
-  std::string text;
-  for (const int s : moving)
-    if (s != statistic_state)
-      text += text_of(text.empty() ? "" : ",", s, "=", list[s].name, ":", name(list[s].type), ":", list[s].level);
-  digest of;
-  for (const char c : text) of.add(c);
-  of.add(moving.bits());
-  return {number_of(of), "the states " + (text.empty() ? "of statistics alone" : text)};
-}
-
-/// result[n] is the digest of the first n tensor families of a holding, 0 <= n <= families.
-template <Holding H>
-std::vector<digest> digests_of_families(const H& of) {
-  std::vector<digest> result(1);
-  for (int f = 0; f < of.families(); ++f) {
-    const family& tensors = of.family_at(f);
-    digest next = result.back();
-    next.add(static_cast<std::int64_t>(tensors.name.size()));
-    for (const char c : tensors.name) next.add(c);
-    for (const index_t extent : tensors.extent) next.add(extent);
-    result.push_back(next);
-  }
-  return result;
-}
-/// A family by its number; how many there are where there are fewer.
-template <Holding H>
-std::string family_in_words(const H& of, index_t f) {
-  if (f >= of.families()) return text_of("no more than ", of.families(), " tensors");
-  const family& tensors = of.family_at(static_cast<int>(f));
-  std::string extents;
-  for (const index_t extent : tensors.extent) extents += text_of(extents.empty() ? "" : " x ", extent);
-  return text_of("tensor ", f, " as ", tensors.name, " of ", extents);
-}
 /// As difference_between, of the first family that is not the same on all devices.
 template <Transport T, Holding H>
 std::string difference_of_families(T& transport, const H& of, const std::vector<digest>& of_first) {
@@ -112,16 +55,17 @@ std::string difference_of_families(T& transport, const H& of, const std::vector<
 }  // namespace detail
 
 /// Called by all devices: a sentence, the same on all, where they were not given the same budget, use of sources,
-/// states or tensors; nothing where they were, which takes one agreement on two numbers.
+/// states, tensors, placement or layouts; nothing where they were, which takes one agreement on two numbers.
 template <Transport T, Holding From, Holding To>
 std::string difference_over(T& transport, const layout_switch<From, To>& change, const switch_options& options) {
   const detail::given budget = detail::given_budget(options.budget), use = detail::given_sources(options.after_use),
                       states = detail::given_states(change.list(), change.states()),
-                      route = detail::given_routing(options.route);
+                      route = detail::given_routing(options.route), placed = detail::given_placement(change),
+                      layouts = detail::given_layouts(change);
   const std::vector<digest> families = detail::digests_of_families(change.to());
   digest all = families.back();
-  for (const std::int64_t value :
-       {std::int64_t{change.to().families()}, budget.value, use.value, states.value, route.value})
+  for (const std::int64_t value : {std::int64_t{change.to().families()}, budget.value, use.value, states.value,
+                                   route.value, placed.value, layouts.value})
     all.add(value);
   if (detail::alike_over(transport, detail::number_of(all))) return {};
   std::string sentence = detail::difference_between(transport, "budgets", budget);
@@ -129,6 +73,8 @@ std::string difference_over(T& transport, const layout_switch<From, To>& change,
   if (sentence.empty()) sentence = detail::difference_between(transport, "states", states);
   if (sentence.empty()) sentence = detail::difference_between(transport, "routes", route);
   if (sentence.empty()) sentence = detail::difference_of_families(transport, change.to(), families);
+  if (sentence.empty()) sentence = detail::difference_between(transport, "placements", placed);
+  if (sentence.empty()) sentence = detail::difference_between(transport, "layouts", layouts);
   return sentence;
 }
 

@@ -44,6 +44,13 @@ class device_map {
   constexpr rank_t ranks() const { return ranks_; }
   constexpr bool identity() const { return by_rank_.empty(); }
 
+  /// Calls sink(rank, device, count) for every run of consecutive ranks on consecutive devices, lost or not.
+  template <typename Sink>
+  constexpr void each_run(Sink&& sink) const {
+    if (identity() && ranks_ > 0) sink(rank_t{0}, rank_t{0}, ranks_);
+    for (const run& piece : by_rank_) sink(piece.rank, piece.device, piece.count);
+  }
+
   /// One past the highest device in use, lost or not.
   constexpr rank_t devices() const {
     rank_t past = identity() ? ranks_ : 0;
