@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include <reshard/algebra/region.hpp>
+#include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
@@ -201,6 +204,130 @@ features check_random_switches(int count) {
   return seen;
 }
 }  // namespace
+
+namespace {
+
+/// By family, what a holding has on a rank.
+std::vector<std::vector<family_box>> boxes_on(const computed_holding& h, rank_t rank, role r) {
+  std::vector<std::vector<family_box>> boxes(static_cast<std::size_t>(h.families()));
+  each_held(h, rank, r, [&](int f, const family_box& b) { boxes[static_cast<std::size_t>(f)].push_back(b); });
+  return boxes;
+}
+
+/// What a large switch with lost devices brings one device, against a look at what each of all ranks has; rank r of FROM
+/// is on device r.
+struct looked_up {
+  index_t transfers = 0, lost = 0, wrong = 0;  // lost: elements
+
+  looked_up(const computed_switch& change, const std::vector<rank_t>& gone, rank_t device, role r) : gone_(gone) {
+    const plan p = make_plan(change, device);
+    const std::vector<std::vector<family_box>> mine = boxes_on(change.to(), change.to_rank(device), r);
+    std::vector<region<family_ndim>> wanted(mine.size()), left(mine.size());
+    for (std::size_t f = 0; f < mine.size(); ++f)
+      for (const family_box& b : mine[f]) wanted[f].add(b);
+    left = wanted;
+    std::map<rank_t, std::vector<std::vector<family_box>>> of_source;
+    const auto take = [&](const transfer& t) {  // of what is wanted, once
+      region<family_ndim>& of = left[static_cast<std::size_t>(t.family)];
+      const index_t before = of.volume();
+      of.remove(t.where);
+      wrong += before - of.volume() == t.where.volume() && t.dst == device ? 0 : 1;
+    };
+    for (const std::vector<transfer>* list : {&p.receives, &p.retains})
+      for (const transfer& t : *list) {
+        ++transfers;
+        take(t);
+        wrong += is_gone(t.src) ? 1 : 0;
+        if (of_source.count(t.src) == 0) of_source[t.src] = boxes_on(change.from(), t.src, r);
+        const std::vector<family_box>& has = of_source[t.src][static_cast<std::size_t>(t.family)];
+        wrong += std::any_of(has.begin(), has.end(), [&](const family_box& b) { return b.contains(t.where); }) ? 0 : 1;
+      }
+    std::vector<region<family_ndim>> told(mine.size());
+    for (const transfer& t : p.lost) take(t), told[static_cast<std::size_t>(t.family)].add(t.where);
+    for (const region<family_ndim>& rest : left) wrong += rest.empty() ? 0 : 1;
+    const std::vector<region<family_ndim>> with_nobody = without_holders(change, wanted, r);
+    for (std::size_t f = 0; f < mine.size(); ++f) {
+      wrong += same_set(told[f], with_nobody[f]) ? 0 : 1;
+      lost += with_nobody[f].volume();
+    }
+    check_senders(change, p, device);
+  }
+
+ private:
+  /// Of what is wanted the rest that no living rank of FROM has: all of them are asked.
+  std::vector<region<family_ndim>> without_holders(const computed_switch& change,
+                                                   std::vector<region<family_ndim>> wanted, role r) const {
+    std::vector<std::vector<family_box>> there(wanted.size());
+    for (rank_t rank = 0; rank < change.from().ranks(); ++rank) {
+      if (is_gone(rank)) continue;
+      each_held(change.from(), rank, r, [&](int f, const family_box& b) {
+        const auto at = static_cast<std::size_t>(f);
+        for (const family_box& w : wanted[at].boxes())
+          if (intersects(w, b)) return there[at].push_back(b);
+      });
+    }
+    for (std::size_t f = 0; f < wanted.size(); ++f) {
+      std::sort(there[f].begin(), there[f].end(), [](const auto& a, const auto& b) { return precedes(a, b); });
+      there[f].erase(std::unique(there[f].begin(), there[f].end()), there[f].end());
+      for (const family_box& b : there[f]) wanted[f].remove(b);
+    }
+    return wanted;
+  }
+  /// Sources send it what it expects of them.
+  void check_senders(const computed_switch& change, const plan& p, rank_t device) {
+    std::set<rank_t> asked;
+    for (const transfer& t : p.receives)
+      if (asked.size() < 8 && asked.insert(t.src).second) {
+        std::vector<transfer> sent = make_plan(change, t.src).sends, received = p.receives;
+        std::erase_if(sent, [&](const transfer& other) { return other.dst != device; });
+        std::erase_if(received, [&](const transfer& other) { return other.src != t.src; });
+        wrong += sent == received ? 0 : 1;
+      }
+  }
+  bool is_gone(rank_t device) const { return std::find(gone_.begin(), gone_.end(), device) != gone_.end(); }
+
+  const std::vector<rank_t>& gone_;
+};
+
+}  // namespace
+
+TEST_CASE("eight of 16,384 ranks are lost: one rank's plan against a look at what each of all has") {
+  const std::vector<rank_t> node = {8, 9, 10, 11, 12, 13, 14, 15},
+                            scattered = {1, 202, 403, 604, 805, 1006, 1207, 1408},
+                            holders = {2, 6, 10, 14, 18, 22, 26, 30};
+  index_t transfers = 0, losing = 0;
+  for (const bool sharded : {false, true}) {
+    const std::string zero = sharded ? ",zero=1" : "";
+    const space from(models::qwen3_235b_a22b, parse_degrees("tp=4,pp=8,dp=512,ep=16,split=account" + zero)),
+        to(models::qwen3_235b_a22b, parse_degrees("tp=8,pp=16,dp=64,ep=8,split=account" + zero));
+    std::vector<rank_t> seats;
+    for (rank_t rank = 0; rank < to.ranks(); ++rank) seats.push_back(2048 + rank);
+    for (const std::vector<rank_t>* lost : {&node, &scattered, &holders}) {
+      const computed_switch change(from, to,
+                                   {.to = device_map(seats),
+                                    .states = sharded ? optimizer_states : parameter_states,
+                                    .lost = *lost,
+                                    .lost_elements = when_lost::leave_out});
+      CHECK(change.devices() == 16384);
+      std::vector<rank_t> devices = {2048, 2125};
+      for (rank_t d = 2048; sharded && devices.size() < 5 && d < 4096; ++d)
+        if (!make_plan(change, d).lost.empty()) devices.push_back(d);
+      for (const rank_t device : devices) {
+        CAPTURE(sharded);
+        CAPTURE(device);
+        const looked_up found(change, *lost, device, sharded ? role::optimizer : role::parameter);
+        CHECK(found.wrong == 0);
+        CHECK(found.transfers > 0);
+        transfers += found.transfers, losing += found.lost > 0 ? 1 : 0;
+      }
+      CHECK((lost_bytes(change) > 0) == sharded);
+      CHECK(devices.size() == (sharded ? 5 : 2));
+    }
+  }
+  CHECK(losing == 3 * 3);
+  std::printf("{\"transfers\":%lld,\"plans_that_lose\":%lld}\n", static_cast<long long>(transfers),
+              static_cast<long long>(losing));
+}
 
 TEST_CASE("thirty random switches with lost devices, for the mutants") { check_random_switches(30); }
 
