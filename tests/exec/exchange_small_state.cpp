@@ -364,6 +364,30 @@ TEST_CASE("who exchanges small state while others switch: a sentence on all, and
     }
 }
 
+TEST_CASE_TEMPLATE("who exchanges small state while others ask for a number: a sentence on all, the world goes on",
+                   World, thread_group, mailbox_group) {
+  for (const rank_t odd : {0, 2}) {
+    World world(3, soon);
+    std::atomic<int> went_on = 0;
+    const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+      try {
+        if (here.device() == odd) static_cast<void>(exchange_small_state(one_blob({"step"}, 8), {}, here));
+        else here.all_reduce_max(7);
+      } catch (const std::exception&) {
+        if (here.all_reduce_max(here.device()) == 2) ++went_on;
+        throw;
+      }
+    });
+    CHECK(went_on == 3);
+    for (rank_t d = 0; d < 3; ++d)
+      CHECK(sentences[static_cast<std::size_t>(d)] ==
+            (d == odd ? "refusal reshard: device " + std::to_string(odd) +
+                            " exchanges small state, and another device does something else; all do it or none"
+                      : "peer_failed reshard: device " + std::to_string(d) + ": device " + std::to_string(odd) +
+                            " does something else: it exchanges small state; all devices do one thing at a time"));
+  }
+}
+
 TEST_CASE("who fails, leaves or does not come ends the others' wait in a sentence") {
   enum class way { fails, leaves, sleeps };
   for (const way w : {way::fails, way::leaves, way::sleeps}) {

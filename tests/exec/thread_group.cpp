@@ -194,17 +194,49 @@ TEST_CASE("refusals come before anything is touched, and say who lacks what") {
   CHECK(refused_with(false, 9, norm, 3) == "reshard: the switch names 4 devices, and the transport has 3");
 }
 
-TEST_CASE("devices that were given different layouts: who expects what another does not hold says so") {
+namespace {
+/// What a space holds, of which nobody can tell which layout it is.
+struct nameless_holding {
+  computed_holding of;
+  rank_t ranks() const { return of.ranks(); }
+  state_set states() const { return of.states(); }
+  int families() const { return of.families(); }
+  const family& family_at(int f) const { return of.family_at(f); }
+  template <typename Sink>
+  void held(int f, rank_t rank, role r, Sink&& sink) const {
+    of.held(f, rank, r, sink);
+  }
+  template <typename Sink>
+  void shared(int f, rank_t rank, role r, Sink&& sink) const {
+    of.shared(f, rank, r, sink);
+  }
+  template <typename Sink>
+  void owners(int f, role r, const family_box& within, Sink&& sink) const {
+    of.owners(f, r, within, sink);
+  }
+  storage_order order_of(const tensor_id& t, rank_t rank, role r) const { return of.order_of(t, rank, r); }
+};
+static_assert(Holding<nameless_holding>);
+}  // namespace
+
+TEST_CASE("devices that were given different layouts: they are named; else who expects what another lacks says so") {
   switch_in_memory stages(tiny(), "pp=2", "pp=2"), tensors(tiny(), "tp=2", "dp=2");
-  thread_group world(2, soon);
-  const std::string sentence = refused([&] {
-    world.run([&](auto& here) {
-      switch_in_memory& s = here.device() == 0 ? stages : tensors;
-      const auto d = static_cast<std::size_t>(here.device());
-      switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
+  const auto sentence_of = [&](auto&& change_of) {
+    thread_group world(2, soon);
+    return refused([&] {
+      world.run([&](auto& here) {
+        switch_in_memory& s = here.device() == 0 ? stages : tensors;
+        const auto d = static_cast<std::size_t>(here.device());
+        switch_state(change_of(s), s.before[d].tensors(), s.after[d].tensors(), here);
+      });
     });
-  });
-  CHECK(sentence ==
+  };
+  CHECK(sentence_of([](const switch_in_memory& s) -> const computed_switch& { return s.change; }) ==
+        "reshard: device 0 was given FROM as 'pp=2' and TO as 'pp=2' and device 1 FROM as 'tp=2' and TO as 'dp=2'; all "
+        "make one switch");
+  CHECK(sentence_of([](const switch_in_memory& s) {
+          return layout_switch(nameless_holding{s.change.from()}, nameless_holding{s.change.to()});
+        }) ==
         "reshard: device 1: device 0 lacks 2048 of 2048 elements that it shall send of param of "
         "decoder.layers.2.self_attention.linear_proj.weight");
   CHECK(stages.untouched());

@@ -46,7 +46,7 @@ class exchange {
     else return {};
   }
   void offer(const binding& tensors) { from_ = &tensors; }
-  std::int64_t all_reduce_max(std::int64_t n) { return meeting_->agree({n}).largest; }
+  std::int64_t all_reduce_max(std::int64_t n) { return meeting_->agree({n}).largest_for(device()); }
   agreement agree(const proposal& mine) { return meeting_->agree(mine); }
   std::vector<std::string> gather(const std::string& mine) { return meeting_->gather(mine); }
   index_t lag() const { return lag_of_exchange(how_); }

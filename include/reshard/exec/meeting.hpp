@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What devices agree by: numbers, the sentence of the lowest device that refuses, what all have to say, how many stages
 // are in place everywhere; and who is gone. Of the two things that a message transport has the one without messages.
-// Builds on: exec/patience.hpp, base/integer.hpp.
+// Builds on: exec/patience.hpp, base/text.hpp.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <reshard/base/integer.hpp>
+#include <reshard/base/text.hpp>
 #include <reshard/exec/patience.hpp>
 
 namespace reshard {
@@ -34,6 +36,15 @@ struct agreement {
     largest = first || p.number > largest ? p.number : largest;
     sum += p.addend;
     if (!p.sentence.empty() && (refuser < 0 || device < refuser)) refuser = device, sentence = p.sentence;
+  }
+
+  /// The largest number, for a device that asks for nothing else: peer_failed with the sentence of one that refuses.
+  std::int64_t largest_for(rank_t device) const {
+    if (refuser < 0) return largest;
+    constexpr std::string_view ours = "reshard: ";
+    const std::string_view why = sentence;
+    throw peer_failed(detail::text_of("reshard: device ", device, ": device ", refuser,
+                                      " does something else: ", why.starts_with(ours) ? why.substr(ours.size()) : why));
   }
 };
 

@@ -33,7 +33,7 @@ class rendezvous {
   /// The largest of the values that all devices call with; nobody returns before all have called. The sentence of a
   /// device that waits in vain says at the end of which stage, where one is given.
   std::int64_t all_reduce_max(rank_t device, std::int64_t value, index_t stage = -1) {
-    return agree(device, {value}, stage).largest;
+    return agree(device, {value}, stage).largest_for(device);
   }
   /// The same, of all that devices propose.
   agreement agree(rank_t device, const proposal& brought, index_t stage = -1) {

@@ -25,7 +25,7 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.device(), t.devices()      which device of how many;
 ///   t.offer(binding)             what this device holds now, sealed; no waiting;
 ///   t.all_reduce_max(n)          the largest n of all devices; nobody returns before all have called. Throws
-///                                peer_failed where a device failed, left or does not come;
+///                                peer_failed where a device failed, left, does not come or does something else;
 ///   t.staging_bytes(plan, slot)  memory that it takes in a slot beside the state;
 ///   t.prepare(plan, into, pages) after an `all_reduce_max` that followed `offer`: everything that can fail. `into` is
 ///                                what this device shall hold, `pages` its granules by the slot of their first writer,
