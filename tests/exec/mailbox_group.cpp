@@ -93,6 +93,32 @@ TEST_CASE("rounds keep the arenas small however large a stage is, and W with the
   }
 }
 
+TEST_CASE("who passes on the lag of an exchange and not when it writes is refused, where that is not a lag later") {
+  struct forgetful : testing::forwarding<mailbox_group::endpoint> {
+    index_t written_in(index_t) const = delete;
+  };
+  static_assert(Transport<forgetful>);
+  for (const bytes_t round_bytes : {least_round_bytes, usual_round_bytes})
+    for (const exchange_as how : {exchange_as::asynchronous, exchange_as::buffered}) {
+      switch_in_memory s(tiny(), "dp=4,zero=1", "tp=2,pp=2");
+      mailbox_group world(4, soon, how, round_bytes);
+      const std::string sentence = refused([&] {
+        world.run([&](auto& here) {
+          const auto d = static_cast<std::size_t>(here.device());
+          forgetful one{{here}};
+          switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), one);
+        });
+      });
+      const bool late = how == exchange_as::asynchronous && round_bytes == least_round_bytes;
+      CAPTURE(sentence);
+      CHECK((sentence == "accepted") != late);
+      if (!late) continue;
+      CHECK(sentence.find(": what comes in stage 0 takes several rounds, and nobody has asked written_in") !=
+            sentence.npos);
+      CHECK(s.untouched());
+    }
+}
+
 TEST_CASE("random switches in many stages, in every way") {
   oracle::generator cases(testing::seed() + 2);
   index_t stages = 0;

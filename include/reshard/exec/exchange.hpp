@@ -84,7 +84,10 @@ class exchange {
   bytes_t most_staging_bytes(const staged_plan& plan) const { return sizes_of(plan).most(); }
   /// Of the plan that staging_bytes was asked for last: in which slot the pages of what comes in a stage are taken. A
   /// stage of several rounds unpacks the first ones in its own slot, and takes them all in that.
-  index_t written_in(index_t stage) const { return sizes_->several_rounds(stage) ? stage : stage + lag(); }
+  index_t written_in(index_t stage) const {
+    asked_ = true;
+    return sizes_->several_rounds(stage) ? stage : stage + lag();
+  }
   /// What the kernel holds for them, of the moves that were moved last and are still there.
   bytes_t staging_seen() const { return moved_ == nullptr ? 0 : moved_->arenas.resident_bytes(); }
 
@@ -97,9 +100,9 @@ class exchange {
   { wire_->contact(to, from); }
 
   exchange_moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    if constexpr (wire_copies)
-      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_, wire_->arenas());
-    else return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
+    exchange_moves made = made_of(plan, into, pages);
+    require_asked(made);
+    return made;
   }
 
   /// What a device and another differ in that they will exchange, for all devices the same sentence; empty where they
@@ -161,6 +164,19 @@ class exchange {
   }
 
  private:
+  exchange_moves made_of(const staged_plan& plan, const binding& into, page_stages& pages) {
+    if constexpr (wire_copies)
+      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_, wire_->arenas());
+    else return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
+  }
+  /// Pages that nobody asked written_in for would be counted, and granules taken, a slot too late.
+  void require_asked(const exchange_moves& made) const {
+    if (asked_ || !sizes_ || lag() == 0) return;
+    for (const exchange_round& r : made.rounds)
+      if (r.in_begin < r.in_end && made.several[static_cast<std::size_t>(r.stage)] != 0)
+        refuse("device ", device(), ": what comes in stage ", r.stage,
+               " takes several rounds, and nobody has asked written_in; what passes lag() on passes that on too");
+  }
   arena_sizes sizes_of(const staged_plan& plan) const {
     if constexpr (wire_copies) return arena_sizes(plan, how_, trailer_, round_bytes_, wire_->arenas().granule);
     else return arena_sizes(plan, how_, trailer_, round_bytes_);
@@ -350,7 +366,8 @@ class exchange {
   std::size_t finished_ = 0;            // rounds of this run
   std::optional<arena_sizes> sizes_;    // of the plan that was last asked about
   bytes_t trailer_ = 0;
-  copy_table table_;  // of a wire that copies
+  copy_table table_;            // of a wire that copies
+  mutable bool asked_ = false;  // in which slot something is written
 };
 
 }  // namespace reshard
