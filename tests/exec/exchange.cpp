@@ -284,6 +284,63 @@ TEST_CASE("when a slot ends the last round of its stage is on its way, and those
 }
 
 namespace {
+/// A wire that tells of what is sent before it sends it.
+struct telling_wire {
+  slow_wire inner;
+  std::function<void(const message&)> on_send = {};
+  void send(message& m) {
+    on_send(m);
+    inner.send(m);
+  }
+  void receive(message& m) { inner.receive(m); }
+  void poll(std::chrono::microseconds at_most) { inner.poll(at_most); }
+  void stop() { inner.stop(); }
+};
+}  // namespace
+
+TEST_CASE("what a stage retains is copied between its rounds, some of it after each") {
+  const computed_switch change = change_of("tp=2", "dp=2");
+  for (const exchange_as how : {exchange_as::asynchronous, exchange_as::buffered}) {
+    rendezvous all(2, soon);
+    air between;
+    std::atomic<index_t> wrong = 0;
+    on_threads(2, [&](rank_t d) {
+      meeting_of_threads meeting(all, d);
+      telling_wire wire{slow_wire(between, d, 0)};
+      exchange here(meeting, wire, how, least_round_bytes);
+      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after", pages_are::committed);
+      fill(before.tensors(), change.from());
+      page_stages pages(after.tensors(), binding_side::target);
+      here.offer(before.tensors());
+      const staged_plan plan = stage_plan(make_plan(change, d), change, 1);
+      binding stays("stays");
+      for (const staged_piece& p : plan.retains)
+        for (const int state : p.states)
+          after.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { stays.add(b); });
+      stays.seal();
+      std::vector<double> there;  // of it, by the round that is sent next
+      wire.on_send = [&](const message&) {
+        const comparison found = compare(stays, change.to());
+        there.push_back(1 - static_cast<double>(found.wrong) / static_cast<double>(found.elements));
+      };
+      exchange_moves moves = here.prepare(plan, after.tensors(), pages);
+      here.all_reduce_max(0);
+      for (index_t slot = 0; slot < 1 + here.lag(); ++slot) here.move(moves, slot);
+      here.await(0);
+      wrong += compare(after.tensors(), change.to()).wrong;
+      const std::size_t rounds = there.size();  // one message each
+      wrong += rounds > 20 && there[0] < 0.05 && there[rounds - 1] < 1 ? 0 : 1;
+      for (const std::size_t quarter : {1u, 2u, 3u}) {
+        const double part = there[quarter * rounds / 4];
+        wrong += part > there[(quarter - 1) * rounds / 4] && part < there[rounds - 1] ? 0 : 1;
+      }
+      here.all_reduce_max(0);
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+namespace {
 
 /// A matrix of 4-byte elements, dealt to devices by its rows or by its columns.
 struct matrix {
