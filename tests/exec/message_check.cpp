@@ -4,6 +4,7 @@
 // device, and what it was meant for is as before. Without checks the same wire goes unnoticed.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -46,6 +47,9 @@ struct seen_by_device {
 /// Who refused what from whom: "device 2 refuses what came from device 1 in stage 3", or a wire's own words.
 struct refused_message {
   long device = -1, source = -1, stage = -1;
+
+  refused_message(long by, long from, long in) : device(by), source(from), stage(in) {}
+  friend bool operator==(const refused_message&, const refused_message&) = default;
 
   explicit refused_message(const std::string& sentence) {
     long bytes = 0;
@@ -136,6 +140,23 @@ std::optional<wire_fault> some_fault(kind is, const std::vector<seen_by_device>&
   return std::nullopt;
 }
 
+/// Who may refuse what, of a fault in the messages of a device: of two that changed places either may come first.
+std::vector<refused_message> refusals_of(const wire_fault& f, const seen_by_device& usual) {
+  if (f.is == kind::cut) {
+    const faulty_wire::posted& came = usual.received[f.number];
+    return {{f.device, came.peer, came.stage}};
+  }
+  const faulty_wire::posted& one = usual.sent[f.number];
+  if (f.is == kind::swapped) {
+    const faulty_wire::posted& other = usual.sent[f.other];
+    return {{one.peer, f.device, one.stage}, {other.peer, f.device, other.stage}};
+  }
+  if (f.is != kind::twice) return {{one.peer, f.device, one.stage}};
+  for (std::size_t i = f.number + 1; i < usual.sent.size(); ++i)  // in the place of the next one to it
+    if (usual.sent[i].peer == one.peer) return {{one.peer, f.device, usual.sent[i].stage}};
+  return {};
+}
+
 }  // namespace
 
 TEST_CASE("the trailer by hand: one bit of anything is noticed, words may be added in any order") {
@@ -200,18 +221,13 @@ TEST_CASE("whatever a wire does to one message is found before anything of it is
         CAPTURE(fault->other);
         CAPTURE(fault->at);
         const auto seen = switch_over(change, *fault, how, true, is == kind::replayed ? 2 : 1);
-        const seen_by_device& of = usual[static_cast<std::size_t>(fault->device)];
-        const auto& one = (is == kind::cut ? of.received : of.sent)[fault->number];
+        const std::vector<refused_message> may_be = refusals_of(*fault, usual[static_cast<std::size_t>(fault->device)]);
         bool all_right = true;
         for (const seen_by_device& d : seen) {
           CAPTURE(d.sentence);
           const refused_message told(d.sentence);
-          const bool named = told.source == (is == kind::cut ? one.peer : fault->device);
+          const bool named = std::find(may_be.begin(), may_be.end(), told) != may_be.end();
           CHECK(named);
-          if (is == kind::changed || is == kind::cut || is == kind::replayed) {
-            CHECK(told.stage == one.stage);
-            CHECK(told.device == (is == kind::cut ? fault->device : one.peer));
-          }
           CHECK(d.sources_wrong == 0);
           CHECK(d.written == 0);
           all_right = all_right && named;
