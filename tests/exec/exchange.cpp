@@ -174,6 +174,16 @@ TEST_CASE("whatever the wire holds back: all is in place when it is confirmed, a
     }
 }
 
+TEST_CASE("to keep alive is to look at the wire") {
+  rendezvous all(1, soon);
+  air between;
+  meeting_of_threads meeting(all, 0);
+  slow_wire wire(between, 0, 0);
+  exchange here(meeting, wire, exchange_as::buffered);
+  here.keep_alive();
+  CHECK(between.polls == 1);
+}
+
 TEST_CASE("between two copies the wire is polled") {
   const computed_switch change = change_of("dp=2", "dp=2");  // all is retained
   rendezvous all(2, soon);

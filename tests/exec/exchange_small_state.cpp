@@ -110,7 +110,7 @@ struct overheard {
   Endpoint& inner;
   std::function<void(int, std::vector<std::string>&)> change = {};
   std::function<void(int, agreement&)> change_agreement = {};
-  int gathered = 0, agreed = 0;
+  int gathered = 0, agreed = 0, kept_alive = 0;
   std::size_t most = 0;
 
   rank_t device() const { return inner.device(); }
@@ -130,6 +130,7 @@ struct overheard {
     ++gathered;
     return all;
   }
+  void keep_alive() { ++kept_alive; }
   void fail(const std::string& sentence) { inner.fail(sentence); }
 };
 
@@ -160,6 +161,27 @@ TEST_CASE("bytes go in rounds of 1 MiB, and nothing goes where nobody lacks anyt
     CHECK(third.most == 240'000);
   });
   for (const std::string& sentence : sentences) CHECK(sentence.empty());
+}
+
+TEST_CASE("who has much to read says meanwhile that it lives") {
+  constexpr int devices = 3, blobs = 5000;
+  thread_group world(devices, soon);
+  std::atomic<int> wrong = 0;
+  const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+    small_state mine;
+    std::vector<blob_id> wanted;
+    const std::string key = std::to_string(here.device());
+    for (int i = 0; i < blobs; ++i) {
+      mine.add({{"b" + std::to_string(i), key}, {}});
+      wanted.push_back({"b" + std::to_string(i), key});
+    }
+    overheard<thread_group::endpoint> end{here};
+    wrong += exchange_small_state(mine, wanted, end) == mine ? 0 : 1;
+    // each text twice, and in every 1024 of: blobs taken up, compared, asked for, dealt
+    wrong += end.kept_alive == 2 * devices + 4 * devices * blobs / 1024 ? 0 : 1;
+  });
+  for (const std::string& sentence : sentences) CHECK(sentence.empty());
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("what a device may not ask for is refused by all, and named") {

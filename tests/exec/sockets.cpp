@@ -182,6 +182,63 @@ TEST_CASE("a host that answers nothing, as where a machine is off, is waited for
   CHECK(now() - begin < 3);
 }
 
+TEST_CASE(
+    "frames go over a link whole and in order, however little of them goes at a time; what has come of one counts") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  framed_link from{owned_descriptor(ends[0])}, to{owned_descriptor(ends[1])};
+  testing::dice random(91);
+  std::vector<std::string> bodies;
+  for (int i = 0; i < 200; ++i) {
+    std::string body(static_cast<std::size_t>(random.below(i % 20 == 7 ? 3'000'000 : 3000)), 0);
+    for (char& c : body) c = static_cast<char>(random.below(256));
+    from.post(static_cast<std::uint32_t>(i), body);
+    bodies.push_back(std::move(body));
+  }
+  CHECK(from.unsent());
+  std::size_t frames = 0, wrong = 0, in_part = 0;
+  std::uint64_t before = 0;
+  while (frames < bodies.size()) {
+    from.flush();
+    const std::optional<socket_frame> frame = to.next();
+    in_part += !frame && to.received() > before ? 1 : 0;
+    before = to.received();
+    if (!frame) continue;
+    wrong += frame->kind == frames && frame->body == bodies[frames] ? 0 : 1;
+    ++frames;
+  }
+  CHECK(wrong == 0);
+  CHECK(in_part > 10);
+  CHECK_FALSE(from.unsent());
+}
+
+TEST_CASE("who is in the midst of a long frame is not silent") {
+  listening_socket listening("127.0.0.1:0");
+  const std::vector<std::string> addresses = {"127.0.0.1:" + std::to_string(listening.port()), "127.0.0.1:1"};
+  double waited = 0;
+  std::thread talker([&] {
+    const owned_descriptor link = call_address(addresses[0], std::chrono::seconds(5));
+    const socket_hello hello{.what = socket_hello::purpose::meeting, .from = 1, .devices = 2};
+    send_some(link.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
+    const std::uint32_t proposal_of_16_bytes[6] = {1, 16};
+    const auto* const bytes = reinterpret_cast<const std::byte*>(proposal_of_16_bytes);
+    for (std::size_t at = 0; at < sizeof proposal_of_16_bytes; ++at) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      send_some(link.number(), bytes + at, 1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the hub has answered
+  });
+  const double begin = now();
+  try {
+    const socket_meeting hub(0, addresses, std::move(listening), std::chrono::milliseconds(1000));
+    waited = now() - begin;
+  } catch (const std::exception& e) {
+    FAIL_CHECK(e.what());
+  }
+  talker.join();
+  CHECK(waited > 2);
+}
+
 TEST_CASE("a process that never starts is named by all others within the patience") {
   for (const long absent : {0L, 2L}) {
     processes all(4);

@@ -28,7 +28,8 @@ namespace testing {
 /// What every process leaves behind; plain data.
 struct left_behind {
   char sentence[600] = {};
-  double began = 0, seconds = 0, away = 0;  // when, and when; how long it did not run, while it should
+  double began = 0, seconds = 0,
+         away = 0;  // when it began, and something was; how long it did not run, while it should
   long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0, several = 0;
 
   void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }

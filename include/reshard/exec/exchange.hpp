@@ -49,6 +49,8 @@ class exchange {
   std::int64_t all_reduce_max(std::int64_t n) { return meeting_->agree({n}).largest_for(device()); }
   agreement agree(const proposal& mine) { return meeting_->agree(mine); }
   std::vector<std::string> gather(const std::string& mine) { return meeting_->gather(mine); }
+  /// Says that this device lives, and hears what there is to hear: for who works long between two agreements.
+  void keep_alive() { wire_->poll(std::chrono::microseconds(0)); }
   index_t lag() const { return lag_of_exchange(how_); }
   /// Whether messages of what is prepared from now on are checked before they are unpacked.
   void check_messages(bool on) { trailer_ = on ? trailer_bytes : 0; }

@@ -50,11 +50,14 @@ class small_state_exchange {
       require_heard_alike(texts);
       const std::vector<blob_route> routes = alike([&] {
         std::vector<blob_directory> of_device;
-        for (std::size_t d = 0; d < texts.size(); ++d) of_device.push_back(directory_reader::directory(d, texts[d]));
-        return small_state_routes(of_device);
+        for (std::size_t d = 0; d < texts.size(); ++d) {
+          keep_alive();
+          of_device.push_back(directory_reader::directory(d, texts[d]));
+        }
+        return routes_of(of_device, sink<>::of([this] { keep_alive(); }));
       });
       carry_all(routes);
-      return std::move(result_);
+      return merged();
     } catch (const std::exception& e) {
       if (!all_know_) transport_.fail(e.what());
       throw;
@@ -73,6 +76,10 @@ class small_state_exchange {
     return of.value() | 1;
   }();
 
+  /// Others shall not give this device up while it works.
+  void keep_alive() {
+    if constexpr (requires { transport_.keep_alive(); }) transport_.keep_alive();
+  }
   rank_t me() const { return transport_.device(); }
   rank_t living() const {
     if constexpr (requires { transport_.absent().size(); })
@@ -131,8 +138,9 @@ class small_state_exchange {
   void require_heard_alike(const std::vector<std::string>& texts) {
     digest of;
     for (const std::string& text : texts) {
+      keep_alive();
       of.add(static_cast<std::int64_t>(text.size()));
-      for (const char c : text) of.add(c);
+      of.add(static_cast<std::int64_t>(hash_of(std::as_bytes(std::span(text)))));
     }
     const agreement all = agreed({}, of.value());
     if (all.sum == static_cast<std::uint64_t>(living()) * of.value()) return;
@@ -156,7 +164,7 @@ class small_state_exchange {
     std::vector<blob_route> moving;
     for (const blob_route& r : routes) {
       if (!r.dst.empty()) moving.push_back(r);
-      if (mine_.has(r.what.id) && shall_have(r.what.id)) result_.add({r.what.id, mine_.bytes_of(r.what.id)});
+      if (mine_.has(r.what.id) && shall_have(r.what.id)) kept_.push_back({r.what.id, mine_.bytes_of(r.what.id)});
     }
     std::string wrong;
     for (std::size_t first = 0, past = 0; first < moving.size(); first = past) {
@@ -166,6 +174,16 @@ class small_state_exchange {
       carry(std::span(moving).subspan(first, past - first), wrong);
     }
     agreed(wrong);  // nobody returns before all have everything
+  }
+  /// Both lists are ascending, as routes are: each blob comes behind those that are there.
+  small_state merged() {
+    small_state all;
+    auto kept = kept_.begin(), came = came_.begin();
+    while (kept != kept_.end() || came != came_.end()) {
+      const bool next = came == came_.end() || (kept != kept_.end() && kept->id < came->id);
+      all.add(std::move(next ? *kept++ : *came++));
+    }
+    return all;
   }
   bool shall_have(const blob_id& id) const {
     return id.same() || std::binary_search(wanted_.begin(), wanted_.end(), id);
@@ -187,7 +205,7 @@ class small_state_exchange {
       if (!std::binary_search(r.dst.begin(), r.dst.end(), me())) continue;
       const auto part = std::as_bytes(std::span(std::string_view(texts[src]).substr(at, bytes)));
       blob came{r.what.id, {part.begin(), part.end()}};
-      if (part.size() == bytes && hash_of(came.bytes) == r.what.hash) result_.add(std::move(came));
+      if (part.size() == bytes && hash_of(came.bytes) == r.what.hash) came_.push_back(std::move(came));
       else
         wrong = text_of("reshard: device ", me(), " refuses small state ", r.what.id.text(), " as it came from device ",
                         r.src, ": its bytes are not those that were to come");
@@ -197,7 +215,7 @@ class small_state_exchange {
   const small_state& mine_;
   std::vector<blob_id> wanted_;  // ascending
   T& transport_;
-  small_state result_;
+  std::vector<blob> kept_, came_;  // of what this device shall have
   bool all_know_ = false;
 };
 

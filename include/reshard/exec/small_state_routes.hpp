@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who sends which blob of small state to whom, from what every device says that it has and asks for: one function of
 // plain data, so that all devices that hear the same derive the same, refusals included.
-// Builds on: exec/small_state.hpp.
+// Builds on: exec/small_state.hpp, base/sink.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/base/sink.hpp>
 #include <reshard/exec/small_state.hpp>
 
 namespace reshard {
@@ -44,6 +45,19 @@ struct blob_route {
 };
 
 namespace detail {
+
+/// Calls something at every so manieth draw.
+class now_and_then {
+ public:
+  explicit now_and_then(const sink<>& what) : what_(&what) {}
+  void draw() {
+    if (++drawn_ % 1024 == 0) (*what_)();
+  }
+
+ private:
+  const sink<>* what_;
+  index_t drawn_ = 0;
+};
 
 /// Who has one blob, ascending, and each one's entry.
 using blob_holders = std::map<rank_t, blob_entry>;
@@ -88,32 +102,30 @@ inline void require_there(const blobs_of_all& all, rank_t device, const blob_id&
          " keys, the first of them ", first->key);
 }
 
-}  // namespace detail
-
-/// For every blob b that is the same on all devices or that some device asks for, ascending:
-///   src(b) = min { d : d has b },  dst(b) = { d : d takes part, b is the same on all or d asks for it, d has not b }.
-/// `of_device` says so of every device. Refused, with both devices: differing bytes under one name, a name of two
-/// rules; with the device: what it asks for and nobody has, and more than most_small_bytes for it.
-[[nodiscard]] inline std::vector<blob_route> small_state_routes(const std::vector<blob_directory>& of_device) {
-  detail::blobs_of_all all;
+/// What small_state_routes returns; `at_times` is called again and again meanwhile.
+inline std::vector<blob_route> routes_of(const std::vector<blob_directory>& of_device, const sink<>& at_times) {
+  blobs_of_all all;
   std::vector<rank_t> taking_part;
+  now_and_then breath(at_times);
   for (std::size_t d = 0; d < of_device.size(); ++d) {
-    for (const blob_entry& e : of_device[d].has) all[e.id].emplace(static_cast<rank_t>(d), e);
+    for (const blob_entry& e : of_device[d].has) breath.draw(), all[e.id].emplace(static_cast<rank_t>(d), e);
     if (of_device[d].takes_part) taking_part.push_back(static_cast<rank_t>(d));
   }
-  for (const auto& [id, holders] : all) detail::require_equal(holders);
-  detail::require_one_rule(all);
+  for (const auto& [id, holders] : all) breath.draw(), require_equal(holders);
+  require_one_rule(all);
   std::map<blob_id, std::set<rank_t>> wanted;
   for (const rank_t d : taking_part) {
     const std::vector<blob_id>& wants = of_device[static_cast<std::size_t>(d)].wants;
     for (const blob_id& id : std::set<blob_id>(wants.begin(), wants.end())) {
-      detail::require_there(all, d, id);
+      breath.draw();
+      require_there(all, d, id);
       wanted[id].insert(d);
     }
   }
   std::vector<blob_route> routes;
   std::vector<bytes_t> after(of_device.size(), 0);
   for (const auto& [id, holders] : all) {
+    breath.draw();
     if (!id.same() && !wanted.contains(id)) continue;
     routes.push_back({holders.begin()->second, holders.begin()->first});
     const auto shall_have = [&, &who = holders](rank_t d) {
@@ -128,6 +140,16 @@ inline void require_there(const blobs_of_all& all, rank_t device, const blob_id&
       refuse("device ", d, " would have ", bytes, " bytes of small state; at most ", most_small_bytes,
              " a device are legal, names and keys counted");
   return routes;
+}
+
+}  // namespace detail
+
+/// For every blob b that is the same on all devices or that some device asks for, ascending:
+///   src(b) = min { d : d has b },  dst(b) = { d : d takes part, b is the same on all or d asks for it, d has not b }.
+/// `of_device` says so of every device. Refused, with both devices: differing bytes under one name, a name of two
+/// rules; with the device: what it asks for and nobody has, and more than most_small_bytes for it.
+[[nodiscard]] inline std::vector<blob_route> small_state_routes(const std::vector<blob_directory>& of_device) {
+  return detail::routes_of(of_device, detail::sink<>::of([] {}));
 }
 
 }  // namespace reshard

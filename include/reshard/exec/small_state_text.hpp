@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,7 +18,7 @@
 namespace reshard::detail {
 
 /// The digest of the words of 8 bytes, the last one filled up with zeros: of bytes that are as long.
-inline std::uint64_t hash_of(const std::vector<std::byte>& bytes) {
+inline std::uint64_t hash_of(std::span<const std::byte> bytes) {
   digest of;
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::int64_t)) {
     std::int64_t word = 0;

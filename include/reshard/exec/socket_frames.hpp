@@ -4,6 +4,7 @@
 // Builds on: exec/socket.hpp.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -87,6 +88,8 @@ class framed_link {
   bool open() const { return link_.open() && !ended_; }
   int number() const { return link_.number(); }
   bool unsent() const { return !out_.empty(); }
+  /// Bytes, of frames that have not come whole too.
+  std::uint64_t received() const { return received_; }
 
   void post(std::uint32_t kind, std::string_view body) {
     constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
@@ -98,10 +101,13 @@ class framed_link {
   }
   void flush() {
     while (open() && !out_.empty()) {
-      const socket_progress p = send_some(number(), reinterpret_cast<const std::byte*>(out_.data()), out_.size());
-      if (p.ended) broken_ = true, out_.clear();  // what it said before it went is still to be read
+      const socket_progress p =
+          send_some(number(), reinterpret_cast<const std::byte*>(out_.data()) + gone_, out_.size() - gone_);
+      gone_ += p.bytes;
+      if (p.ended) broken_ = true;  // what it said before it went is still to be read
+      if (p.ended || gone_ == out_.size()) out_.clear(), gone_ = 0;
+      else if (gone_ > out_.size() / 2) out_.erase(0, gone_), gone_ = 0;
       if (p.ended || p.bytes == 0) return;
-      out_.erase(0, p.bytes);
     }
   }
   /// The next frame that has come whole.
@@ -120,6 +126,7 @@ class framed_link {
       std::byte some[16384];
       const socket_progress p = receive_some(number(), some, sizeof some);
       in_.append(reinterpret_cast<const char*>(some), p.bytes);
+      received_ += p.bytes;
       if (p.ended) ended_ = true;
       if (p.bytes == 0) return std::nullopt;
     }
@@ -135,6 +142,8 @@ class framed_link {
   };
   owned_descriptor link_;
   std::string in_, out_;
+  std::size_t gone_ = 0;  // of out_, sent already
+  std::uint64_t received_ = 0;
   bool ended_ = false, broken_ = false;
 };
 

@@ -216,10 +216,9 @@ class socket_meeting {
   void hear(rank_t d, clock::time_point now) {
     framed_link& from = link(d);
     if (from.number() < 0) return;
-    while (std::optional<socket_frame> frame = from.next()) {
-      heard_[static_cast<std::size_t>(d)] = now;
-      take(d, *frame);
-    }
+    const std::uint64_t before = from.received();
+    while (std::optional<socket_frame> frame = from.next()) take(d, *frame);
+    if (from.received() != before) heard_[static_cast<std::size_t>(d)] = now;  // a long frame is no silence
     if (!why_.empty()) return;
     if (!from.open()) {
       gone_.push_back(d);

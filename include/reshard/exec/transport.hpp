@@ -48,6 +48,7 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.agree(proposal)            what all devices propose (exec/meeting.hpp); otherwise all_reduce_max does, and who
 ///                                did not refuse hears only that another did;
 ///   t.gather(text)               every device's text, in their order: what small state goes over;
+///   t.keep_alive()               this device lives, though it works long between two agreements;
 ///   t.disagreement(moves)        after prepare, called by all: empty where every two devices will exchange the same,
 ///                                else a sentence that is the same on all;
 ///   t.absent()                   devices that take no part, being gone; none otherwise;
