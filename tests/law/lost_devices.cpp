@@ -214,8 +214,8 @@ std::vector<std::vector<family_box>> boxes_on(const computed_holding& h, rank_t 
   return boxes;
 }
 
-/// What a large switch with lost devices brings one device, against a look at what each of all ranks has; rank r of FROM
-/// is on device r.
+/// What a large switch with lost devices brings one device, against a look at what each of all ranks has; rank r of
+/// FROM is on device r.
 struct looked_up {
   index_t transfers = 0, lost = 0, wrong = 0;  // lost: elements
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of granules: whose calls take them and give them back, and which bytes those are; in a debug build, that nobody
-// reads what was given back.
+// Blocks of granules: whose calls take them and give them back, and which bytes those are; in a debug build, that
+// nobody reads what was given back.
 #include <doctest/doctest.h>
 
 #include <csignal>
