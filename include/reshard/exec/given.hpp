@@ -95,7 +95,7 @@ given given_placement(const layout_switch<From, To>& change) {
   std::string text;
   for (const device_map* side : {&change.from_devices(), &change.to_devices()}) {
     run_words words;
-    side->each_run([&](rank_t rank, rank_t device, index_t count) {
+    side->each_seat_run([&](rank_t rank, rank_t device, index_t count) {
       words.add(device, count);
       of.add(rank), of.add(device), of.add(count);
     });

@@ -46,7 +46,7 @@ class device_map {
 
   /// Calls sink(rank, device, count) for every run of consecutive ranks on consecutive devices, lost or not.
   template <typename Sink>
-  constexpr void each_run(Sink&& sink) const {
+  constexpr void each_seat_run(Sink&& sink) const {
     if (identity() && ranks_ > 0) sink(rank_t{0}, rank_t{0}, ranks_);
     for (const run& piece : by_rank_) sink(piece.rank, piece.device, piece.count);
   }
