@@ -203,7 +203,8 @@ TEST_CASE("what compare refuses, and what it leaves out") {
   refused({"--devices", "6", "--axes", "tp"},
           "reshard: --devices: no layout of 6 devices is legal over the axes tp with every other key as in FROM; 4 or "
           "8 devices have some\n");
-  refused({"--devices", "8", "--relay", "always"}, "reshard: --relay always is not built yet");
+  refused({"--devices", "8", "--relay", "auto"}, "--relay auto compares seconds, and the cluster has no speeds");
+  refused({"--devices", "8", "--relay", "sometimes"}, "--relay: 'sometimes' is unknown; it is never, auto or always");
   refused({"--devices", "8", "--to-devices", "0-6"}, "--to-devices: 7 devices are listed for 8 ranks");
   refused({"--devices", "8", "--rank", "0"}, "--rank");
   // a budget that some switches keep

@@ -3,10 +3,13 @@
 // every field, the text, and what is refused.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -50,7 +53,16 @@ void check_row(const row& r, double within = 0) {
   CAPTURE(r.model);
   CAPTURE(r.from);
   CAPTURE(r.to);
-  const json found = asked(question, r.options);
+  words direct = r.options;
+  direct.insert(direct.end(), {"--relay", "never"});
+  const json found = asked(question, direct), best = asked(question, r.options);
+  const double floor = best["floor_seconds"], seconds = best["seconds"];
+  CHECK(seconds <= 1.25 * floor + 0.005);
+  CHECK(best["seconds"] <= best["direct_seconds"]);
+  CHECK(best["seconds"] <= best["dynatrain"]["asynchronous"]);
+  CHECK((best["relay"] == "always") == (best["seconds"] < best["direct_seconds"]));
+  CHECK(best["moved_bytes"] == best["least_bytes"]);
+  CHECK(best["direct_seconds"] == found["direct_seconds"]);
   CHECK(std::abs(found["floor_seconds"].get<double>() - r.floor) <= 0.0005 + 1e-9);
   CHECK(std::abs(found["direct_seconds"].get<double>() - r.direct) <= 0.0005 + 1e-9 + within * r.direct);
   CHECK(found["seconds"] == found["direct_seconds"]);
@@ -127,11 +139,13 @@ TEST_CASE("the rows of Table 1 relabelled: floors, there and back") {
 }
 
 TEST_CASE("plan is relabelled as simulate is, one device's view alike") {
-  const words question{"plan", "llama2-13b", layout("4,4,1", ""), layout("2,8,2", ""), "--relabel", "nodes"};
+  const words question{"plan",    "llama2-13b", layout("4,4,1", ""), layout("2,8,2", ""),
+                       "--relay", "never",      "--relabel",         "nodes"};
   const json shape = asked(question, {"--cluster", "4x8"}), one = asked(question),
              whole = asked(question, {"--cluster", "a800"}),
              of_five = asked(question, {"--cluster", "a800", "--rank", "5"});
-  const json simulated = asked({"simulate", question[1], question[2], question[3], "--relabel"}, on_a800);
+  const json simulated =
+      asked({"simulate", question[1], question[2], question[3], "--relay", "never", "--relabel"}, on_a800);
   CHECK(whole["rank_of_device"] == simulated["rank_of_device"]);
   CHECK(whole["summary"]["relabel_saves"] == simulated["relabel_saves"]);
   CHECK(of_five["summary"]["relabel_saves"] == simulated["relabel_saves"]);
@@ -189,18 +203,69 @@ const oracle::link_cluster same_links{3,
                                       3,
                                       7};
 
+long bytes_of(const json& transfer) {
+  long bytes = transfer["state"] == "param" ? 2 : 4;
+  for (const json& side : transfer["box"]) bytes *= side[1].get<long>() - side[0].get<long>();
+  return bytes;
+}
+
 /// What `plan --transfers` prints as moves.
 std::vector<oracle::move> printed_moves(const json& plan) {
   std::vector<oracle::move> moves;
   bool direct = true;
   for (const json& t : plan["transfers"]) {
-    long bytes = t["state"] == "param" ? 2 : 4;
-    for (const json& side : t["box"]) bytes *= side[1].get<long>() - side[0].get<long>();
     direct = direct && t["phase"] == 0 && t["relay"] == false;
-    moves.push_back({t["src"], t["dst"], bytes, t["stage"]});
+    moves.push_back({t["src"], t["dst"], bytes_of(t), t["stage"]});
   }
   CHECK(direct);
   return moves;
+}
+
+/// The contract's sum over slots of printed transfers with phases, each copied as it is said there.
+oracle::link_seconds seconds_with_phases(const json& plan) {
+  const oracle::link_cluster& c = same_links;
+  const long slots = plan["summary"]["slots"];
+  const auto corner = [](const json& t) {
+    std::vector<long> first;
+    for (const json& side : t["box"]) first.push_back(side[0]);
+    return first;
+  };
+  std::map<std::tuple<long, std::string, std::string>, std::vector<json>> came;  // boxes, by device, state and tensor
+  for (const json& t : plan["transfers"])
+    if (t["src"] != t["dst"]) came[{t["dst"], t["state"], t["tensor"]}].push_back(t["box"]);
+  const auto received = [&](const json& t) {
+    const std::vector<long> first = corner(t);
+    for (const json& box : came[{t["src"], t["state"], t["tensor"]}]) {
+      bool inside = true;
+      for (std::size_t i = 0; i < first.size(); ++i) inside = inside && box[i][0] <= first[i] && first[i] < box[i][1];
+      if (inside) return true;
+    }
+    return false;
+  };
+  oracle::link_seconds sum;
+  std::vector<std::map<oracle::port_of_links, double>> in_slot(static_cast<std::size_t>(slots));
+  std::vector<std::set<std::tuple<long, long, long>>> messages(static_cast<std::size_t>(slots));
+  for (const json& t : plan["transfers"]) {
+    const long src = t["src"], dst = t["dst"];
+    const std::size_t slot = static_cast<std::size_t>(t["stage"].get<long>() + t["phase"].get<long>());
+    const double gigabytes = static_cast<double>(bytes_of(t)) / 1e9;
+    auto& seconds = in_slot.at(slot);
+    if (src == dst || !received(t)) seconds[{"copy", c.node_of(src), src}] += 2 * gigabytes / c.node(src).copy;
+    if (src == dst) continue;
+    if (t["relay"] == false) seconds[{"copy", c.node_of(dst), dst}] += 2 * gigabytes / c.node(dst).copy;
+    for (const auto& [port, speed] : oracle::ports_between(c, src, dst)) seconds[port] += gigabytes / speed;
+    messages.at(slot).insert({src, dst, t["phase"]});
+  }
+  for (std::size_t t = 0; t < in_slot.size(); ++t) {
+    double longest = 0;
+    for (const auto& [port, seconds] : in_slot[t]) longest = std::max(longest, seconds), sum.of_port[port] += seconds;
+    std::map<long, long> sent, got;
+    long most = 0;
+    for (const auto& [src, dst, phase] : messages[t]) most = std::max({most, ++sent[src], ++got[dst]});
+    sum.ports += longest, sum.messages += c.message_us * 1e-6 * static_cast<double>(most);
+    sum.slots += c.stage_us * 1e-6;
+  }
+  return sum;
 }
 }  // namespace
 
@@ -218,7 +283,7 @@ TEST_CASE("seconds are what anyone recomputes from the printed transfers, and th
       for (words* one : {&simulated, &planned}) {
         one->insert(one->end(), what.begin(), what.end());
         one->insert(one->end(), how.begin(), how.end());
-        one->insert(one->end(), {"--cluster", cluster});
+        one->insert(one->end(), {"--cluster", cluster, "--relay", "never"});
       }
       CAPTURE(what[0]);
       CAPTURE(what[1]);
@@ -235,7 +300,7 @@ TEST_CASE("seconds are what anyone recomputes from the printed transfers, and th
       CHECK(found["busiest"]["seconds"] == doctest::Approx(most).epsilon(1e-9));
       words aside{"simulate", model};
       aside.insert(aside.end(), what.begin(), what.end());
-      aside.insert(aside.end(), {"--cluster", cluster});
+      aside.insert(aside.end(), {"--cluster", cluster, "--relay", "never"});
       CHECK(found["direct_seconds"] == asked(aside)["seconds"]);
       CHECK(found["rank_of_device"] == plan["rank_of_device"]);
       plan["summary"].erase("planning_seconds");
@@ -261,6 +326,88 @@ TEST_CASE("seconds are what anyone recomputes from the printed transfers, and th
       CHECK(plan["summary"]["inter_node_bytes"] == between);
     }
   CHECK(several >= 12);
+}
+
+TEST_CASE("with relay too, seconds are what anyone recomputes, and both commands say the same") {
+  const std::string model = here().file("tiny.json", tiny), cluster = here().file("links.json", links);
+  const words question[] = {{"tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1"},
+                            {"dp=4,ep=4,zero=1", "tp=2,dp=4,zero=1", "--to-devices", "9,1-3,5-8"},
+                            {"pp=2", "dp=8", "--state", "param"},
+                            {"", "dp=9", "--keep-sources"},
+                            {"dp=3", "dp=3", "--to-devices", "2,0,1"}};
+  for (const words& what : question)
+    for (const words& how : {words{"--stages", "1"}, words{"--stages", "7"}, words{"--budget", "60kB"}}) {
+      words simulated{"simulate", model}, planned{"plan", model};
+      for (words* one : {&simulated, &planned}) {
+        one->insert(one->end(), what.begin(), what.end());
+        one->insert(one->end(), how.begin(), how.end());
+        one->insert(one->end(), {"--cluster", cluster, "--relay", "always"});
+      }
+      CAPTURE(what[0]);
+      CAPTURE(what[1]);
+      CAPTURE(how[1]);
+      json plan = asked(planned, {"--transfers"}), found = asked(simulated);
+      const oracle::link_seconds wanted = seconds_with_phases(plan);
+      CHECK(found["seconds"] == doctest::Approx(wanted.total()).epsilon(1e-3));
+      CHECK(found["parts"]["messages"] == doctest::Approx(wanted.messages).epsilon(1e-9));
+      double most = 0;
+      for (const auto& [port, seconds] : wanted.of_port) most = std::max(most, seconds);
+      CHECK(found["busiest"]["seconds"] == doctest::Approx(most).epsilon(1e-9));
+      CHECK(found["floor_seconds"] <= found["seconds"]);
+      long phases = 1, relayed = 0;
+      for (const json& t : plan["transfers"]) {
+        phases = std::max(phases, t["phase"].get<long>() + 1);
+        relayed += t["relay"] == true ? bytes_of(t) : 0;
+      }
+      plan["summary"].erase("planning_seconds");
+      CHECK(plan["summary"]["relay"] == "always");
+      CHECK(plan["summary"]["phases"] == phases);
+      CHECK(plan["summary"]["relayed_bytes"] == relayed);
+      CHECK(plan["summary"]["slots"] == plan["summary"]["stages"].get<long>() + phases - 1);
+      for (const auto& item : plan["summary"].items()) CHECK(found[item.key()] == item.value());
+      const json of_one = asked(planned, {"--rank", "1", "--transfers"});
+      CHECK(of_one["devices"][0] == plan["devices"][1]);
+      for (const char* key : {"relay", "stages", "phases", "slots"})
+        CHECK(of_one["summary"][key] == plan["summary"][key]);
+      std::multiset<std::string> own, whole;
+      for (const json& t : of_one["transfers"]) own.insert(t.dump());
+      for (const json& t : plan["transfers"])
+        if (t["src"] == 1 || t["dst"] == 1) whole.insert(t.dump());
+      CHECK(own == whole);
+    }
+}
+
+TEST_CASE("auto is whichever takes fewer seconds, and within a budget whichever keeps it") {
+  const std::string model = here().file("tiny.json", tiny), cluster = here().file("links.json", links);
+  const words question{"simulate", model, "", "dp=6", "--state", "param", "--cluster", cluster};
+  const json best = asked(question), never = asked(question, {"--relay", "never"}),
+             always = asked(question, {"--relay", "always"});
+  CHECK(best["relay"] == "always");
+  CHECK(best == always);
+  CHECK(always["seconds"] < never["seconds"]);
+  CHECK(always["inter_node_bytes"] < never["inter_node_bytes"]);
+  CHECK(always["direct_seconds"] == never["seconds"]);
+  CHECK(asked({"plan", model, "", "dp=6", "--cluster", cluster})["summary"]["relay"] == "never");
+  // neither keeps this one: the smaller of both least budgets is named, and is kept
+  words small = question;
+  small.insert(small.end(), {"--budget", "1"});
+  const answer refused = ask(small);
+  CHECK(refused.code == 1);
+  const std::string before = "the least budget that does is ";
+  const std::size_t at = refused.err.find(before);
+  REQUIRE(at != std::string::npos);
+  std::istringstream rest(refused.err.substr(at + before.size()));
+  long least = 0;
+  rest >> least;
+  long kept = 0;
+  for (const char* relay : {"never", "always"}) {
+    words one = question;
+    one.insert(one.end(), {"--relay", relay, "--json", "--budget", std::to_string(least)});
+    kept += ask(one).code == 0 ? 1 : 0;
+    one.back() = std::to_string(least - 1);
+    CHECK(ask(one).code == 1);
+  }
+  CHECK(kept >= 1);
 }
 
 TEST_CASE("Table 3's switch crosses no node and takes a tenth of a second of NVLink in any mode") {
@@ -293,7 +440,13 @@ TEST_CASE("what is refused where TO sits is answered where relabelling brings it
   const std::string apart =
       here().file("apart.json", R"({"gpus": 2, "nvlink_GBps": 1, "nic_GBps": 1, "copy_GBps": 1, "spine_GBps": 0})");
   const std::string model = here().file("tiny.json", tiny);
-  const words turned{"simulate", model, "pp=2", "pp=2,dp=2", "--to-devices", "1,3,0,2", "--cluster", apart};
+  // relay keeps to its rails, and answers
+  const json relayed = asked({"simulate", model, "pp=2", "pp=2,dp=2", "--to-devices", "1,3,0,2", "--cluster", apart});
+  CHECK(relayed["relay"] == "always");
+  CHECK(relayed["cross_rail_bytes"] == 0);
+  CHECK(relayed["direct_seconds"].is_null());
+  const words turned{"simulate", model,       "pp=2", "pp=2,dp=2", "--to-devices",
+                     "1,3,0,2",  "--cluster", apart,  "--relay",   "never"};
   CHECK(ask(turned).err.find("NICs of different numbers do not meet") != std::string::npos);
   const json found = asked(turned, {"--relabel"});
   CHECK(found["rank_of_device"] == json{0, 2, 1, 3});
@@ -335,8 +488,6 @@ TEST_CASE("what simulate refuses") {
   refused({}, "simulate: --cluster is missing; it is a800, h100, h200, gb200 or a file that describes the cluster");
   refused({"--cluster", "2x8"}, "--cluster: 2x8 is a shape, which has no speeds");
   refused({"--cluster", "a100"}, "'a100' is neither a name");
-  refused({"--cluster", "a800", "--relay", "auto"}, "--relay auto is not built yet");
-  refused({"--cluster", "a800", "--relay", "always"}, "--relay always is not built yet");
   refused({"--cluster", "a800", "--relay", "sometimes"},
           "--relay: 'sometimes' is unknown; it is never, auto or always");
   refused({"--cluster", "a800", "--relabel=rails"}, "--relabel: 'rails' is unknown; it is nodes or groups");
@@ -347,8 +498,12 @@ TEST_CASE("what simulate refuses") {
   refused({"--cluster", "a800", "--budget", "1"}, "the least budget that does is");
   refused({"--cluster", "a800", "--rank", "0"}, "--rank");
   refused({"--cluster", "a800", "--transfers"}, "--transfers");
-  CHECK(ask({"simulate", "llama2-7b", "tp=8", "tp=2", "--cluster", "a800", "--stages", "2", "--budget", "1MiB"})
+  CHECK(ask({"simulate", "llama2-7b", "tp=8", "tp=2", "--cluster", "a800", "--stages", "2", "--budget", "1MiB",
+             "--relay", "never"})
             .err.find("cannot work in the 2 of --stages") != std::string::npos);
+  CHECK(ask({"simulate", "llama2-7b", "tp=8", "tp=2", "--cluster", "a800", "--stages", "2", "--budget", "1MiB",
+             "--relay", "always"})
+            .err.find("cannot work with relay in the 2 of --stages") != std::string::npos);
   const std::string small = here().file(
       "small.json", R"({"gpus": 2, "nvlink_GBps": 1, "nic_GBps": 1, "copy_GBps": 1, "nodes": [{"count": 3}]})");
   refused({"--cluster", small}, "has 6 devices, but device 7 is named");

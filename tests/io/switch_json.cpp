@@ -151,7 +151,7 @@ TEST_CASE("rank_of_device has TO's rank on every device, and -1 where there is n
 }
 
 TEST_CASE("every figure stands under its own name") {
-  switch_figures f{.stages = 17,
+  switch_figures f{.how = {.stages = 17},
                    .moved = 1,
                    .relayed = 2,
                    .retained = 3,

@@ -7,6 +7,8 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <reshard/model/presets.hpp>
@@ -136,4 +138,171 @@ TEST_CASE("element by element: nothing arrives twice, too early or nowhere; a by
   for (const auto& [what, times] : met) std::printf("%d %s\n", times, what.c_str());
   CHECK(met["with chains"] > cases / 20);
   CHECK(met["with passed elements"] > cases / 4);
+}
+
+namespace {
+/// Bytes by node and NIC, each direction, over all hops; and what hops between nodes come to.
+struct nic_loads {
+  std::map<std::pair<index_t, index_t>, bytes_t> in, out;
+  std::map<rank_t, bytes_t> nvlink_out;
+  bytes_t delivered = 0, across = 0, between = 0;
+
+  template <Holding From, Holding To>
+  nic_loads(const layout_switch<From, To>& change, index_t chains) {
+    const cluster& on = change.on();
+    each_relayed(change, chains, [&](const transfer& t) {
+      if (t.why == purpose::delivered) delivered += t.bytes();
+      if (on.one_node(t.src, t.dst)) {
+        nvlink_out[t.src] += t.bytes();
+        return;
+      }
+      between += t.bytes();
+      across += on.crosses_rails(t.src, t.dst) ? t.bytes() : 0;
+      in[{on.node_of(t.dst), on.nic_of(t.dst)}] += t.bytes();
+      out[{on.node_of(t.src), on.nic_of(t.src)}] += t.bytes();
+    });
+  }
+  /// The busiest NIC of a node over the mean of its NICs, of nodes that pass a gigabyte or more.
+  static double uneven(const std::map<std::pair<index_t, index_t>, bytes_t>& loads) {
+    std::map<index_t, std::tuple<bytes_t, bytes_t, index_t>> nodes;  // sum, most, NICs
+    for (const auto& [nic, bytes] : loads) {
+      auto& [sum, most, nics] = nodes[nic.first];
+      sum += bytes, most = greatest(most, bytes), ++nics;
+    }
+    double worst = 1;
+    for (const auto& [node, load] : nodes)
+      if (const auto& [sum, most, nics] = load; sum >= 1'000'000'000)
+        worst = std::max(worst, static_cast<double>(most) * static_cast<double>(nics) / static_cast<double>(sum));
+    return worst;
+  }
+};
+
+computed_switch row(const model& m, const char* from, const char* to, const cluster& on, device_map to_devices = {}) {
+  return layout_switch(space(m, parse_degrees(from)), space(m, parse_degrees(to)), {.to = to_devices, .on = on});
+}
+device_map devices_from(rank_t first, rank_t count) {
+  std::vector<rank_t> devices(static_cast<std::size_t>(count));
+  std::iota(devices.begin(), devices.end(), first);
+  return device_map(devices);
+}
+}  // namespace
+
+TEST_CASE("every NIC of a node passes the same, and rails are kept where nodes are alike") {
+  cluster uneven = clusters::a800;
+  uneven.nodes = {uneven.each, uneven.each, uneven.each, uneven.each};
+  uneven.nodes[0].count = 3, uneven.nodes[2].count = 8, uneven.nodes[3].count = 4;
+  uneven.nodes[1].nics = 7, uneven.nodes[3].nics = 4;
+  const char* seventy = "tp=4,pp=8,dp=2,zero=1";
+  struct one {
+    computed_switch change;
+    bool alike;
+  };
+  const one rows[] = {{row(models::llama2_7b, "tp=2,pp=2,dp=2,zero=1", "tp=4,pp=4,zero=1", clusters::a800), true},
+                      {row(models::llama2_13b, "tp=4,pp=4,dp=2,zero=1", "tp=4,pp=2,dp=3,zero=1", clusters::a800), true},
+                      {row(models::llama2_70b, seventy, "tp=8,pp=16,zero=1", clusters::a800), true},
+                      {row(models::llama2_70b, seventy, "tp=8,pp=16,zero=1", uneven), false},
+                      {row(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,zero=1,split=account",
+                           "tp=8,pp=16,ep=8,zero=1,split=account", clusters::a800),
+                       true},
+                      {row(models::qwen3_30b_a3b, "tp=2,pp=3,dp=2,ep=2,zero=1",
+                           "tp=4,pp=4,ep=4,dp=1,zero=1", clusters::a800),
+                       false}};
+  for (const one& r : rows) {
+    const nic_loads loads(r.change, 1);
+    CHECK(nic_loads::uneven(loads.in) <= 1.05);
+    CHECK(nic_loads::uneven(loads.out) <= 1.05);
+    CHECK(loads.delivered == moved_bytes(r.change));
+    if (r.alike) CHECK(loads.across == 0);
+    CHECK(loads.between > 0);
+  }
+}
+
+TEST_CASE("a holder node serves F nodes, each of which passes it on to one; phases are the longest way") {
+  const bytes_t whole = models::llama2_7b.parameters() * 2;
+  const auto change = [&](rank_t to_first, rank_t replicas) {
+    return layout_switch(space(models::llama2_7b, parse_degrees("tp=4")),
+                         space(models::llama2_7b, parse_degrees("tp=4,dp=" + std::to_string(replicas))),
+                         {.to = devices_from(to_first, 4 * replicas), .on = nodes_of(4), .states = parameter_states});
+  };
+  for (const rank_t first : {0, 4}) {  // the holder node among the others, or apart
+    const index_t needing = first == 0 ? 7 : 8;
+    for (const index_t chains : {1, 2, 3, 7, 20}) {
+      const computed_switch one = change(first, 8);
+      const nic_loads loads(one, chains);
+      std::map<index_t, bytes_t> out, in;
+      for (const auto& [nic, bytes] : loads.out) out[nic.first] += bytes;
+      for (const auto& [nic, bytes] : loads.in) in[nic.first] += bytes;
+      const bytes_t held = held_bytes(one.from(), 0, parameter_states) * 4;  // norms are on all of them
+      CHECK(held > whole);
+      CHECK(in.size() == static_cast<std::size_t>(needing));
+      for (const auto& [node, bytes] : in) CHECK(bytes == whole);  // each byte once, also those of norms
+      for (const auto& [node, bytes] : out) CHECK(bytes == (node == 0 ? std::min(chains, needing) : 1) * whole);
+      CHECK(phases_of(one, {relay::always, chains, 1}) == 3 + (needing - 1) / chains);
+    }
+  }
+  CHECK_REFUSED((void)make_plan(change(4, 2), 0, {relay::always, 0, 1}),
+                "relay: 0 chains of each node; there is at least 1");
+}
+
+TEST_CASE("what holders hand to the carriers of their node is shared among them") {
+  const layout_switch change(
+      space(models::llama2_7b, parse_degrees("dp=2")), space(models::llama2_7b, parse_degrees("tp=8")),
+      {.from = device_map({2, 5}), .to = devices_from(8, 8), .on = nodes_of(8), .states = parameter_states});
+  // devices 2 and 5 alone take part on their node: no others carry
+  const nic_loads two(change, 1);
+  CHECK(two.in.size() == 8);
+  CHECK(two.nvlink_out.count(2) == 0);
+  const layout_switch more(space(models::llama2_7b, parse_degrees("dp=2")),
+                           space(models::llama2_7b, parse_degrees("dp=14")),
+                           {.from = device_map({2, 5}),
+                            .to = device_map({0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}),
+                            .on = nodes_of(8),
+                            .states = parameter_states});
+  const nic_loads all(more, 1);
+  CHECK(static_cast<double>(all.nvlink_out.at(2)) ==
+        doctest::Approx(static_cast<double>(all.nvlink_out.at(5))).epsilon(0.01));
+  CHECK(nic_loads::uneven(all.out) <= 1.05);
+}
+
+TEST_CASE("lists of shards are relayed as layouts are") {
+  dice random(12);
+  int chained = 0, passed = 0;
+  for (int n = 0; n < 60; ++n) {
+    const auto side = [&](rank_t ranks, index_t parts) {
+      std::vector<shard> list;
+      for (const char* name : {"a", "b"}) {
+        std::vector<index_t> cuts{0, 24};
+        for (index_t i = 1; i < parts; ++i) cuts.push_back(random.below(25));
+        std::sort(cuts.begin(), cuts.end());
+        for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+          if (cuts[i] == cuts[i + 1]) continue;
+          const rank_t sure = random.below(ranks);
+          for (rank_t r = 0; r < ranks; ++r)
+            if (r == sure || random.below(3) == 0)
+              list.push_back({r, name, bf16, {24, 3}, {cuts[i], 0}, {cuts[i + 1] - cuts[i], 3}});
+        }
+      }
+      return list;
+    };
+    const rank_t senders = random.within(1, 6), receivers = random.within(1, 12);
+    std::vector<shard> from = side(senders, random.within(1, 4)), to = side(receivers, random.within(1, 4));
+    const auto ranks_of = [](const std::vector<shard>& list) {
+      rank_t most = 0;
+      for (const shard& s : list) most = greatest(most, s.rank);
+      return most + 1;
+    };
+    placement placed;
+    placed.on = some_nodes(random);
+    placed.to = some_devices(random, ranks_of(to), random.below(2) * ranks_of(from));
+    const layout_switch change(from, to, placed);
+    const routing how{relay::always, random.within(1, 2), random.within(1, 6)};
+    const testing::relayed_counts counts = testing::relayed_elements(change, how).replay();
+    CAPTURE(n);
+    CHECK(counts.faults == 0);
+    CHECK(counts.into_nodes == counts.least_into_nodes);
+    chained += counts.phases > 3 ? 1 : 0, passed += counts.passed > 0 ? 1 : 0;
+  }
+  std::printf("lists: %d with chains, %d with passed elements\n", chained, passed);
+  CHECK(chained > 3);
+  CHECK(passed > 10);
 }

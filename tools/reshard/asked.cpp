@@ -225,7 +225,11 @@ routing_asked predicted(const computed_switch& change, routing_asked direct) {
   return direct;
 }
 
-std::string why_relay_is_not_kept(bytes_t budget, const routing_choice& relayed) {
+std::string why_relay_is_not_kept(const arguments& given, bytes_t budget, const routing_choice& relayed) {
+  if (given.stages)
+    return text_of("--budget: ", budget, " bytes cannot work with relay in the ", relayed.how.stages,
+                   " of --stages: a device needs ", relayed.excess,
+                   " bytes beyond max(before, after), which is the least budget that does in so many");
   return text_of("--budget: ", budget, " bytes cannot work with relay: in ", relayed.how.stages,
                  " stages a device needs ", relayed.excess,
                  " bytes beyond max(before, after); the least budget that does is ", relayed.least_budget, " bytes");
@@ -271,7 +275,7 @@ routing_asked routing_asked_for(const arguments& given, const computed_switch& c
   if (!relayed.kept && (!direct_can || !kept.kept))
     refuse(direct_can && kept.least.value_or(relayed.least_budget) < relayed.least_budget
                ? kept.why
-               : why_relay_is_not_kept(budget, relayed));
+               : why_relay_is_not_kept(given, budget, relayed));
   if (direct_can && kept.kept) {
     direct = predicted(change, direct);
     if (!relayed.kept || *direct.seconds <= *relayed.seconds) return direct;
