@@ -141,13 +141,13 @@ for page in pages if tool else []:
         if shown.rstrip() not in run_tool(command):
             fault(page, f"`{command}` does not print what is shown")
 if tool:
-    # rows of simulated seconds: `arguments` | what others measured, or nothing | floor | direct | asynchronous | naive
+    # rows of simulated seconds: `arguments` | what others measured, or nothing | floor | direct | this plan | asynchronous | naive
     page = docs / "explanation" / "simulated-seconds.md"
-    for command, *told in re.findall(r"^\| `([^`]+)` \|(?: [^|]* \|)?" + r" ([\d.]+) \|" * 4 + "$", page.read_text(), flags=re.M):
+    for command, *told in re.findall(r"^\| `([^`]+)` \|(?: [^|]* \|)?" + r" ([\d.]+) \|" * 5 + "$", page.read_text(), flags=re.M):
         seen += 1
         found = json.loads(run_tool("simulate " + command, "--json"))
         policy = found["dynatrain"]
-        if told != [f"{value:.3f}" for value in (found["floor_seconds"], found["direct_seconds"], policy["asynchronous"], policy["naive"])]:
+        if told != [f"{value:.3f}" for value in (found["floor_seconds"], found["direct_seconds"], found["seconds"], policy["asynchronous"], policy["naive"])]:
             fault(page, f"simulate does not say this of `{command}`")
     seen += 1
     command = re.search(r"`(" + COMMAND + r"regions [^`]*) --svg docs/images/regions.svg`", readme)[1]

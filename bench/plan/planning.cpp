@@ -8,6 +8,9 @@
 // the best of many times each, taken by turns; `us` is the plan's. lost_devices: a plan of a
 // switch that lost eight of 16,384 ranks over that of the same switch with all of them, and by how much it has more
 // transfers: 504 holders share with 64 destinations in other parts than 512. `ratio` is the time of one transfer.
+// relayed: one device's plan with relay, from nothing, over writing and sorting its own transfers; of some devices the
+// one with the greatest ratio. `spaces_us` is what making both spaces and the switch takes beside it, and `messages`
+// the most that one of the devices sends or receives in a stage.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -19,7 +22,7 @@
 
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
-#include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/relay.hpp>
 
 using namespace reshard;
 
@@ -193,6 +196,77 @@ RESHARD_LOST_DEVICES(parameters_holders, "", parameter_states, 2, 6, 10, 14, 18,
 RESHARD_LOST_DEVICES(zero1_node, ",zero=1", optimizer_states, 8, 9, 10, 11, 12, 13, 14, 15);
 RESHARD_LOST_DEVICES(zero1_scattered, ",zero=1", optimizer_states, 1, 202, 403, 604, 805, 1006, 1207, 1408);
 RESHARD_LOST_DEVICES(zero1_holders, ",zero=1", optimizer_states, 2, 6, 10, 14, 18, 22, 26, 30);
+
+struct relayed_row {
+  double ratio = 0, us = 0, transfers = 0, spaces_us = 0;
+  index_t messages = 0;
+};
+
+/// The most that a device exchanges with others in one stage, each direction.
+index_t messages_of(const plan& p) {
+  index_t most = 0;
+  for (const std::vector<transfer>* list : {&p.sends, &p.receives}) {
+    index_t messages = 0;
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      const transfer &t = (*list)[i], &before = (*list)[i == 0 ? 0 : i - 1];
+      messages += i == 0 || t.src != before.src || t.dst != before.dst || t.phase != before.phase ? 1 : 0;
+    }
+    most = greatest(most, messages);
+  }
+  return most;
+}
+
+void relayed(benchmark::State& state, const model& m, const char* from, const char* to, state_set states, index_t gpus,
+             index_t chains, rank_t every) {
+  const auto make = [&] {
+    return layout_switch(space(m, parse_degrees(from)), space(m, parse_degrees(to)),
+                         {.on = nodes_of(gpus), .states = states});
+  };
+  const auto change = make();
+  const routing how{relay::always, chains, 1};
+  relayed_row worst;
+  for (auto _ : state)
+    for (rank_t device = 0; device < change.devices(); device += every) {
+      const plan p = make_plan(change, device, how);
+      std::vector<transfer> shuffled[] = {p.sends, p.receives, p.retains};
+      for (std::vector<transfer>& list : shuffled) std::shuffle(list.begin(), list.end(), std::mt19937(1));
+      double planning = 1e9, sorting = 1e9, making = 1e9;
+      for (int i = 0; i < 30; ++i) {  // by turns, as the machine is not equally fast all the time
+        planning = std::min(planning, seconds_of([&] { benchmark::DoNotOptimize(make_plan(change, device, how)); }));
+        sorting = std::min(sorting, seconds_of([&] {
+                             for (const std::vector<transfer>& list : shuffled) {
+                               std::vector<transfer> written;
+                               for (const transfer& t : list) written.push_back(t);
+                               std::sort(written.begin(), written.end(),
+                                         [](const transfer& a, const transfer& b) { return precedes(a, b); });
+                               benchmark::DoNotOptimize(written.data());
+                             }
+                           }));
+      }
+      for (int i = 0; i < 3; ++i) making = std::min(making, seconds_of([&] { benchmark::DoNotOptimize(make()); }));
+      worst.messages = greatest(worst.messages, messages_of(p));
+      if (planning / sorting < worst.ratio) continue;
+      worst.ratio = planning / sorting, worst.us = planning * 1e6, worst.spaces_us = making * 1e6;
+      worst.transfers = static_cast<double>(p.sends.size() + p.receives.size() + p.retains.size());
+    }
+  state.counters["ratio"] = worst.ratio;
+  state.counters["us"] = worst.us;
+  state.counters["spaces_us"] = worst.spaces_us;
+  state.counters["transfers"] = worst.transfers;
+  state.counters["messages"] = static_cast<double>(worst.messages);
+}
+#define RESHARD_RELAYED(name, ...) \
+  BENCHMARK_CAPTURE(relayed, name, __VA_ARGS__)->Iterations(1)->Unit(benchmark::kMillisecond)
+constexpr const char* relayed_from = "tp=4,pp=8,dp=4,ep=16,split=account,zero=1";
+constexpr const char* relayed_to = "tp=8,pp=16,dp=1,ep=8,split=account,zero=1";
+constexpr const char* large_from = "tp=4,pp=8,dp=512,ep=16,split=account,zero=1";
+constexpr const char* large_to = "tp=8,pp=16,dp=128,ep=8,split=account,zero=1";
+RESHARD_RELAYED(ranks_128, models::qwen3_235b_a22b, relayed_from, relayed_to, all_states, 8, 1, 1);
+RESHARD_RELAYED(ranks_128_nodes_of_72, models::qwen3_235b_a22b, relayed_from, relayed_to, all_states, 72, 1, 1);
+RESHARD_RELAYED(ranks_16384, models::qwen3_235b_a22b, large_from, large_to, all_states, 8, 1, 601);
+RESHARD_RELAYED(ranks_16384_nodes_of_72, models::qwen3_235b_a22b, large_from, large_to, all_states, 72, 1, 1203);
+RESHARD_RELAYED(to_2048_replicas, models::llama2_70b, "tp=8", "tp=8,dp=2048", parameter_states, 8, 4, 601);
+RESHARD_RELAYED(to_2048_replicas_one_chain, models::llama2_70b, "tp=8", "tp=8,dp=2048", parameter_states, 8, 1, 601);
 
 /// The region of a rank, and the owners of its boxes, in a world that grows: the set-up is told apart.
 void of_a_rank(benchmark::State& state, const char* layout, role r) {

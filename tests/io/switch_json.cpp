@@ -182,4 +182,14 @@ TEST_CASE("every figure stands under its own name") {
     "messages": 6, "stages": 17,
     "max_send_bytes": 7, "max_receive_bytes": 8, "peak_bytes": 9, "peak_floor_bytes": 10, "peak_excess_bytes": 11,
     "relabelled": false, "planning_seconds": 0.5}})"));
+  f.how = {relay::always, 2, 17}, f.phases = 4;
+  text_output relayed;
+  relayed << "{";
+  write_summary(relayed, f, when_lost::refuse);
+  relayed << "}";
+  const json summary = json::parse(relayed.text());
+  CHECK(summary["relay"] == "always");
+  CHECK(summary["stages"] == 17);
+  CHECK(summary["phases"] == 4);
+  CHECK(summary["slots"] == 20);
 }

@@ -69,7 +69,8 @@ inline std::string simulation_text(const computed_switch& change, const simulati
                                                      : std::string("direct, in stages");
   row("this plan", s.seconds.total(), how.c_str());
   row("floor", s.floor_seconds, "no schedule is faster");
-  if (f.how != routing{}) row("direct plan, one stage", s.direct_seconds, "without a budget");
+  if (f.how != routing{})
+    row("direct plan, one stage", s.direct_seconds, f.how.how == relay::always ? "without relay" : "without a budget");
   row("DynaTrain, asynchronous", s.dynatrain.asynchronous, "everything at once");
   row("DynaTrain, synchronous", s.dynatrain.synchronous, "pairs take turns");
   row("DynaTrain, naive", s.dynatrain.naive, "a message per tensor");
