@@ -197,16 +197,15 @@ TEST_CASE("every NIC of a node passes the same, and rails are kept where nodes a
     computed_switch change;
     bool alike;
   };
-  const one rows[] = {{row(models::llama2_7b, "tp=2,pp=2,dp=2,zero=1", "tp=4,pp=4,zero=1", clusters::a800), true},
-                      {row(models::llama2_13b, "tp=4,pp=4,dp=2,zero=1", "tp=4,pp=2,dp=3,zero=1", clusters::a800), true},
-                      {row(models::llama2_70b, seventy, "tp=8,pp=16,zero=1", clusters::a800), true},
-                      {row(models::llama2_70b, seventy, "tp=8,pp=16,zero=1", uneven), false},
-                      {row(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,zero=1,split=account",
-                           "tp=8,pp=16,ep=8,zero=1,split=account", clusters::a800),
-                       true},
-                      {row(models::qwen3_30b_a3b, "tp=2,pp=3,dp=2,ep=2,zero=1",
-                           "tp=4,pp=4,ep=4,dp=1,zero=1", clusters::a800),
-                       false}};
+  const one rows[] = {
+      {row(models::llama2_7b, "tp=2,pp=2,dp=2,zero=1", "tp=4,pp=4,zero=1", clusters::a800), true},
+      {row(models::llama2_13b, "tp=4,pp=4,dp=2,zero=1", "tp=4,pp=2,dp=3,zero=1", clusters::a800), true},
+      {row(models::llama2_70b, seventy, "tp=8,pp=16,zero=1", clusters::a800), true},
+      {row(models::llama2_70b, seventy, "tp=8,pp=16,zero=1", uneven), false},
+      {row(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,zero=1,split=account", "tp=8,pp=16,ep=8,zero=1,split=account",
+           clusters::a800),
+       true},
+      {row(models::qwen3_30b_a3b, "tp=2,pp=3,dp=2,ep=2,zero=1", "tp=4,pp=4,ep=4,dp=1,zero=1", clusters::a800), false}};
   for (const one& r : rows) {
     const nic_loads loads(r.change, 1);
     CHECK(nic_loads::uneven(loads.in) <= 1.05);

@@ -21,8 +21,8 @@ inline constexpr int most_phases = (1 << 15) - 1;
 
 /// A box of one family that goes from device src to device dst, for every state of the set. Without relay all is of
 /// phase 0; what is sent in a later phase was held before the switch, or arrived in an earlier phase. All bytes of a
-/// stream (plan/relay.hpp) pass each of its hops, so that they are cut into stages alike wherever they pass; 0: all that
-/// goes from src to dst without relay.
+/// stream (plan/relay.hpp) pass each of its hops, so that they are cut into stages alike wherever they pass; 0: all
+/// that goes from src to dst without relay.
 struct transfer {
   rank_t src = 0;
   rank_t dst = 0;
@@ -50,8 +50,8 @@ constexpr bool precedes(const transfer& a, const transfer& b) {
 }
 
 /// Sorts a list of one end's transfers by `precedes`, given the other end of each. Small keys are sorted, as a transfer
-/// is too large to be moved log(n) times: by peer, phase, states and family, then inside such a list, whose boxes arrive in
-/// order or, from buffers that pack parameters in reverse, as runs that descend.
+/// is too large to be moved log(n) times: by peer, phase, states and family, then inside such a list, whose boxes
+/// arrive in order or, from buffers that pack parameters in reverse, as runs that descend.
 constexpr void sort_transfers(std::vector<transfer>& transfers, rank_t transfer::*peer) {
   if (std::is_sorted(transfers.begin(), transfers.end(),
                      [](const transfer& a, const transfer& b) { return precedes(a, b); }))

@@ -20,7 +20,8 @@
 namespace reshard {
 
 /// A device's part of a switch in bytes: sent and received, also what is passed on, retained, created; held before it,
-/// after it and at the peak; lost; and of what it receives that which it only passes on. Where sources are kept, after it is all that it holds on either side.
+/// after it and at the peak; lost; and of what it receives that which it only passes on. Where sources are kept, after
+/// it is all that it holds on either side.
 struct device_figures {
   rank_t device = 0;
   bytes_t send = 0, receive = 0, retained = 0, created = 0;

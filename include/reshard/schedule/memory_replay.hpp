@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory replay: live bytes of one device over the slots of a switch; without relay a slot is a stage. What arrives in a
-// slot is live from its start; what the target does not keep, also what came only to be passed on, goes at the end of
-// the slot of its last reader, and before the first slot where nobody reads it; retained bytes count once. With sources kept nothing goes, and after the switch a device holds all
-// that it holds on either side.
+// Memory replay: live bytes of one device over the slots of a switch; without relay a slot is a stage. What arrives in
+// a slot is live from its start; what the target does not keep, also what came only to be passed on, goes at the end of
+// the slot of its last reader, and before the first slot where nobody reads it; retained bytes count once. With sources
+// kept nothing of FROM's goes, and after the switch a device holds all that it holds on either side.
 // Builds on: schedule/stage_transfers.hpp, algebra/region.hpp.
 #pragma once
 
