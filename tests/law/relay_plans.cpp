@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans with relay as `reshard plan` prints them, against the oracle: random switches on clusters, every hop of every
+// element of every device; figures, live bytes and seconds counted again. The program is in RESHARD_TOOL.
+// RESHARD_SWITCHES=N throws N of them.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "../io/process.hpp"
+#include "../oracle/relay_switches.hpp"
+#include "../oracle/relay_time.hpp"
+#include "../support/dice.hpp"
+#include "../support/tries.hpp"
+
+using nlohmann::json;
+using oracle::index, oracle::relay::asked_switch, oracle::relay::figures, oracle::relay::hop, oracle::relay::question,
+    oracle::relay::routing;
+using testing::answer, testing::ask, testing::here, testing::words;
+
+namespace {
+
+/// What is asked of plan and simulate alike; what differs is added.
+words options_of(const asked_switch& s, const std::string& cluster) {
+  words options{"--from-devices", oracle::device_text(s.from_devices),
+                "--to-devices",   oracle::device_text(s.to_devices),
+                "--state",        s.state_text,
+                "--cluster",      cluster};
+  if (s.keep_sources) options.push_back("--keep-sources");
+  for (long device : s.lost) options.insert(options.end(), {"--lost-devices", std::to_string(device)});
+  if (!s.lost.empty()) options.push_back("--leave-out-lost");
+  return options;
+}
+
+/// One switch being looked at.
+struct looked_at {
+  const asked_switch& s;
+  std::string config, cluster;
+  oracle::relay::tensor_numbers numbers;  // before the question, which fills it
+  question q;
+  std::map<long, std::set<std::pair<oracle::state, std::string>>> names;  // of what a device needs, TO's
+  long largest = 0;                                                       // the contract's B
+
+  explicit looked_at(const asked_switch& of)
+      : s(of), config(here().file("model.json", of.config)), cluster(here().file("cluster.json", of.cluster_text)),
+        q(question_of(of, numbers)) {
+    for (long rank = 0; rank < s.to.world; ++rank)
+      for (const oracle::state st : s.states)
+        for (const auto& held : oracle::held(s.m, s.to, rank, st))
+          names[s.to_devices[index(rank)]].insert({st, held.first});
+    largest = figures_of(q, {}).peak_floor;
+  }
+
+  words asked(const char* command, const words& more) const {
+    words all{command, config, s.from_text, s.to_text, "--json"};
+    for (const words& some : {options_of(s, cluster), more}) all.insert(all.end(), some.begin(), some.end());
+    return all;
+  }
+  json told(const char* command, const words& more) const {
+    const answer got = ask(asked(command, more));
+    std::string command_line;
+    for (const std::string& word : asked(command, more)) command_line += " '" + word + "'";
+    CAPTURE(command_line);
+    REQUIRE_MESSAGE(got.code == 0, got.err);
+    return json::parse(got.out);
+  }
+};
+
+oracle::state state_named(const std::string& name) {
+  for (const oracle::state s : oracle::all_states)
+    if (oracle::name_of(s) == name) return s;
+  FAIL("unknown state " << name);
+  return {};
+}
+
+/// The printed transfers; names are TO's, those of delivered boxes what the destination holds.
+std::vector<hop> hops_of(const looked_at& l, const json& transfers) {
+  std::vector<hop> hops;
+  for (const json& t : transfers) {
+    const oracle::state st = state_named(t.at("state"));
+    const std::string tensor = t.at("tensor"), text = t.dump();
+    CAPTURE(text);
+    hop h{t.at("src"),   t.at("dst"),  l.numbers.at({st, oracle::one_name(l.s.m, tensor)}), {}, t.at("stage"),
+          t.at("phase"), t.at("relay")};
+    std::vector<std::array<long, 2>> box;
+    for (const json& side : t.at("box")) box.push_back({side.at(0), side.at(1)});
+    CHECK(oracle::elements_of_box(t.at("dims"), box, l.q.tensors[index(h.what)].elements, h.elements) == "");
+    if (!h.passed) {
+      const auto own = l.names.find(h.dst);
+      const bool named = own != l.names.end() && own->second.count({st, tensor}) != 0;
+      CHECK(named);
+    }
+    hops.push_back(h);
+  }
+  return hops;
+}
+
+/// Every figure of the summary that the transfers tell.
+void check_summary(const json& summary, const figures& f) {
+  CHECK(summary.at("moved_bytes") == f.moved);
+  CHECK(summary.at("relayed_bytes") == f.relayed);
+  CHECK(summary.at("retained_bytes") == f.retained);
+  CHECK(summary.at("least_bytes") == f.least);
+  CHECK(summary.at("inter_node_bytes") == f.inter_node);
+  CHECK(summary.at("cross_rail_bytes") == f.cross_rail);
+  CHECK(summary.at("messages") == f.messages);
+  CHECK(summary.at("phases") == f.phases);
+  CHECK(summary.at("slots") == f.slots);
+  CHECK(summary.at("max_send_bytes") == f.max_send);
+  CHECK(summary.at("max_receive_bytes") == f.max_receive);
+  CHECK(summary.at("peak_bytes") == f.peak);
+  CHECK(summary.at("peak_floor_bytes") == f.peak_floor);
+  CHECK(summary.at("peak_excess_bytes") == f.peak_excess);
+}
+
+json device_row(long device, const oracle::relay::device_figures& d) {
+  return {{"device", device},           {"send_bytes", d.send},
+          {"receive_bytes", d.receive}, {"retained_bytes", d.retained},
+          {"before_bytes", d.before},   {"after_bytes", d.after},
+          {"peak_bytes", d.peak}};
+}
+
+void check_devices(const json& listed, const figures& f) {
+  std::size_t found = 0;
+  for (const json& row : listed) {
+    const auto at = f.devices.find(row.at("device"));
+    if (at != f.devices.end()) ++found;
+    CHECK(row == device_row(row.at("device"), at == f.devices.end() ? oracle::relay::device_figures{} : at->second));
+  }
+  CHECK(found == f.devices.size());
+}
+
+/// A plan that was looked at, and what it was asked with.
+struct right_plan {
+  json printed;
+  std::vector<hop> hops;
+  figures f;
+  question q;
+  oracle::link_seconds seconds;
+};
+
+/// Every element of every transfer and every figure.
+right_plan check_plan(const looked_at& l, const json& printed) {
+  right_plan p{printed, {}, {}, l.q, {}};
+  const json& summary = printed.at("summary");
+  p.q.stages = summary.at("stages");
+  const std::string route = summary.at("relay");
+  REQUIRE((route == "never" || route == "always"));
+  p.q.route = route == "always" ? routing::always : routing::never;
+  p.hops = hops_of(l, printed.at("transfers"));
+  const oracle::relay::verdict v = judge(p.q, p.hops);
+  for (const std::string& sentence : v.sentences()) FAIL_CHECK(sentence);
+  if (!v.faults.empty()) return p;
+  p.f = figures_of(p.q, p.hops);
+  check_summary(summary, p.f);
+  check_devices(printed.at("devices"), p.f);
+  p.seconds = seconds_of(p.q, p.hops);
+  return p;
+}
+
+/// What simulate says of the same question.
+void check_seconds(const looked_at& l, const right_plan& p, const words& how) {
+  json found = l.told("simulate", how);
+  CHECK(found["seconds"] == doctest::Approx(p.seconds.total()).epsilon(1e-3));
+  CHECK(found["parts"]["ports"] == doctest::Approx(p.seconds.ports).epsilon(1e-3));
+  CHECK(found["parts"]["messages"] == doctest::Approx(p.seconds.messages).epsilon(1e-3));
+  CHECK(found["parts"]["slots"] == doctest::Approx(p.seconds.slots).epsilon(1e-9));
+  double most = 0;
+  for (const auto& of : p.seconds.of_port) most = std::max(most, of.second);
+  CHECK(found["busiest"]["seconds"] == doctest::Approx(most).epsilon(1e-3));
+  std::set<long> part = l.q.taking_part();
+  part.insert(l.s.lost.begin(), l.s.lost.end());
+  CHECK(found["floor_seconds"] == doctest::Approx(floor_of(l.q, part)).epsilon(1e-9));
+  for (const auto& item : p.printed.at("summary").items()) {
+    const std::string key = item.key();
+    CAPTURE(key);
+    if (key != "planning_seconds") CHECK(found[key] == item.value());
+  }
+}
+
+/// auto is whichever takes fewer seconds, never where equal. Both within 0.1 % of the transfers' own.
+void check_choice(const looked_at& l, const right_plan& p, const words& how, const words& never, const words& always) {
+  const json found = l.told("simulate", how), a = l.told("simulate", never), b = l.told("simulate", always);
+  CHECK(found["relay"] == (b["seconds"].get<double>() < a["seconds"].get<double>() ? "always" : "never"));
+  CHECK(found["seconds"] == (found["relay"] == "always" ? b : a)["seconds"]);
+  CHECK(p.printed.at("summary")["relay"] == found["relay"]);
+}
+
+/// Bytes of a device beyond max(before, after) in so many stages.
+right_plan in_stages(const looked_at& l, const std::string& relay, long stages) {
+  return check_plan(l, l.told("plan", {"--transfers", "--relay", relay, "--stages", std::to_string(stages)}));
+}
+
+/// The number of stages is the first that keeps the budget: s0, then the powers of two above it.
+void check_stages_of_budget(const looked_at& l, const right_plan& p, long budget) {
+  const std::string relay = p.printed.at("summary").at("relay");
+  CHECK(p.f.peak_excess <= budget);
+  const long first = oracle::relay::first_stages(p.f, budget);
+  CHECK(p.q.stages >= first);
+  for (long stages = first; stages < p.q.stages;) {
+    CHECK(in_stages(l, relay, stages).f.peak_excess > budget);
+    long next = 1;
+    while (next <= stages) next *= 2;
+    stages = next;
+    CHECK(stages <= p.q.stages);  // one of these
+  }
+}
+
+/// The least budget that does, as a refusal names it: it does, and one byte less is refused with the same.
+long least_budget_named(const answer& refused) {
+  const std::string words = "the least budget that does is ";
+  const std::size_t at = refused.err.find(words);
+  REQUIRE_MESSAGE(at != std::string::npos, refused.err);
+  return std::atol(refused.err.c_str() + at + words.size());
+}
+
+struct tally {
+  long plans = 0, relayed = 0, refused = 0, elements = 0, in_chains = 0, deep = 0, simulated = 0, staged = 0;
+  long alike = 0;
+};
+
+/// Whether some byte passes from node to node to node.
+bool has_chain(const right_plan& p) {
+  for (const hop& h : p.hops)
+    if (p.q.node_of(h.src) != p.q.node_of(h.dst) &&
+        !p.q.node_has(p.q.before, p.q.node_of(h.src), h.what, h.elements[0]))
+      return true;
+  return false;
+}
+
+/// Whether nodes are alike and the same GPU numbers take part on each.
+bool alike(const question& q) {
+  std::map<long, std::set<long>> gpus;
+  for (long d : q.taking_part()) gpus[q.node_of(d)].insert(d % q.cluster.gpus);
+  for (const auto& of : gpus)
+    if (of.second != gpus.begin()->second ||
+        q.cluster.nodes[index(of.first)].nics != q.cluster.nodes[index(gpus.begin()->first)].nics ||
+        q.cluster.nodes[index(of.first)].nic != q.cluster.nodes[index(gpus.begin()->first)].nic)
+      return false;
+  return true;
+}
+
+void check_switch(const asked_switch& s, tally& seen) {
+  const looked_at l(s);
+  const std::string relay = s.relay;
+  long budget = s.budget_parts == 0 ? 0 : std::max(1L, 4 * l.largest / s.budget_parts);
+  words how{"--relay", relay};
+  const auto add = [&](words to) {
+    if (s.stages > 0) to.insert(to.end(), {"--stages", std::to_string(s.stages)});
+    if (budget > 0) to.insert(to.end(), {"--budget", std::to_string(budget)});
+    return to;
+  };
+  if (budget > 0)
+    if (const answer refused = ask(l.asked("plan", add(how))); refused.code != 0) {
+      const long least = least_budget_named(refused);
+      CHECK(least > budget);
+      budget = least - 1;
+      CHECK(least_budget_named(ask(l.asked("plan", add(how)))) == least);
+      budget = least;
+      ++seen.refused;
+    }
+  words question_asked = add(how);
+  question_asked.push_back("--transfers");
+  const right_plan p = check_plan(l, l.told("plan", question_asked));
+  ++seen.plans;
+  if (p.f.devices.empty()) return;  // faults were told
+  CHECK((budget > 0 || p.q.stages == std::max(1L, s.stages)));
+  if (relay != "auto") CHECK(p.printed.at("summary")["relay"] == relay);
+  if (budget > 0) check_stages_of_budget(l, p, budget);
+  words simulated = add(how);
+  if (budget == 0 && s.stages == 0) simulated.insert(simulated.end(), {"--stages", "1"});
+  check_seconds(l, p, simulated);
+  if (relay == "auto" && budget == 0) {
+    words never = simulated, always = simulated;
+    never[1] = "never", always[1] = "always";
+    check_choice(l, p, simulated, never, always);
+  }
+  if (p.q.route == routing::always && alike(l.q)) {
+    ++seen.alike;
+    CHECK(p.f.cross_rail == 0);
+  }
+  for (const hop& h : p.hops) seen.elements += static_cast<long>(h.elements.size());
+  seen.relayed += p.f.phases > 1 ? 1 : 0;
+  seen.in_chains += has_chain(p) ? 1 : 0;
+  seen.deep += p.f.phases > 3 ? 1 : 0;
+  seen.staged += p.q.stages > 1 ? 1 : 0;
+}
+
+}  // namespace
+
+TEST_CASE("random switches: every hop of every element is right, and so is every figure") {
+  const long cases = testing::asked_for("RESHARD_SWITCHES", testing::tries(520));
+  oracle::relay::switch_generator random(testing::seed() + 61);
+  tally seen;
+  for (long i = 0; i < cases; ++i) {
+    const asked_switch s = random.next();
+    const std::string description = s.describe();
+    CAPTURE(i);
+    CAPTURE(description);
+    check_switch(s, seen);
+  }
+  std::printf(
+      "{\"plans\":%ld,\"elements\":%ld,\"with_relay\":%ld,\"chains\":%ld,\"phases_above_3\":%ld,"
+      "\"stages_above_1\":%ld,\"least_budgets\":%ld,\"alike\":%ld}\n",
+      seen.plans, seen.elements, seen.relayed, seen.in_chains, seen.deep, seen.staged, seen.refused, seen.alike);
+  for (const auto& [feature, n] : random.count()) {
+    std::printf("%-20s %ld\n", feature.c_str(), n);
+    if (cases >= 500 && feature != "lost devices") CHECK_MESSAGE(n >= 50, feature);
+  }
+  if (cases >= 500) CHECK(seen.in_chains >= 50);
+}
