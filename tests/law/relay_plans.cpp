@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -175,9 +176,7 @@ void check_seconds(const looked_at& l, const right_plan& p, const words& how) {
   double most = 0;
   for (const auto& of : p.seconds.of_port) most = std::max(most, of.second);
   CHECK(found["busiest"]["seconds"] == doctest::Approx(most).epsilon(1e-3));
-  std::set<long> part = l.q.taking_part();
-  part.insert(l.s.lost.begin(), l.s.lost.end());
-  CHECK(found["floor_seconds"] == doctest::Approx(floor_of(l.q, part)).epsilon(1e-9));
+  CHECK(found["floor_seconds"] == doctest::Approx(floor_of(l.q, l.q.taking_part())).epsilon(1e-9));
   for (const auto& item : p.printed.at("summary").items()) {
     const std::string key = item.key();
     CAPTURE(key);
@@ -185,11 +184,26 @@ void check_seconds(const looked_at& l, const right_plan& p, const words& how) {
   }
 }
 
-/// auto is whichever takes fewer seconds, never where equal. Both within 0.1 % of the transfers' own.
-void check_choice(const looked_at& l, const right_plan& p, const words& how, const words& never, const words& always) {
-  const json found = l.told("simulate", how), a = l.told("simulate", never), b = l.told("simulate", always);
-  CHECK(found["relay"] == (b["seconds"].get<double>() < a["seconds"].get<double>() ? "always" : "never"));
-  CHECK(found["seconds"] == (found["relay"] == "always" ? b : a)["seconds"]);
+/// How a switch is asked for with this relay.
+words with_relay(words how, const std::string& relay) {
+  how.at(1) = relay;
+  return how;
+}
+
+/// auto is whichever takes fewer seconds of those that keep the budget, never where equal.
+void check_choice(const looked_at& l, const right_plan& p, const words& how) {
+  const answer never = ask(l.asked("simulate", with_relay(how, "never"))),
+               always = ask(l.asked("simulate", with_relay(how, "always")));
+  const json found = l.told("simulate", how);
+  REQUIRE((never.code == 0 || always.code == 0));
+  if (never.code != 0 || always.code != 0) {
+    CHECK(found["relay"] == (never.code == 0 ? "never" : "always"));
+  } else {
+    const json a = json::parse(never.out), b = json::parse(always.out);
+    CHECK(found["relay"] == (b["seconds"].get<double>() < a["seconds"].get<double>() ? "always" : "never"));
+  }
+  const json same = json::parse(found["relay"] == "always" ? always.out : never.out);
+  CHECK(found == same);
   CHECK(p.printed.at("summary")["relay"] == found["relay"]);
 }
 
@@ -213,7 +227,7 @@ void check_stages_of_budget(const looked_at& l, const right_plan& p, long budget
   }
 }
 
-/// The least budget that does, as a refusal names it: it does, and one byte less is refused with the same.
+/// The least budget that does, as a refusal names it.
 long least_budget_named(const answer& refused) {
   const std::string words = "the least budget that does is ";
   const std::size_t at = refused.err.find(words);
@@ -221,9 +235,19 @@ long least_budget_named(const answer& refused) {
   return std::atol(refused.err.c_str() + at + words.size());
 }
 
+/// The contract's: the least, over S = 1, 2, 4 .. 4096, of max(excess of S stages, ceil((4 B + W) / S)).
+long least_by_formula(const looked_at& l, const std::string& relay) {
+  long least = std::numeric_limits<long>::max();
+  for (long stages = 1; stages <= 4096; stages *= 2) {
+    const figures f = in_stages(l, relay, stages).f;
+    least = std::min(least, std::max(f.peak_excess, (4 * f.peak_floor + f.most_passed + stages - 1) / stages));
+  }
+  return least;
+}
+
 struct tally {
   long plans = 0, relayed = 0, refused = 0, elements = 0, in_chains = 0, deep = 0, simulated = 0, staged = 0;
-  long alike = 0;
+  long alike = 0, formulas = 0;
 };
 
 /// Whether some byte passes from node to node to node.
@@ -261,8 +285,12 @@ void check_switch(const asked_switch& s, tally& seen) {
     if (const answer refused = ask(l.asked("plan", add(how))); refused.code != 0) {
       const long least = least_budget_named(refused);
       CHECK(least > budget);
-      budget = least - 1;
-      CHECK(least_budget_named(ask(l.asked("plan", add(how)))) == least);
+      if (relay == "auto") {  // the smaller of both
+        const answer never = ask(l.asked("plan", add(with_relay(how, "never")))),
+                     always = ask(l.asked("plan", add(with_relay(how, "always"))));
+        CHECK(std::min(least_budget_named(never), least_budget_named(always)) == least);
+      }
+      if (relay != "auto" && ++seen.formulas <= 12) CHECK(least_by_formula(l, relay) == least);
       budget = least;
       ++seen.refused;
     }
@@ -277,11 +305,7 @@ void check_switch(const asked_switch& s, tally& seen) {
   words simulated = add(how);
   if (budget == 0 && s.stages == 0) simulated.insert(simulated.end(), {"--stages", "1"});
   check_seconds(l, p, simulated);
-  if (relay == "auto" && budget == 0) {
-    words never = simulated, always = simulated;
-    never[1] = "never", always[1] = "always";
-    check_choice(l, p, simulated, never, always);
-  }
+  if (relay == "auto") check_choice(l, p, simulated);
   if (p.q.route == routing::always && alike(l.q)) {
     ++seen.alike;
     CHECK(p.f.cross_rail == 0);
@@ -315,4 +339,92 @@ TEST_CASE("random switches: every hop of every element is right, and so is every
     if (cases >= 500 && feature != "lost devices") CHECK_MESSAGE(n >= 50, feature);
   }
   if (cases >= 500) CHECK(seen.in_chains >= 50);
+}
+
+namespace {
+/// A device's own plan is what the whole says of it.
+void check_view(const json& whole, const json& view, long device) {
+  CAPTURE(device);
+  std::multiset<std::string> own, expected;
+  for (const json& t : whole.at("transfers"))
+    if (t.at("src") == device || t.at("dst") == device) expected.insert(t.dump());
+  for (const json& t : view.at("transfers")) own.insert(t.dump());
+  CHECK(own == expected);
+  CHECK(view.at("devices") == json::array({whole.at("devices").at(index(device))}));
+  CHECK(view.at("rank_of_device") == whole.at("rank_of_device"));
+  for (const char* key : {"stages", "phases", "slots", "relay"})
+    CHECK(view.at("summary").at(key) == whole.at("summary").at(key));
+}
+
+/// What one device sends another, by stage and phase, in the order in which it is listed.
+using listed = std::map<std::tuple<long, long, long, long>, std::vector<std::string>>;
+void list_messages(const json& transfers, long device, const char* end, listed& into) {
+  for (const json& t : transfers)
+    if (t.at(end) == device && t.at("src") != t.at("dst"))
+      into[{t.at("src"), t.at("dst"), t.at("stage"), t.at("phase")}].push_back(t.dump());
+}
+}  // namespace
+
+TEST_CASE("a device's own plan is its part of the whole, and both ends list a message alike") {
+  oracle::relay::switch_generator random(testing::seed() + 62);
+  long devices = 0, messages = 0, relayed = 0;
+  for (int i = 0; i < testing::tries(100); ++i) {
+    const asked_switch s = random.next();
+    const std::string description = s.describe();
+    CAPTURE(description);
+    const looked_at l(s);
+    words how{"--transfers", "--relay", s.relay};
+    if (s.stages > 0) how.insert(how.end(), {"--stages", std::to_string(s.stages)});
+    // twice what any needs, so that it is kept
+    if (s.budget_parts > 0) how.insert(how.end(), {"--budget", std::to_string(2 * l.largest)});
+    const json whole = l.told("plan", how);
+    relayed += whole.at("summary").at("phases") > 1 ? 1 : 0;
+    how.insert(how.end(), {"--rank", ""});
+    listed sent, received;
+    for (long device = 0; device < static_cast<long>(whole.at("devices").size()); ++device, ++devices) {
+      if (s.lost.count(device) != 0) continue;  // it is refused, and all that it would send or get is nothing
+      how.back() = std::to_string(device);
+      const json view = l.told("plan", how);
+      check_view(whole, view, device);
+      list_messages(view.at("transfers"), device, "src", sent);
+      list_messages(view.at("transfers"), device, "dst", received);
+    }
+    CHECK(sent == received);
+    messages += static_cast<long>(sent.size());
+  }
+  std::printf("{\"own_plans\":%ld,\"messages\":%ld,\"switches_with_relay\":%ld}\n", devices, messages, relayed);
+}
+
+TEST_CASE("without stages or a budget simulate takes the number of stages with the fewest seconds") {
+  oracle::relay::switch_generator random(testing::seed() + 63);
+  for (int i = 0; i < testing::tries(20); ++i) {
+    asked_switch s = random.next();
+    const std::string description = s.describe();
+    CAPTURE(description);
+    const looked_at l(s);
+    for (const char* relay : {"never", "always"}) {
+      const json found = l.told("simulate", {"--relay", relay});
+      std::map<long, json> tried;
+      double least = std::numeric_limits<double>::max();
+      for (long stages = 1; stages <= 4096; stages *= 2) {
+        tried[stages] = l.told("simulate", {"--relay", relay, "--stages", std::to_string(stages)});
+        least = std::min(least, tried[stages]["seconds"].get<double>());
+      }
+      CHECK(found == tried[found["stages"]]);
+      CHECK(found["seconds"].get<double>() <= least * (1 + 1e-9));
+      for (const auto& of : tried)  // of equal seconds the smallest
+        if (of.second["seconds"].get<double>() < least * (1 + 1e-9)) {
+          CHECK(found["stages"] == of.first);
+          break;
+        }
+    }
+    const json chosen = l.told("simulate", {"--relay", "auto"}), standard = l.told("simulate", {});
+    CHECK(standard == chosen);
+    const json never = l.told("simulate", {"--relay", "never"}), always = l.told("simulate", {"--relay", "always"});
+    CHECK(chosen == (always["seconds"].get<double>() < never["seconds"].get<double>() ? always : never));
+    json planned = l.told("plan", {}), direct = l.told("plan", {"--relay", "never"});
+    for (json* one : {&planned, &direct}) (*one)["summary"].erase("planning_seconds");
+    CHECK(planned == direct);
+    CHECK(planned["summary"]["stages"] == 1);
+  }
 }

@@ -46,14 +46,21 @@ class readers {
   arrivals last_;
 };
 
+inline std::set<std::pair<long, long>> held_somewhere(const question& q) {
+  std::set<std::pair<long, long>> elements;
+  q.each_element([&](long what, long element) { elements.insert({what, element}); });
+  return elements;
+}
+
 // Adds bytes to the slots first .. last of a device.
 inline void add_live(device_figures& d, long first, long last, long bytes) {
   for (long slot = first; slot <= last; ++slot) d.live.at(index(slot)) += bytes;
 }
 
-// What a device held before, and what it holds after.
+// What a device held before, and what it holds after. What nobody held is zeros, there from the first slot.
 inline void add_held(const question& q, const readers& read, long slots, figures& f) {
   const bool kept = q.from == sources::kept;
+  const std::set<std::pair<long, long>> somewhere = held_somewhere(q);
   for (long device : q.taking_part()) {
     device_figures& d = f.devices[device];
     for (long what = 0; what < length(q.tensors); ++what)
@@ -62,6 +69,7 @@ inline void add_held(const question& q, const readers& read, long slots, figures
         const long width = q.tensors[index(what)].width;
         if (held) d.before += width;
         if (needs || (kept && held)) d.after += width;
+        if (needs && somewhere.count({what, element}) == 0) add_live(d, 0, slots - 1, width);
         if (!held) continue;
         const bool stays = needs || kept;
         add_live(d, 0, stays ? slots - 1 : read.slot(device, what, element), width);

@@ -183,7 +183,7 @@ class switch_generator {
                                     }),
                      universe.end());
     s.to_devices = some(universe, s.to.world);
-    if (below(12) == 0) {
+    if (below(4) == 0) {
       s.lost.insert(one_of(s.from_devices));
       for (long d : s.to_devices)
         if (s.lost.count(d) != 0) s.lost.clear();
@@ -221,7 +221,7 @@ class switch_generator {
     s.keep_sources = below(6) == 0;
     switch (below(4)) {
       case 0: s.stages = one_of<long>({2, 3, 4, 5, 7, 16, 64}); break;
-      case 1: s.budget_parts = one_of<long>({1, 2, 3, 5, 8, 13, 30, 100}); break;
+      case 1: s.budget_parts = one_of<long>({1, 2, 3, 5, 8, 13, 30, 100, 5000, 20000}); break;
       default: break;
     }
     const std::vector<state> all(std::begin(all_states), std::end(all_states));
