@@ -35,6 +35,7 @@ words options_of(const asked_switch& s, const std::string& cluster) {
                 "--state",        s.state_text,
                 "--cluster",      cluster};
   if (s.keep_sources) options.push_back("--keep-sources");
+  if (s.relabel) options.push_back("--relabel");
   for (long device : s.lost) options.insert(options.end(), {"--lost-devices", std::to_string(device)});
   if (!s.lost.empty()) options.push_back("--leave-out-lost");
   return options;
@@ -50,12 +51,13 @@ struct looked_at {
   long largest = 0;                                                       // the contract's B
 
   explicit looked_at(const asked_switch& of)
-      : s(of), config(here().file("model.json", of.config)), cluster(here().file("cluster.json", of.cluster_text)),
+      : s(of), config(here().file("model.json", of.config)),
+        cluster(of.shape ? of.cluster_text : here().file("cluster.json", of.cluster_text)),
         q(question_of(of, numbers)) {
     for (long rank = 0; rank < s.to.world; ++rank)
       for (const oracle::state st : s.states)
         for (const auto& held : oracle::held(s.m, s.to, rank, st))
-          names[s.to_devices[index(rank)]].insert({st, held.first});
+          names[s.to_seats[index(rank)]].insert({st, held.first});
     largest = figures_of(q, {}).peak_floor;
   }
 
@@ -271,16 +273,42 @@ bool alike(const question& q) {
   return true;
 }
 
-void check_switch(const asked_switch& s, tally& seen) {
-  const looked_at l(s);
+/// Where TO's ranks sit, as plan says, on the devices that are TO's.
+void seat(asked_switch& s, const words& how) {
+  const std::set<long> devices(s.to_devices.begin(), s.to_devices.end());
+  const json told = looked_at(s).told("plan", how).at("rank_of_device");
+  std::vector<long> seats(s.to_devices.size(), -1);
+  for (long device = 0; device < static_cast<long>(told.size()); ++device)
+    if (const long rank = told[index(device)]; rank >= 0) {
+      CHECK(devices.count(device) == 1);
+      seats.at(index(rank)) = device;
+    }
+  CHECK(std::set<long>(seats.begin(), seats.end()) == devices);
+  s.to_seats = seats;
+}
+
+/// --stages with --budget: S is fixed, and refused where its replay does not keep it.
+void check_fixed_stages(const looked_at& l, const right_plan& p, words how) {
+  const long budget = std::max(1L, p.f.peak_excess);
+  how.insert(how.end(), {"--transfers", "--budget", std::to_string(budget)});
+  json same = l.told("plan", how);
+  CHECK(same["transfers"] == p.printed["transfers"]);
+  CHECK(same["summary"]["stages"] == p.q.stages);
+  how.back() = std::to_string(budget - 1);
+  if (budget > 1) CHECK(ask(l.asked("plan", how)).code == 1);
+}
+
+void check_switch(asked_switch s, tally& seen) {
   const std::string relay = s.relay;
-  long budget = s.budget_parts == 0 ? 0 : std::max(1L, 4 * l.largest / s.budget_parts);
+  long budget = s.budget_parts == 0 ? 0 : std::max(1L, 4 * looked_at(s).largest / s.budget_parts);
   words how{"--relay", relay};
   const auto add = [&](words to) {
     if (s.stages > 0) to.insert(to.end(), {"--stages", std::to_string(s.stages)});
     if (budget > 0) to.insert(to.end(), {"--budget", std::to_string(budget)});
     return to;
   };
+  if (s.relabel) seat(s, add(how));
+  const looked_at l(s);
   if (budget > 0)
     if (const answer refused = ask(l.asked("plan", add(how))); refused.code != 0) {
       const long least = least_budget_named(refused);
@@ -304,7 +332,8 @@ void check_switch(const asked_switch& s, tally& seen) {
   if (budget > 0) check_stages_of_budget(l, p, budget);
   words simulated = add(how);
   if (budget == 0 && s.stages == 0) simulated.insert(simulated.end(), {"--stages", "1"});
-  check_seconds(l, p, simulated);
+  if (!s.shape) check_seconds(l, p, simulated);
+  if (s.stages > 0 && relay != "auto") check_fixed_stages(l, p, add(how));
   if (relay == "auto") check_choice(l, p, simulated);
   if (p.q.route == routing::always && alike(l.q)) {
     ++seen.alike;
@@ -399,6 +428,8 @@ TEST_CASE("without stages or a budget simulate takes the number of stages with t
   oracle::relay::switch_generator random(testing::seed() + 63);
   for (int i = 0; i < testing::tries(20); ++i) {
     asked_switch s = random.next();
+    while (s.shape) s = random.next();
+    s.relabel = false;
     const std::string description = s.describe();
     CAPTURE(description);
     const looked_at l(s);

@@ -94,6 +94,7 @@ enum class wrong {
   enters_unwanted,  // always: a byte enters a node that held it or does not need it
   enters_from,      // always: from a node that neither held it nor got it in an earlier phase
   between_nodes,    // always: the bytes between nodes are not those that nodes lack
+  chains,           // n nodes that held a byte serve other than F n nodes, or a node serves more than one chain
 };
 
 struct fault {
@@ -260,6 +261,48 @@ inline void look_at_nodes(const question& q, const std::vector<hop>& hops, verdi
   if (between != lacked)
     v.say(wrong::between_nodes,
           std::to_string(between) + " bytes pass between nodes, which lack " + std::to_string(lacked) + ".");
+}
+
+// Of every byte: n nodes that held it serve the first F n of those that lack it, at most F each; every other node gets
+// it from one that got it, which serves one.
+inline void look_at_chains(const question& q, const std::vector<hop>& hops, long chains, verdict& v) {
+  struct served {
+    const hop* one = nullptr;
+    std::map<long, long> by_holder, by_other;  // nodes that a node serves
+    long firsts() const {
+      long n = 0;
+      for (const auto& of : by_holder) n += of.second;
+      return n;
+    }
+    long others() const {
+      long n = 0;
+      for (const auto& of : by_other) n += of.second;
+      return n;
+    }
+  };
+  std::map<std::pair<long, long>, served> bytes;
+  for (const hop& h : hops)
+    if (q.node_of(h.src) != q.node_of(h.dst))
+      for (long element : h.elements) {
+        served& of = bytes[{h.what, element}];
+        of.one = &h;
+        const bool held = q.node_has(q.before, q.node_of(h.src), h.what, element);
+        ++(held ? of.by_holder : of.by_other)[q.node_of(h.src)];
+      }
+  for (const auto& [which, of] : bytes) {
+    std::set<long> holders;
+    for (const auto& device : q.before)
+      if (q.held(device.first, which.first, which.second)) holders.insert(q.node_of(device.first));
+    const long firsts = std::min(chains * length(holders), of.firsts() + of.others());
+    bool right = of.firsts() == firsts;
+    for (const auto& node : of.by_holder) right = right && node.second <= chains;
+    for (const auto& node : of.by_other) right = right && node.second <= 1;
+    if (!right)
+      v.say(wrong::chains, text_of(q, *of.one, which.second) + " is on its way to " +
+                               std::to_string(of.firsts() + of.others()) + " nodes, of which " +
+                               std::to_string(of.firsts()) + " get it from " + std::to_string(length(holders)) +
+                               " that held it, for F = " + std::to_string(chains) + ".");
+  }
 }
 
 // Everything that is wrong with a list of transfers; hops that make no sense are told and left out.

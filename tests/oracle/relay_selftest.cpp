@@ -232,6 +232,31 @@ TEST_CASE("always: a byte enters a node once, where it is wanted, from where it 
   CHECK(lacked_by_nodes(there).empty());
 }
 
+TEST_CASE("chains: who serves how many") {
+  const auto chained = [](const question& q, const std::vector<hop>& hops, long chains) {
+    verdict v;
+    look_at_chains(q, hops, chains, v);
+    return v.count.count(wrong::chains) == 0;
+  };
+  CHECK(chained(chain, chain_plan, 1));
+  CHECK(!chained(chain, chain_plan, 2));  // two nodes should come from device 0's
+  const std::vector<hop> fan{move_of(0, 0, all, 0, 0), move_of(0, 2, all, 0, 1), move_of(0, 4, all, 0, 1),
+                             move_of(2, 6, all, 0, 2)};
+  CHECK(kinds(chain, fan).empty());
+  CHECK(chained(chain, fan, 2));
+  CHECK(!chained(chain, fan, 1));
+  CHECK(!chained(chain, fan, 3));
+  // a node that serves two others, which F = 1 forbids
+  CHECK(!chained(
+      chain, {move_of(0, 0, all, 0, 0), move_of(0, 2, all, 0, 1), move_of(2, 4, all, 0, 2), move_of(2, 6, all, 0, 2)},
+      1));
+  // two nodes held it: each serves F
+  const question two = asked({{0, all}, {2, all}}, {{4, all}, {6, all}}, routing::always);
+  CHECK(chained(two, {move_of(0, 4, all, 0, 1), move_of(2, 6, all, 0, 1)}, 1));
+  CHECK(!chained(two, {move_of(0, 4, all, 0, 1), move_of(0, 6, all, 0, 1)}, 1));
+  CHECK(!chained(two, {move_of(0, 4, all, 0, 1), move_of(4, 6, all, 0, 2)}, 1));
+}
+
 TEST_CASE("figures by hand: spread over two NICs") {
   const figures f = figures_of(spread, spread_plan);
   CHECK(f.moved == 32);

@@ -26,14 +26,16 @@ struct asked_switch {
   model m;
   layout from, to;
   std::string config, from_text, to_text, cluster_text;
-  std::vector<long> from_devices, to_devices;  // of each rank
+  std::vector<long> from_devices, to_devices;  // of each rank, as asked
+  std::vector<long> to_seats;                  // where TO's ranks sit: another order where relabelled
   std::set<long> lost;
   link_cluster cluster;
   std::vector<state> states;
   std::string state_text, relay;  // for --state and --relay
   long stages = 0;                // 0: not given
   long budget_parts = 0;          // a budget of 4 B / this; 0: none
-  bool keep_sources = false;
+  bool keep_sources = false, relabel = false;
+  bool shape = false;  // a cluster without speeds, 4x2
   std::set<std::string> features;
 
   std::string describe() const {
@@ -42,6 +44,7 @@ struct asked_switch {
     if (stages > 0) text += " --stages " + std::to_string(stages);
     if (budget_parts > 0) text += ", a budget of 4 B / " + std::to_string(budget_parts);
     if (keep_sources) text += " --keep-sources";
+    if (relabel) text += " --relabel";
     for (long device : lost) text += " (lost: " + std::to_string(device) + ")";
     return text + " on " + cluster_text + " of " + config;
   }
@@ -74,7 +77,7 @@ inline question question_of(const asked_switch& s, tensor_numbers& numbers) {
     }
   };
   add(q.before, s.from, s.from_devices);
-  add(q.after, s.to, s.to_devices);
+  add(q.after, s.to, s.to_seats);
   return q;
 }
 
@@ -94,6 +97,7 @@ class switch_generator {
       random_devices(s, gpus);
       random_cluster(s, gpus);
       random_options(s);
+      s.to_seats = s.to_devices;
       note_features(s);
       return s;
     }
@@ -170,7 +174,8 @@ class switch_generator {
     const bool apart = below(3) == 0;
     const long least = apart ? s.from.world + s.to.world : std::max(s.from.world, s.to.world);
     std::vector<long> universe;
-    for (long d = 0; d < least + (below(2) == 0 ? 0 : 1 + below(2 * gpus)); ++d) universe.push_back(d);
+    const long spare = below(2) == 0 ? 0 : 1 + below(2 * gpus);
+    for (long d = 0; d < least + spare; ++d) universe.push_back(d);
     if (below(3) == 0)  // whole nodes between them are nobody's
       for (long& d : universe)
         if (d >= 2 * gpus) d += gpus;
@@ -196,7 +201,8 @@ class switch_generator {
       for (long d : *list) highest = std::max(highest, d);
     const double scale = one_of<double>({1e-3, 1e-2, 1}), nic = one_of<double>({0.1, 0.2, 0.5});
     s.cluster = {gpus, {}, one_of<double>({0, 3, 10}), one_of<double>({0, 7, 50})};
-    const bool uneven = below(2) == 0;
+    s.shape = below(7) == 0;
+    const bool uneven = !s.shape && below(2) == 0;
     std::ostringstream nodes;
     for (long y = 0; y <= highest / gpus + below(2); ++y) {
       link_node n{gpus, scale, nic * scale, 8 * scale, below(3) == 0 ? 2 * nic * scale : -1};
@@ -213,17 +219,19 @@ class switch_generator {
          << ",\"nic_GBps\":" << nic * scale << ",\"copy_GBps\":" << 8 * scale
          << ",\"message_us\":" << s.cluster.message_us << ",\"stage_us\":" << s.cluster.stage_us << ",\"nodes\":["
          << nodes.str() << "]}";
-    s.cluster_text = text.str();
+    s.cluster_text = s.shape ? std::to_string(s.cluster.nodes.size()) + "x" + std::to_string(gpus) : text.str();
   }
 
   void random_options(asked_switch& s) {
     s.relay = one_of<std::string>({"never", "always", "always", "always", "auto"});
     s.keep_sources = below(6) == 0;
+    if (s.shape && s.relay == "auto") s.relay = "always";
     switch (below(4)) {
       case 0: s.stages = one_of<long>({2, 3, 4, 5, 7, 16, 64}); break;
       case 1: s.budget_parts = one_of<long>({1, 2, 3, 5, 8, 13, 30, 100, 5000, 20000}); break;
       default: break;
     }
+    s.relabel = s.budget_parts == 0 && below(5) == 0;
     const std::vector<state> all(std::begin(all_states), std::end(all_states));
     s.states = below(3) == 0 ? std::vector{state::param} : all;
     s.state_text = s.states.size() == 1 ? "param" : "all";
@@ -252,6 +260,8 @@ class switch_generator {
     add(s.budget_parts > 0, "budgets");
     add(s.stages > 1, "stages named");
     add(s.keep_sources, "kept sources");
+    add(s.relabel, "relabelled");
+    add(s.shape, "shapes");
     add(!s.lost.empty(), "lost devices");
     add(s.m.tied && (s.from.pp > 1 || s.to.pp > 1), "tied names");
     add(true, "relay " + s.relay);
