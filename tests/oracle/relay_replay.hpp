@@ -145,7 +145,7 @@ inline std::string text_of(const question& q, const hop& h, long element) {
 }
 
 // Whether a hop can be looked at.
-inline bool makes_sense(const question& q, const hop& h, verdict& v) {
+inline bool makes_sense(const question& q, const std::set<long>& part, const hop& h, verdict& v) {
   if (h.what < 0 || h.what >= length(q.tensors)) return v.say(wrong::nonsense, "A transfer has no tensor."), false;
   const long elements = q.tensors[index(h.what)].elements;
   for (long element : h.elements)
@@ -154,7 +154,6 @@ inline bool makes_sense(const question& q, const hop& h, verdict& v) {
   if (h.elements.empty()) return v.say(wrong::nonsense, text_of(q, h, -1) + " an empty transfer."), false;
   if (h.stage < 0 || h.stage >= q.stages || h.phase < 0)
     return v.say(wrong::nonsense, text_of(q, h, h.elements[0]) + " is in no stage or phase."), false;
-  const std::set<long> part = q.taking_part();
   for (long device : {h.src, h.dst})
     if (part.count(device) == 0)
       return v.say(wrong::takes_no_part,
@@ -309,8 +308,9 @@ inline void look_at_chains(const question& q, const std::vector<hop>& hops, long
 inline verdict judge(const question& q, const std::vector<hop>& all) {
   verdict v;
   std::vector<hop> hops;
+  const std::set<long> part = q.taking_part();
   for (const hop& h : all)
-    if (makes_sense(q, h, v)) hops.push_back(h);
+    if (makes_sense(q, part, h, v)) hops.push_back(h);
   arrivals came(q);
   for (long i = 0; i < length(hops); ++i) look_at_arrival(q, hops[index(i)], i, came, v);
   for (const hop& h : hops) look_at_source(q, h, hops, came, v);

@@ -4,6 +4,10 @@
 // bytes and seconds counted by hand.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,6 +15,7 @@
 
 #include "relay_figures.hpp"
 #include "relay_replay.hpp"
+#include "relay_switches.hpp"
 #include "relay_time.hpp"
 
 using namespace oracle;
@@ -385,4 +390,143 @@ TEST_CASE("how evenly the NICs of a node work") {
   CHECK(works.at({1, "nic_in"}).over_mean() == doctest::Approx(1.5));
   CHECK(works.at({2, "nic_in"}).over_mean() == doctest::Approx(1));
   CHECK(works.at({1, "nic_out"}).bytes == 0);
+}
+
+namespace {
+
+// A right plan at random: every byte has a tree of its own over nodes and devices, with phases that may have gaps.
+class random_plan {
+ public:
+  random_plan(const question& q, std::mt19937_64& random) : q_(&q), random_(&random) {
+    q.each_element([&](long what, long element) { add_byte(what, element); });
+  }
+  std::vector<hop> hops;
+
+ private:
+  const question* q_;
+  std::mt19937_64* random_;
+  std::map<long, long> here_;  // of one byte: device -> the first phase in which it may send it
+
+  long below(long n) { return static_cast<long>((*random_)() % static_cast<std::uint64_t>(n)); }
+  long one_of(const std::vector<long>& list) { return list[index(below(length(list)))]; }
+  std::vector<long> devices_of(long node) const {
+    std::vector<long> devices;
+    for (long d : q_->taking_part())
+      if (q_->node_of(d) == node) devices.push_back(d);
+    return devices;
+  }
+  void send(long src, long dst, hop byte) {
+    byte.src = src, byte.dst = dst;
+    byte.phase = here_.at(src) + (below(4) == 0 ? 1 : 0);
+    byte.passed = !q_->needs(dst, byte.what, byte.elements[0]);
+    here_[dst] = byte.phase + 1;
+    hops.push_back(byte);
+  }
+  // Out of a node that has it: from a device that has it already, or from one that is given it first.
+  long sender(long node, const hop& byte) {
+    const std::vector<long> devices = devices_of(node);
+    std::vector<long> have;
+    for (long d : devices)
+      if (here_.count(d) != 0) have.push_back(d);
+    const long source = one_of(have), by = one_of(devices);
+    if (here_.count(by) == 0) send(source, by, byte);
+    return by;
+  }
+  void add_byte(long what, long element) {
+    here_.clear();
+    const hop byte{0, 0, what, {element}, below(q_->stages), 0, false};
+    std::set<long> nodes, lacking;
+    for (const auto& of : q_->before)
+      if (q_->held(of.first, what, element)) here_[of.first] = 0, nodes.insert(q_->node_of(of.first));
+    for (const auto& of : q_->after) {
+      if (!q_->needs(of.first, what, element)) continue;
+      if (q_->held(of.first, what, element))
+        hops.push_back({of.first, of.first, what, {element}, byte.stage, 0, false});
+      if (nodes.count(q_->node_of(of.first)) == 0) lacking.insert(q_->node_of(of.first));
+    }
+    for (long node : lacking) {
+      const long by = sender(one_of({nodes.begin(), nodes.end()}), byte);
+      send(by, one_of(devices_of(node)), byte);
+      nodes.insert(node);
+    }
+    for (const auto& of : q_->after)
+      if (q_->needs(of.first, what, element) && here_.count(of.first) == 0)
+        send(sender_within(q_->node_of(of.first)), of.first, byte);
+  }
+  long sender_within(long node) {
+    std::vector<long> have;
+    for (const auto& of : here_)
+      if (q_->node_of(of.first) == node) have.push_back(of.first);
+    return one_of(have);
+  }
+};
+
+// Breaks a plan in one place; which, or -1 where that place can't be broken so.
+int broken(const question& q, std::vector<hop>& hops, std::size_t at, int how) {
+  hop& h = hops[at];
+  const bool kept = h.src == h.dst, held = q.held(h.src, h.what, h.elements[0]);
+  switch (how) {
+    case 0: hops.erase(hops.begin() + static_cast<std::ptrdiff_t>(at)); return how;
+    case 1: hops.push_back(h); return how;
+    case 2: h.passed = !h.passed; return how;
+    case 3:  // before it came
+      if (kept || held) return -1;
+      for (const hop& other : hops)
+        if (other.dst == h.src && other.what == h.what && other.elements == h.elements) h.phase = other.phase;
+      return how;
+    case 4:
+      if (kept || held || q.stages == 1) return -1;
+      h.stage = (h.stage + 1) % q.stages;
+      return how;
+    case 5:
+      for (long d : q.taking_part())
+        if (!kept && d != h.dst && !q.held(d, h.what, h.elements[0]) &&
+            std::none_of(hops.begin(), hops.end(), [&](const hop& other) {
+              return other.dst == d && other.what == h.what && other.elements == h.elements;
+            })) {
+          h.src = d;  // which never has it
+          return how;
+        }
+      return -1;
+    case 6: h.dst = 1000000; return how;
+    default: h.stage = q.stages; return how;
+  }
+}
+constexpr int ways = 8;
+
+}  // namespace
+
+TEST_CASE("random plans: right ones have no fault, and one broken in any place has") {
+  switch_generator switches(20261121);
+  std::mt19937_64 random(7);
+  std::map<int, long> tried, noticed;
+  for (int i = 0; i < 48; ++i) {
+    asked_switch s = switches.next();
+    s.states = {state::param};
+    s.lost.clear();
+    tensor_numbers numbers;
+    question q = question_of(s, numbers);
+    q.route = routing::always;
+    q.stages = 1 + i % 4;
+    const std::vector<hop> right = random_plan(q, random).hops;
+    const std::string description = s.describe();
+    CAPTURE(description);
+    CHECK(judge(q, right).sentences() == std::vector<std::string>{});
+    const figures f = figures_of(q, right);
+    CHECK(f.moved == f.least);
+    CHECK(f.peak >= f.peak_floor);
+    for (int n = 0; n < 16; ++n) {
+      std::vector<hop> wrong_one = right;
+      const int how = broken(q, wrong_one, static_cast<std::size_t>(random() % right.size()), n % ways);
+      if (how < 0) continue;
+      ++tried[how];
+      noticed[how] += judge(q, wrong_one).faults.empty() ? 0 : 1;
+    }
+  }
+  for (const auto& of : tried) {
+    CAPTURE(of.first);
+    CHECK(of.second >= 20);
+    CHECK(noticed[of.first] == of.second);
+  }
+  CHECK(tried.size() == ways);
 }
