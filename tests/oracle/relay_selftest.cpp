@@ -239,7 +239,7 @@ TEST_CASE("always: a byte enters a node once, where it is wanted, from where it 
 
 TEST_CASE("chains: who serves how many") {
   const auto chained = [](const question& q, const std::vector<hop>& hops, long chains) {
-    verdict v;
+    oracle::relay::verdict v;
     look_at_chains(q, hops, chains, v);
     return v.count.count(wrong::chains) == 0;
   };
