@@ -186,6 +186,39 @@ void check_seconds(const looked_at& l, const right_plan& p, const words& how) {
   }
 }
 
+/// What --trace says: live bytes of every device before the first slot, in each and after the last; and, over all
+/// slots, the bytes by every device's ports.
+void check_trace(const looked_at& l, const right_plan& p, words how) {
+  const std::string file = here().file("trace.json", "");
+  how.insert(how.end(), {"--trace", file});
+  l.told("simulate", how);
+  std::map<long, std::vector<std::pair<double, long>>> live;
+  std::map<std::pair<long, std::string>, long> told, wanted;
+  const json trace = json::parse(testing::content_of(file));
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "C") live[event.at("tid")].push_back({event.at("ts"), event.at("args").at("bytes")});
+    if (event.at("ph") == "X")
+      told[{event.at("tid"), event.at("args").at("port")}] += event.at("args").at("bytes").get<long>();
+  }
+  for (const hop& h : p.hops) {
+    if (h.src == h.dst) continue;
+    const std::string port = p.q.node_of(h.src) == p.q.node_of(h.dst) ? "nvlink_" : "nic_";
+    const long bytes = static_cast<long>(h.elements.size()) * p.q.tensors[index(h.what)].width;
+    wanted[{h.src, port + "out"}] += bytes;
+    wanted[{h.dst, port + "in"}] += bytes;
+  }
+  CHECK(told == wanted);
+  CHECK(live.size() == p.f.devices.size());
+  for (const auto& [device, d] : p.f.devices) {
+    std::vector<long> counted{d.before}, of_trace;
+    counted.insert(counted.end(), d.live.begin(), d.live.end());
+    counted.push_back(d.after);
+    for (const auto& at : live[device]) of_trace.push_back(at.second);
+    CAPTURE(device);
+    CHECK(of_trace == counted);
+  }
+}
+
 /// How a switch is asked for with this relay.
 words with_relay(words how, const std::string& relay) {
   how.at(1) = relay;
@@ -249,7 +282,7 @@ long least_by_formula(const looked_at& l, const std::string& relay) {
 
 struct tally {
   long plans = 0, relayed = 0, refused = 0, elements = 0, in_chains = 0, deep = 0, simulated = 0, staged = 0;
-  long alike = 0, formulas = 0;
+  long alike = 0, formulas = 0, timed = 0;
 };
 
 /// Whether some byte passes from node to node to node.
@@ -333,6 +366,7 @@ void check_switch(asked_switch s, tally& seen) {
   words simulated = add(how);
   if (budget == 0 && s.stages == 0) simulated.insert(simulated.end(), {"--stages", "1"});
   if (!s.shape) check_seconds(l, p, simulated);
+  if (!s.shape && s.lost.empty() && ++seen.timed % 4 == 0) check_trace(l, p, simulated);
   if (s.stages > 0 && relay != "auto") check_fixed_stages(l, p, add(how));
   if (relay == "auto") check_choice(l, p, simulated);
   if (p.q.route == routing::always && alike(l.q)) {
