@@ -37,7 +37,9 @@ struct sides {
       : asked(s), from(to_model(s.m), parse_degrees(s.from_text)),
         to(to_model(s.m), parse_degrees(s.to_text)), placed{.from = device_map(numbers(s.from_devices)),
                                                             .to = device_map(numbers(s.to_devices)),
-                                                            .on = io::cluster_from_json(s.cluster_text, "cluster"),
+                                                            .on = s.shape ? io::load_cluster(s.cluster_text)
+                                                                          : io::cluster_from_json(s.cluster_text,
+                                                                                                  "cluster"),
                                                             .lost = numbers({s.lost.begin(), s.lost.end()}),
                                                             .lost_elements = when_lost::leave_out} {}
   const asked_switch& asked;

@@ -94,7 +94,7 @@ enum class wrong {
   enters_unwanted,  // always: a byte enters a node that held it or does not need it
   enters_from,      // always: from a node that neither held it nor got it in an earlier phase
   between_nodes,    // always: the bytes between nodes are not those that nodes lack
-  chains,           // n nodes that held a byte serve other than F n nodes, or a node serves more than one chain
+  chains,           // n nodes that held a byte serve other than F n nodes, or another serves more than one
 };
 
 struct fault {
@@ -262,8 +262,8 @@ inline void look_at_nodes(const question& q, const std::vector<hop>& hops, verdi
           std::to_string(between) + " bytes pass between nodes, which lack " + std::to_string(lacked) + ".");
 }
 
-// Of every byte: n nodes that held it serve the first F n of those that lack it, at most F each; every other node gets
-// it from one that got it, which serves one.
+// Of every byte: n nodes that held it serve the first F n of those that lack it; every other node gets it from one that
+// got it, which serves one.
 inline void look_at_chains(const question& q, const std::vector<hop>& hops, long chains, verdict& v) {
   struct served {
     const hop* one = nullptr;
@@ -294,7 +294,6 @@ inline void look_at_chains(const question& q, const std::vector<hop>& hops, long
       if (q.held(device.first, which.first, which.second)) holders.insert(q.node_of(device.first));
     const long firsts = std::min(chains * length(holders), of.firsts() + of.others());
     bool right = of.firsts() == firsts;
-    for (const auto& node : of.by_holder) right = right && node.second <= chains;
     for (const auto& node : of.by_other) right = right && node.second <= 1;
     if (!right)
       v.say(wrong::chains, text_of(q, *of.one, which.second) + " is on its way to " +
