@@ -98,6 +98,22 @@ struct tally {
   long switches = 0, lists = 0, hops = 0, elements = 0, chained = 0, fan = 0, deepest = 0;
 };
 
+/// A stream of e elements has S parts, as equal as can be.
+void check_parts(const std::vector<staged_piece>& pieces, index_t stages) {
+  std::map<std::tuple<rank_t, rank_t, int, std::uint32_t, std::uint64_t>, std::map<index_t, index_t>> streams;
+  for (const staged_piece& p : pieces)
+    streams[{p.src, p.dst, p.phase, p.states.bits(), p.stream}][p.stage] += p.where.volume();
+  for (const auto& of : streams) {
+    index_t elements = 0;
+    for (const auto& part : of.second) elements += part.second;
+    CHECK(static_cast<index_t>(of.second.size()) == std::min(elements, stages));
+    for (const auto& part : of.second) {
+      CHECK(part.second >= elements / stages);
+      CHECK(part.second <= (elements + stages - 1) / stages);
+    }
+  }
+}
+
 /// Every device's plan alone; both ends list a message alike; every hop is right, and the phases are those told.
 template <typename Switch>
 void check_routing(const sides& of, const Switch& change, const routing& how, tally& seen) {
@@ -111,6 +127,7 @@ void check_routing(const sides& of, const Switch& change, const routing& how, ta
   index_t phases = 1;
   for (rank_t device = 0; device < change.devices(); ++device) {
     const staged_plan p = stage_plan(make_plan(change, device, how), change, how.stages);
+    check_parts(p.sends, how.stages);
     for (const staged_piece& piece : p.sends) sent[{piece.src, piece.dst, piece.stage, piece.phase}].push_back(piece);
     for (const auto* list : {&p.receives, &p.retains})
       for (const staged_piece& piece : *list) {
@@ -175,7 +192,7 @@ void check_random(std::uint64_t seed, long cases) {
       "{\"plans\":%ld,\"foreign_lists\":%ld,\"hops\":%ld,\"elements\":%ld,\"with_chains\":%ld,"
       "\"F_above_1\":%ld,\"most_phases\":%ld}\n",
       seen.switches, seen.lists, seen.hops, seen.elements, seen.chained, seen.fan, seen.deepest);
-  if (cases >= 100) CHECK(seen.chained >= 50);
+  if (cases >= 160) CHECK(seen.chained >= 50);
 }
 
 }  // namespace
