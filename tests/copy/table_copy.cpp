@@ -51,6 +51,25 @@ std::int64_t widest_unit(const table_copy& job) {
   return std::int64_t{1} << std::countr_zero(bits);
 }
 
+/// The most elements, at most 4, that a converting copy of the table could have in a unit.
+std::int64_t widest_conversion(const table_copy& job, const testing::random_conversion& of) {
+  const auto run = static_cast<std::int64_t>(job.run_units) * job.dst_unit / of.to_width;
+  for (std::int64_t together = 4; together > 1; together /= 2) {
+    bool fits = run % together == 0;
+    for (std::uint32_t i = 0; i < job.extent[0]; ++i)
+      for (std::uint32_t j = 0; j < job.extent[1]; ++j)
+        for (std::uint32_t k = 0; k < job.extent[2]; ++k) {
+          const auto at = [&](const std::byte* first, const std::int64_t* stride) {
+            return reinterpret_cast<std::uintptr_t>(first + i * stride[0] + j * stride[1] + k * stride[2]);
+          };
+          fits = fits && at(job.dst, job.dst_stride) % static_cast<std::uintptr_t>(together * of.to_width) == 0 &&
+                 at(job.src, job.src_stride) % static_cast<std::uintptr_t>(together * of.from_width) == 0;
+        }
+    if (fits) return together;
+  }
+  return 1;
+}
+
 bytes_t bytes_of(const table_copy& job) { return index_t{job.units()} * job.dst_unit; }
 
 }  // namespace
@@ -95,6 +114,33 @@ TEST_CASE("every unit is one thread's alone") {
       }
     CHECK(written == shape.total_bytes());
   }
+}
+
+TEST_CASE("elements are converted one by one, in whatever units and order") {
+  dice random(5);
+  int of_four = 0;
+  for (int i = 0; i < testing::tries(4000); ++i) {
+    CAPTURE(i);
+    testing::random_conversion one = testing::any_converted_copy(random);
+    copy_table table;
+    table.add(one.to(), one.from(), one.shape(), one.as);
+    bytes_t bytes = 0, most = 0;
+    bool aligned = true;
+    for (const table_copy& job : table) {
+      bytes += bytes_of(job), most = greatest(most, bytes_of(job));
+      const std::int64_t together = job.dst_unit / one.to_width;
+      of_four += together == 4 ? 1 : 0;
+      aligned = aligned && job.src_unit == together * one.from_width && together <= 4 &&
+                (together == 4 || widest_conversion(job, one) == together);
+    }
+    REQUIRE(bytes == one.shape().total_bytes());
+    REQUIRE(most <= job_bytes);
+    REQUIRE(aligned);
+    constexpr std::uint32_t threads[] = {256, 1, 7, 32};
+    run(table, threads[i % 4], static_cast<order>(i % 3), random);
+    REQUIRE(one.made());
+  }
+  CHECK(of_four > 0);
 }
 
 TEST_CASE("more dimensions than three, and a run longer than a job") {

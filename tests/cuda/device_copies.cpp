@@ -40,10 +40,11 @@ class on_device {
   void* at_ = nullptr;
 };
 
-void check_on_device(random_copy& one) {
+template <typename Copy>
+void check_on_device(Copy& one, const copy_shape& shape, const conversion& as) {
   const on_device dst(one.dst.data(), one.dst.size()), src(one.src.data(), one.src.size());
   copy_table table;
-  table.add(dst.data() + one.dst_at, src.data() + one.src_at, one.shape);
+  table.add(dst.data() + one.dst_at, src.data() + one.src_at, shape, as);
   const on_device copies(reinterpret_cast<const std::byte*>(table.data()),
                          static_cast<std::int64_t>(table.size() * sizeof(table_copy)));
   REQUIRE(launch_copies(reinterpret_cast<const table_copy*>(copies.data()), static_cast<index_t>(table.size()),
@@ -70,6 +71,8 @@ TEST_CASE("copies of a table on the device, or CUDA's error") {
   for (int i = 0; i < 2000; ++i) {
     CAPTURE(i);
     random_copy one = any_copy(random, i);
-    check_on_device(one);
+    check_on_device(one, one.shape, {});
+    testing::random_conversion other = testing::any_converted_copy(random);
+    check_on_device(other, other.shape(), other.as);
   }
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <reshard/copy/copy_shape.hpp>
+#include <reshard/model/float_conversion.hpp>
 
 #include "dice.hpp"
 
@@ -123,6 +124,69 @@ inline random_copy any_copy(dice& random, std::int64_t i) {
   if (random.below(100) == 0) run = 0;  // nothing
   const reshard::copy_shape s = random_copy::shape_of(random, run, is_long ? std::int64_t{1} << 20 : 16384);
   return random_copy(random, s, i % 16, i / 16 % 16);
+}
+
+/// A copy whose elements are converted: any shape of elements, at any place that is a multiple of their width.
+struct random_conversion {
+  reshard::conversion as;
+  reshard::copy_shape elements;  // runs and strides in elements of either side
+  std::int64_t to_width, from_width, dst_at, src_at;
+  aligned_bytes dst, src;
+  std::vector<std::byte> expected;
+
+  static reshard::dtype any_type(dice& random) {
+    constexpr reshard::dtype types[] = {reshard::bf16, reshard::fp16, reshard::fp32};
+    return types[random.below(3)];
+  }
+  /// Not all of one type: those are no conversion.
+  static reshard::conversion any_conversion(dice& random) {
+    reshard::conversion as{any_type(random), any_type(random), any_type(random)};
+    while (as.none()) as.via = any_type(random);
+    return as;
+  }
+  static std::uint32_t load(const std::byte* at, std::int64_t bytes) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, at, static_cast<std::size_t>(bytes));
+    return bits;
+  }
+  random_conversion(dice& random, const reshard::conversion& how, const reshard::copy_shape& s)
+      : as(how), elements(s), to_width(width(as.to)), from_width(width(as.from)),
+        dst_at((random_copy::before(s, s.dst_stride) + random.below(8)) * to_width),
+        src_at((random_copy::before(s, s.src_stride) + random.below(8)) * from_width),
+        dst(dst_at + random_copy::after(s, s.dst_stride) * to_width, random),
+        src(src_at + random_copy::after(s, s.src_stride) * from_width, random), expected(dst.copy()) {
+    std::int64_t runs = 1;
+    for (int d = 0; d < s.ndim; ++d) runs *= s.extent[d];
+    for (std::int64_t r = 0; r < runs; ++r) {
+      std::int64_t to = 0, from = 0, rest = r;
+      for (int d = s.ndim - 1; d >= 0; --d) {
+        to += rest % s.extent[d] * s.dst_stride[d];
+        from += rest % s.extent[d] * s.src_stride[d];
+        rest /= s.extent[d];
+      }
+      for (std::int64_t e = 0; e < s.run_bytes; ++e) {
+        const std::uint32_t bits = as(load(src.data() + src_at + (from + e) * from_width, from_width));
+        std::memcpy(expected.data() + dst_at + (to + e) * to_width, &bits, static_cast<std::size_t>(to_width));
+      }
+    }
+  }
+  /// As copy_table wants it.
+  reshard::copy_shape shape() const {
+    reshard::copy_shape s = coalesce(elements);
+    s.run_bytes *= to_width;
+    for (int d = 0; d < s.ndim; ++d) s.dst_stride[d] *= to_width, s.src_stride[d] *= from_width;
+    return s;
+  }
+  std::byte* to() const { return dst.data() + dst_at; }
+  const std::byte* from() const { return src.data() + src_at; }
+  bool made() const { return std::equal(expected.begin(), expected.end(), dst.data()); }
+};
+
+inline random_conversion any_converted_copy(dice& random) {
+  const bool is_long = random.below(60) == 0;
+  const std::int64_t run = random.within(1, is_long ? 300'000 : random.coin() ? 12 : 300);
+  const reshard::copy_shape s = random_copy::shape_of(random, run, is_long ? 1 : 4000);
+  return random_conversion(random, random_conversion::any_conversion(random), s);
 }
 
 }  // namespace testing

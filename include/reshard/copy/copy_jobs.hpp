@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies as data: what one device does in each stage as a flat list of strided copies, each at most a few hundred KiB
 // and with the pages that are committed just before it, while they are still in the cache when the copy writes them.
-// Builds on: copy/strided_copy.hpp, memory/page_stages.hpp.
+// Builds on: copy/strided_copy.hpp, copy/table_copy.hpp, memory/page_stages.hpp.
 #pragma once
 
 #include <vector>
 
 #include <reshard/copy/strided_copy.hpp>
+#include <reshard/copy/table_copy.hpp>
 #include <reshard/memory/page_stages.hpp>
 
 namespace reshard {
@@ -25,6 +26,7 @@ struct copy_job {
   bytes_t dst_stride[3] = {};
   std::size_t first_span = 0;
   std::size_t spans = 0;
+  conversion as = {};  // of elements; the runs are the destination's then, and the source's as many elements
 
   copy_shape shape() const {
     copy_shape s{.ndim = ndim, .run_bytes = run_bytes};
@@ -34,16 +36,18 @@ struct copy_job {
   }
 };
 
-/// A copy of one box in memory to another.
+/// A copy of one box in memory to another. Where elements are converted, runs are those of the destination.
 inline copy_shape shape_between(const bound_box& to, const bound_box& from) {
-  const bytes_t width = to.element_bytes;
-  copy_shape s{.ndim = 3, .run_bytes = width};
+  copy_shape s{.ndim = 3, .run_bytes = 1};  // in elements, of which either side has its own
   for (int i = 0; i < 3; ++i) {
     s.extent[i] = to.where.dim[i].size();
-    s.src_stride[i] = from.stride[i] * width;
-    s.dst_stride[i] = to.stride[i] * width;
+    s.src_stride[i] = from.stride[i];
+    s.dst_stride[i] = to.stride[i];
   }
-  return coalesce(s);
+  s = coalesce(s);
+  s.run_bytes *= to.element_bytes;
+  for (int i = 0; i < s.ndim; ++i) s.src_stride[i] *= from.element_bytes, s.dst_stride[i] *= to.element_bytes;
+  return s;
 }
 
 /// Jobs in order of their stages, and what they commit.
@@ -103,6 +107,7 @@ class job_list {
     const copy_job& job = jobs_[i];
     commit_pages(job, into);
     const copy_shape shape = job.shape();
+    if (!job.as.none()) return run_table_copy(table_copy_of(job.dst, job.src, shape, job.as), 0, 1);
     copy(job.dst, job.src, shape, job.spans > 0 ? copy_path::cached : there);
   }
 
@@ -119,6 +124,7 @@ class job_list {
   void append(const bound_box& to, const bound_box& from, page_stages* pages) {
     const copy_shape s = shape_between(to, from);
     copy_job job{to.data, from.data, s.run_bytes, s.ndim};
+    job.as = conversion_between(to, from);
     for (int i = 0; i < s.ndim; ++i)
       job.extent[i] = s.extent[i], job.src_stride[i] = s.src_stride[i], job.dst_stride[i] = s.dst_stride[i];
     job.first_span = spans_.size();

@@ -19,16 +19,19 @@ static_assert(std::is_trivially_copyable_v<table_copy> && std::is_standard_layou
 /// somebody sends data() to a device, size() x sizeof(table_copy) bytes.
 class copy_table {
  public:
-  /// As copy(dst, src, shape) would make it, cut along its outermost dimensions, or along its run.
-  void add(std::byte* dst, const std::byte* src, const copy_shape& shape) { add_coalesced(dst, src, coalesce(shape)); }
+  /// As copy(dst, src, shape) would make it, cut along its outermost dimensions, or along its run. Where elements are
+  /// converted, the runs are the destination's, strides are in bytes of either side, and nothing is merged any more.
+  void add(std::byte* dst, const std::byte* src, const copy_shape& shape, const conversion& as = {}) {
+    add_coalesced(dst, src, as.none() ? coalesce(shape) : shape, as);
+  }
   /// A box from one place to another; both are one box of one tensor.
   void add(const bound_box& to, const bound_box& from) {
-    if (!to.where.empty()) add_coalesced(to.data, from.data, shape_between(to, from));
+    if (!to.where.empty()) add(to.data, from.data, shape_between(to, from), conversion_between(to, from));
   }
-
   /// The copies of a stage of such a list, or of a message. What the list commits is the caller's to commit before.
   void add(const job_list& jobs, index_t stage) {
-    for (std::size_t i = jobs.begin(stage); i < jobs.end(stage); ++i) add(jobs[i].dst, jobs[i].src, jobs[i].shape());
+    for (std::size_t i = jobs.begin(stage); i < jobs.end(stage); ++i)
+      add(jobs[i].dst, jobs[i].src, jobs[i].shape(), jobs[i].as);
   }
 
   const table_copy* data() const { return copies_.data(); }
@@ -39,15 +42,16 @@ class copy_table {
   auto end() const { return copies_.end(); }
 
  private:
-  void add_coalesced(std::byte* dst, const std::byte* src, const copy_shape& s) {
+  void add_coalesced(std::byte* dst, const std::byte* src, const copy_shape& s, const conversion& as) {
     const bytes_t bytes = s.total_bytes();
     if (bytes == 0) return;
-    if (bytes <= job_bytes && s.ndim <= 3) return append(dst, src, s);
+    if (bytes <= job_bytes && s.ndim <= 3) return copies_.push_back(table_copy_of(dst, src, s, as));
     copy_shape part = s;
     if (s.ndim == 0) {
+      const bytes_t to_width = as.none() ? 1 : width(as.to), from_width = as.none() ? 1 : width(as.from);
       for (bytes_t at = 0; at < bytes; at += job_bytes) {
         part.run_bytes = least(job_bytes, bytes - at);
-        append(dst + at, src + at, part);
+        copies_.push_back(table_copy_of(dst + at, src + at / to_width * from_width, part, as));
       }
       return;
     }
@@ -55,24 +59,16 @@ class copy_table {
     const index_t step = s.ndim > 3 ? 1 : greatest(1, job_bytes / slice_bytes);
     for (index_t i = 0; i < s.extent[0]; i += step) {
       part.extent[0] = least(step, s.extent[0] - i);
-      add_coalesced(dst + i * s.dst_stride[0], src + i * s.src_stride[0], coalesce(part));
+      add_coalesced(dst + i * s.dst_stride[0], src + i * s.src_stride[0], part.extent[0] == 1 ? inner(s) : part, as);
     }
   }
-  void append(std::byte* dst, const std::byte* src, const copy_shape& s) {
-    std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(dst) | reinterpret_cast<std::uintptr_t>(src) |
-                          static_cast<std::uintptr_t>(s.run_bytes) | 16;
-    for (int d = 0; d < s.ndim; ++d)
-      bits |= static_cast<std::uintptr_t>(s.dst_stride[d]) | static_cast<std::uintptr_t>(s.src_stride[d]);
-    const auto unit = static_cast<std::uint32_t>(bits & (~bits + 1));  // its lowest bit
-    table_copy job{.dst = dst, .src = src};
-    for (int d = 0, at = 3 - s.ndim; d < s.ndim; ++d, ++at) {
-      job.extent[at] = static_cast<std::uint32_t>(s.extent[d]);
-      job.dst_stride[at] = s.dst_stride[d];
-      job.src_stride[at] = s.src_stride[d];
-    }
-    job.run_units = static_cast<std::uint32_t>(s.run_bytes) / unit;
-    job.dst_unit = job.src_unit = unit;
-    copies_.push_back(job);
+  /// A copy of one index of its outermost dimension.
+  static copy_shape inner(const copy_shape& s) {
+    copy_shape result{.ndim = s.ndim - 1, .run_bytes = s.run_bytes};
+    for (int d = 1; d < s.ndim; ++d)
+      result.extent[d - 1] = s.extent[d], result.src_stride[d - 1] = s.src_stride[d],
+                        result.dst_stride[d - 1] = s.dst_stride[d];
+    return result;
   }
 
   std::vector<table_copy> copies_;

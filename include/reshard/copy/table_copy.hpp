@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One strided copy as a GPU reads it: plain numbers, and the function by which any number of threads makes it, each its
 // own units and none waiting for another. A loop on the host runs the very same function.
-// Builds on: base/host_device.hpp, base/integer.hpp, model/dtype.hpp.
+// Builds on: base/host_device.hpp, copy/copy_shape.hpp, model/float_conversion.hpp.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 #include <reshard/base/host_device.hpp>
 #include <reshard/base/integer.hpp>
-#include <reshard/model/dtype.hpp>
+#include <reshard/copy/copy_shape.hpp>
+#include <reshard/model/float_conversion.hpp>
 
 namespace reshard {
 
@@ -22,8 +23,8 @@ struct table_copy {
   std::int64_t src_stride[3] = {};
   std::uint32_t extent[3] = {1, 1, 1};
   std::uint32_t run_units = 0;
-  std::uint32_t dst_unit = 1, src_unit = 1;              // 16, 8, 4, 2 or 1; the same where nothing is converted
-  dtype dst_type = dtype::int8, src_type = dtype::int8;  // the same: bytes move as they are
+  std::uint32_t dst_unit = 1, src_unit = 1;  // 16, 8, 4, 2 or 1; the same where nothing is converted
+  conversion as = {};                        // of the elements of a unit
 
   /// run_units prod_d extent_d
   [[nodiscard]] RESHARD_HOST_DEVICE constexpr std::uint32_t units() const noexcept {
@@ -55,6 +56,12 @@ struct [[gnu::may_alias]] copy_unit<2> {
 template <>
 struct [[gnu::may_alias]] copy_unit<1> {
   std::uint8_t all;
+};
+
+/// Elements that are converted as one.
+template <typename T, std::uint32_t Elements>
+struct [[gnu::may_alias]] alignas(sizeof(T) * Elements) element_unit {
+  T element[Elements];
 };
 
 /// The unit of a copy at which a thread is, as digits i_0, i_1, i_2, u of its number, and the digits of its step: it
@@ -117,11 +124,41 @@ RESHARD_HOST_DEVICE void move_units(const table_copy& job, std::uint32_t thread,
   for (; left > 0; --left, at.advance()) *reinterpret_cast<unit*>(at.dst()) = *reinterpret_cast<const unit*>(at.src());
 }
 
+/// The same where the elements of a unit, `Elements` of them, are converted one by one.
+template <typename To, typename From, std::uint32_t Elements>
+RESHARD_HOST_DEVICE void convert_units(const table_copy& job, std::uint32_t thread, std::uint32_t threads) {
+  const std::uint32_t units = job.units();
+  if (thread >= units) return;
+  unit_walk at(job, thread, threads);
+  for (std::uint32_t left = (units - thread - 1) / threads + 1; left > 0; --left, at.advance()) {
+    const auto in = *reinterpret_cast<const element_unit<From, Elements>*>(at.src());
+    element_unit<To, Elements> out;
+    for (std::uint32_t e = 0; e < Elements; ++e) out.element[e] = static_cast<To>(job.as(in.element[e]));
+    *reinterpret_cast<element_unit<To, Elements>*>(at.dst()) = out;
+  }
+}
+template <typename To, typename From>
+RESHARD_HOST_DEVICE void convert_units(const table_copy& job, std::uint32_t thread, std::uint32_t threads) {
+  if (job.dst_unit == 4 * sizeof(To)) return convert_units<To, From, 4>(job, thread, threads);
+  if (job.dst_unit == 2 * sizeof(To)) return convert_units<To, From, 2>(job, thread, threads);
+  convert_units<To, From, 1>(job, thread, threads);
+}
+RESHARD_HOST_DEVICE inline void convert_units(const table_copy& job, std::uint32_t thread, std::uint32_t threads) {
+  using narrow = std::uint16_t;
+  using wide = std::uint32_t;
+  const bool to_wide = job.as.to == dtype::fp32;
+  if (job.as.from == dtype::fp32)
+    return to_wide ? convert_units<wide, wide>(job, thread, threads)
+                   : convert_units<narrow, wide>(job, thread, threads);
+  to_wide ? convert_units<wide, narrow>(job, thread, threads) : convert_units<narrow, narrow>(job, thread, threads);
+}
+
 }  // namespace detail
 
 /// What thread `thread` of `threads` does of a copy: the units whose numbers are `thread` modulo `threads`. All threads
 /// together make it, in any order; those bytes that are written must be none of those that are read.
 RESHARD_HOST_DEVICE inline void run_table_copy(const table_copy& job, std::uint32_t thread, std::uint32_t threads) {
+  if (!job.as.none()) return detail::convert_units(job, thread, threads);
   switch (job.dst_unit) {
     case 16: return detail::move_units<16>(job, thread, threads);
     case 8: return detail::move_units<8>(job, thread, threads);
@@ -129,6 +166,32 @@ RESHARD_HOST_DEVICE inline void run_table_copy(const table_copy& job, std::uint3
     case 2: return detail::move_units<2>(job, thread, threads);
     default: return detail::move_units<1>(job, thread, threads);
   }
+}
+
+/// The copy of a shape in at most three dimensions, of fewer than 2^32 bytes, in the widest units that its addresses,
+/// strides and runs allow. Where elements are converted, runs are the destination's, strides in bytes of either side,
+/// and at most four elements are a unit.
+inline table_copy table_copy_of(std::byte* dst, const std::byte* src, const copy_shape& s, const conversion& as = {}) {
+  const auto to_width = static_cast<std::uintptr_t>(as.none() ? 1 : width(as.to)),
+             from_width = static_cast<std::uintptr_t>(as.none() ? 1 : width(as.from));
+  const auto run = static_cast<std::uintptr_t>(s.run_bytes) / to_width;  // elements, or bytes
+  std::uintptr_t to_bits = reinterpret_cast<std::uintptr_t>(dst), from_bits = reinterpret_cast<std::uintptr_t>(src);
+  table_copy job{.dst = dst, .src = src};
+  job.as = as;
+  for (int d = 0, at = 3 - s.ndim; d < s.ndim; ++d, ++at) {
+    to_bits |= static_cast<std::uintptr_t>(s.dst_stride[d]);
+    from_bits |= static_cast<std::uintptr_t>(s.src_stride[d]);
+    job.extent[at] = static_cast<std::uint32_t>(s.extent[d]);
+    job.dst_stride[at] = s.dst_stride[d];
+    job.src_stride[at] = s.src_stride[d];
+  }
+  std::uintptr_t unit = as.none() ? 16 : 4;  // elements, or bytes
+  while (unit > 1 && (run % unit != 0 || to_bits % (unit * to_width) != 0 || from_bits % (unit * from_width) != 0))
+    unit /= 2;
+  job.run_units = static_cast<std::uint32_t>(run / unit);
+  job.dst_unit = static_cast<std::uint32_t>(unit * to_width);
+  job.src_unit = static_cast<std::uint32_t>(unit * from_width);
+  return job;
 }
 
 }  // namespace reshard

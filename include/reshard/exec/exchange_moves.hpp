@@ -289,7 +289,7 @@ class exchange_maker {
       tensors.meet(in_message, [&](const bound_box& part) {
         const bound_box message_part = in_message.narrowed(part.where);
         if (found == 0) distance = address(part.data) - address(message_part.data);
-        one = one && shape_between(part, message_part).ndim == 0 &&
+        one = one && !part.converts() && shape_between(part, message_part).ndim == 0 &&
               address(part.data) - address(message_part.data) == distance;
         if (message_part.data == at) first = part.data;
         found += part.bytes();

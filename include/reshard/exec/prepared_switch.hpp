@@ -231,6 +231,8 @@ class switch_steps {
     require_bound(me(), plan_.retains, old_, "FROM", names);
     for (const std::vector<transfer>* list : {&plan_.retains, &plan_.creates, &plan_.lost})
       require_bound(me(), *list, new_, "TO", names);
+    require_exact(me(), old_, "FROM", change_.states(), options_.rounds);
+    require_exact(me(), new_, "TO", change_.states(), options_.rounds);
     require_apart(me(), old_, new_, change_.states(), options_.after_use);
   }
 

@@ -42,6 +42,22 @@ inline void require_bound(const std::string& device, const std::vector<transfer>
     }
 }
 
+/// Refuses where elements that move would lose bits on their way from the type that FROM's memory holds to their state's
+/// (`side` is FROM), or from that to what TO's holds, unless rounding is allowed.
+inline void require_exact(const std::string& device, const binding& in, const std::string& side, state_set moving,
+                          rounding rounds) {
+  if (rounds == rounding::to_nearest) return;
+  for (const bound_box& b : in.boxes()) {
+    const bool from = side == "FROM";
+    const dtype first = from ? b.holds : b.travels, then = from ? b.travels : b.holds;
+    if (b.converts() && moving.contains(b.state) && loses_bits(first, then))
+      refuse(device, ", ", in.who(), ": ", in.name(b), from ? " is held as " : " travels as ", name(first),
+             from ? " and travels as " : " and is to be held as ", name(then),
+             ", which loses bits; rounding::to_nearest "
+             "in the switch's options allows it");
+  }
+}
+
 namespace detail {
 
 /// Bytes in memory of a bound box: all of it, or a run of it.

@@ -33,6 +33,10 @@ struct stage_report {
   double seconds = 0;  // since the stage before was told, or the run began
 };
 
+/// Whether elements may lose bits where memory holds another floating type than its state's: fp32 of a state that is
+/// bf16, or the other way on the side of TO.
+enum class rounding { refused, to_nearest };
+
 /// The memory that a switch may take beyond what it must, whether its sources are kept, and how it is watched.
 struct switch_options {
   bytes_t budget = no_budget;            // beyond max(before, after), per device; the same on all devices
@@ -42,6 +46,8 @@ struct switch_options {
   // Called between copies. What it throws ends the switch; of the last stage, after which there is nothing to end, it
   // is thrown once the switch is finished everywhere.
   std::function<void(const stage_report&)> on_stage = {};
+  rounding rounds =
+      rounding::refused;  // of this device's elements, on their way between its memory's type and the state's
 };
 
 /// What a switch did, or is about to do, on one device.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A binding: where one rank's boxes lie in memory. Any list of (state, tensor, box, pointer, strides) is one; boxes of
 // a plan are looked up in it by binary search. It also says which of the memory may be given back by granules, and how.
-// Builds on: base/sink.hpp, base/sort.hpp, algebra/flat.hpp, model/state_list.hpp, memory/memory_block.hpp,
-// memory/tensor_names.hpp.
+// Builds on: base/sink.hpp, base/sort.hpp, algebra/flat.hpp, model/state_list.hpp, model/float_conversion.hpp,
+// memory/memory_block.hpp, memory/tensor_names.hpp.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include <reshard/base/sort.hpp>
 #include <reshard/memory/memory_block.hpp>
 #include <reshard/memory/tensor_names.hpp>
+#include <reshard/model/float_conversion.hpp>
 #include <reshard/model/state_list.hpp>
 
 namespace reshard {
@@ -41,9 +42,12 @@ struct tensor_box {
 /// A box in memory: element x lies at data + element_bytes (sum over i of (x[i] - where.dim[i].begin) stride[i]).
 struct bound_box : tensor_box {
   std::byte* data = nullptr;
-  index_t stride[3] = {};     // elements
-  bytes_t element_bytes = 0;  // 0: a binding that it is added to knows those of its state
+  index_t stride[3] = {};                            // elements
+  bytes_t element_bytes = 0;                         // 0: a binding that it is added to knows those of its state
+  dtype holds = dtype::int8, travels = dtype::int8;  // what its elements are and what their state's are; or the same
 
+  /// Whether its elements are of another type than its state's.
+  constexpr bool converts() const { return holds != travels; }
   constexpr bytes_t bytes() const { return where.volume() * element_bytes; }
   /// From its first element to past its last, of a box that is not empty:
   /// element_bytes (1 + sum over i of (size(where.dim[i]) - 1) stride[i])
@@ -72,20 +76,35 @@ struct bound_box : tensor_box {
   }
 };
 
+/// What becomes of elements between two places of one box.
+constexpr conversion conversion_between(const bound_box& to, const bound_box& from) {
+  if (!to.converts() && !from.converts()) return {};
+  const dtype via = to.converts() ? to.travels : from.travels;
+  return {from.converts() ? from.holds : via, via, to.converts() ? to.holds : via};
+}
+
 namespace detail {
 
-/// Refuses memory that does not hold from `fewest` to `most` elements of a type; array() begins the sentence.
+/// Refuses memory that does not hold from `fewest` to `most` elements of a type, or of one that is converted into it;
+/// array() begins the sentence. The type that it holds.
 template <typename Array>
-void require_memory(memory at, dtype type, index_t fewest, index_t most, Array&& array) {
-  const bytes_t of_one = width(type), bytes = at.data == nullptr ? 0 : at.bytes;
+dtype require_memory(const memory& at, dtype type, index_t fewest, index_t most, Array&& array) {
+  const dtype holds = at.holds.value_or(type);
+  if (holds != type && !converts(holds, type))
+    refuse(array(), " is ", name(type), ", and its memory is said to hold ", name(holds),
+           "; bf16, fp16 and fp32 are converted into one another, nothing else is");
+  const bytes_t of_one = width(holds), bytes = at.data == nullptr ? 0 : at.bytes;
   if (at.element_bytes != 0 && at.element_bytes != of_one)
-    refuse(array(), " is ", name(type), ", ", of_one, " bytes an element, and its memory has elements of ",
-           at.element_bytes, "; bind memory of the state's type, or leave the state out of what moves");
+    refuse(array(), at.holds ? " is said to hold " : " is ", name(holds), ", ", of_one,
+           " bytes an element, and its memory has elements of ", at.element_bytes,
+           "; bind memory of the state's type, say by as() which other floating type it holds, or leave the state out "
+           "of what moves");
   if (bytes < checked_multiply(fewest, of_one))
     refuse(array(), " has ", bytes, " bytes of memory, and needs ", fewest * of_one);
   if (bytes > checked_multiply(most, of_one))
     refuse(array(), " has ", bytes, " bytes of memory, and its array takes ", most * of_one,
            "; where elements lie apart, strides say so");
+  return holds;
 }
 
 }  // namespace detail
@@ -101,14 +120,14 @@ class binding {
   const state_list& list() const { return list_; }
 
   /// A box whose elements lie in row-major order, none between them.
-  void add(const tensor_box& what, memory at) {
+  void add(const tensor_box& what, const memory& at) {
     const index_t columns = what.where.dim[2].size();
     add(what, at, {columns * what.where.dim[1].size(), columns, 1});
   }
   /// A box at strides of its own, in elements. Refused where the memory is not the array's: smaller than from its first
   /// element to past its last, or larger than its rows with what the strides leave between them; or of elements of
-  /// another width.
-  void add(const tensor_box& what, memory at, const index_t (&stride)[3]) {
+  /// another width. Where the memory says what it holds, elements are converted on their way.
+  void add(const tensor_box& what, const memory& at, const index_t (&stride)[3]) {
     const dtype type = type_of(what);
     if (what.where.empty()) return;
     index_t last = 0, pitch = 0;
@@ -119,23 +138,30 @@ class binding {
       pitch = greatest(pitch, checked_multiply(what.where.dim[i].size(), stride[i]));
     }
     last = checked_add(last, 1);  // past the last element
-    detail::require_memory(at, type, last, greatest(last, pitch), [&] { return who_ + ": " + name(what); });
-    boxes_.push_back({what, at.data, {stride[0], stride[1], stride[2]}, width(type)});
+    const dtype holds =
+        detail::require_memory(at, type, last, greatest(last, pitch), [&] { return who_ + ": " + name(what); });
+    boxes_.push_back({what, at.data, {stride[0], stride[1], stride[2]}, width(holds), holds, type});
     sealed_ = false;
   }
 
-  /// A box as it is bound elsewhere; refused where its elements are of another width than the state's.
+  /// A box as it is bound elsewhere; refused where its elements are of another width than the state's, or are converted
+  /// into those of another state.
   void add(const bound_box& b) {
+    const dtype type = type_of(b);
     bound_box known = b;
-    if (b.element_bytes == 0) known.element_bytes = width(type_of(b));
+    if (b.element_bytes == 0) known.element_bytes = width(b.converts() ? b.holds : type);
     memory at{b.data, b.where.empty() ? 0 : known.bytes_spanned()};
     at.element_bytes = known.element_bytes;
+    if (b.converts()) at.holds = b.holds;
+    if (b.converts() && b.travels != type)
+      refuse(who_, ": ", name(b), " is ", reshard::name(type), ", and was bound as of a state of ",
+             reshard::name(b.travels));
     add(b, at, b.stride);
   }
 
   /// The flat range of a local row-major tensor, such as an optimizer buffer holds: `local` is the local tensor's box,
   /// `at` the memory of the range's elements, one after the other. At most 5 boxes.
-  void add_flat(const tensor_box& local, interval range, memory at) {
+  void add_flat(const tensor_box& local, interval range, const memory& at) {
     if (range.empty()) return;
     const index_t extent[] = {local.where.dim[0].size(), local.where.dim[1].size(), local.where.dim[2].size()};
     const index_t corner[] = {local.where.dim[0].begin, local.where.dim[1].begin, local.where.dim[2].begin};
@@ -143,10 +169,11 @@ class binding {
       refuse(who_, ": [", range.begin, ", ", range.end, ") is no range of the ", local.where.volume(), " elements of ",
              name(local));
     const dtype type = type_of(local);
-    detail::require_memory(at, type, range.size(), range.size(), [&] { return who_ + ": " + name(local); });
+    const dtype holds =
+        detail::require_memory(at, type, range.size(), range.size(), [&] { return who_ + ": " + name(local); });
     invert_flat(extent, range, [&](const box<3>& part) {
-      bound_box bound{local, at.data, {extent[1] * extent[2], extent[2], 1}, width(type)};
-      bound.data += (flat_hull(extent, part).begin - range.begin) * width(type);
+      bound_box bound{local, at.data, {extent[1] * extent[2], extent[2], 1}, width(holds), holds, type};
+      bound.data += (flat_hull(extent, part).begin - range.begin) * width(holds);
       bound.where = translate(part, corner);
       boxes_.push_back(bound);
     });

@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that a switch may give back by granules: pages of a host, a device's allocation granules, or whole arrays. Its
 // owner says how, by calls: nothing above knows mmap or a device's driver.
-// Builds on: memory/page_span.hpp, base/text.hpp.
+// Builds on: memory/page_span.hpp, model/dtype.hpp, base/text.hpp.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <reshard/base/text.hpp>
 #include <reshard/memory/page_span.hpp>
+#include <reshard/model/dtype.hpp>
 
 namespace reshard {
 
-/// Some bytes of the caller's, and the width of their elements where it is known.
+/// Some bytes of the caller's, and the width and type of their elements where they are known.
 struct memory {
   std::byte* data = nullptr;
   bytes_t bytes = 0;
-  bytes_t element_bytes = 0;  // 0: bytes of any type
+  bytes_t element_bytes = 0;        // 0: bytes of any type
+  std::optional<dtype> holds = {};  // none: elements of the state's type
 
   constexpr memory() = default;
   constexpr memory(std::byte* begin, bytes_t size) : data(begin), bytes(size) {}
@@ -30,6 +33,13 @@ struct memory {
         element_bytes(sizeof(T) == 1 ? 0 : static_cast<bytes_t>(sizeof(T))) {}
   template <typename T, typename Allocator>
   memory(std::vector<T, Allocator>& array) : memory(std::span<T>(array)) {}
+
+  /// The same memory, whose elements are of a type that need not be the state's: they are converted on their way.
+  memory as(dtype type) const {
+    memory result = *this;
+    result.holds = type;
+    return result;
+  }
 };
 
 /// Whether granules take memory from the first, or only once they are taken or written.

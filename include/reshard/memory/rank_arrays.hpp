@@ -64,13 +64,14 @@ void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, 
   if (!array.sharded) return out.add(array.box, at);
   if constexpr (BufferedHolding<H>) {
     const state kept = out.list()[array.box.state];
-    detail::require_memory(at, kept.type, array.elements, array.elements, [&] {
+    const dtype holds = detail::require_memory(at, kept.type, array.elements, array.elements, [&] {
       return detail::text_of(out.who(), ": ", kept.name, " of the optimizer buffer of pipeline chunk ",
                              array.buffer.chunk, array.buffer.mesh == mesh_kind::expert ? ", experts," : "");
     });
-    const bytes_t bytes = width(kept.type);
+    const bytes_t bytes = width(holds);
     each_slice_part(h, rank, array.buffer, [&](const slice_part& p) {
-      out.add_flat({array.box.state, p.tensor, p.local}, p.range, {at.data + p.begin * bytes, p.range.size() * bytes});
+      const memory part(at.data + p.begin * bytes, p.range.size() * bytes);
+      out.add_flat({array.box.state, p.tensor, p.local}, p.range, part.as(holds));
     });
   } else {
     refuse(out.who(), ": an array of an optimizer buffer, and this layout has no buffers");
