@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer that is one .cu: every header that a CUDA compiler meets (all.cuh has them, io/ and MPI's excepted), layouts
+// A trainer that is one .cu: every header that a CUDA compiler meets (all.cuh has them, without io/ and MPI's), layouts
 // checked while it compiles, and a switch of two ranks on the host.
 #include "all.cuh"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that is linked with the real NCCL: it names its version, makes a unique id, and then a world of one rank. Where there is no
-// device to make it on, that ends in one sentence with CUDA's error, and 1.
+// A program that is linked with the real NCCL: it names its version, makes a unique id, and then a world of one rank.
+// Where there is no device to make it on, that ends in one sentence with CUDA's error, and 1.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 

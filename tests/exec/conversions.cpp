@@ -233,13 +233,13 @@ TEST_CASE("what memory is said to hold") {
   CHECK(
       refused([&] { b.add(what, floats); }) ==
       "reshard: rank 0: param of family 0, member 0, expert 0 is bf16, 2 bytes an element, and its memory has elements "
-      "of 4; bind memory of the state's type, say by as() which other floating type it holds, or leave the state out "
+      "of 4; bind memory of the state's type, say as() of another floating type, or leave the state out "
       "of "
       "what moves");
   CHECK(
       refused([&] { b.add(what, memory(floats).as(fp16)); }) ==
       "reshard: rank 0: param of family 0, member 0, expert 0 is said to hold fp16, 2 bytes an element, and its memory "
-      "has elements of 4; bind memory of the state's type, say by as() which other floating type it holds, or leave "
+      "has elements of 4; bind memory of the state's type, say as() of another floating type, or leave "
       "the "
       "state out of what moves");
   CHECK(refused([&] { b.add(what, memory(bytes).as(dtype::int32)); }) ==

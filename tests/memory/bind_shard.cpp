@@ -229,7 +229,7 @@ TEST_CASE("what is no shard of ours is refused with its name") {
   CHECK(refused([&] { bind_shard(b, table, norm, floats); }) ==
         "reshard: rank 7: param of 'decoder.final_layernorm.weight' is bf16, 2 bytes an element, and its memory has "
         "elements of 4; "
-        "bind memory of the state's type, or leave the state out of what moves");
+        "bind memory of the state's type, say as() of another floating type, or leave the state out of what moves");
   CHECK(refused([&] { bind_shard(b, table, norm, longer); }) ==
         "reshard: rank 7: param of 'decoder.final_layernorm.weight' has 26 bytes of memory, and its array takes 24; "
         "where elements lie "

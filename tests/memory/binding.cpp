@@ -480,11 +480,12 @@ TEST_CASE("memory is the array's: as large, and of elements as wide") {
   CHECK(says(weights, floats) ==
         "reshard: rank 3: param of family 3, member 0, expert 0 is bf16, 2 bytes an element, and its memory has "
         "elements of 4; "
-        "bind memory of the state's type, or leave the state out of what moves");
+        "bind memory of the state's type, say as() of another floating type, or leave the state out of what moves");
   std::vector<std::uint16_t> many_halves(16);  // as many bytes as the moments need, of another type
   CHECK(says(moments, many_halves) ==
         "reshard: rank 3: exp_avg of family 3, member 0, expert 0 is fp32, 4 bytes an element, and its memory has "
-        "elements of 2; bind memory of the state's type, or leave the state out of what moves");
+        "elements of 2; bind memory of the state's type, say as() of another floating type, or leave the state out of "
+        "what moves");
   CHECK(says(weights, more) ==
         "reshard: rank 3: param of family 3, member 0, expert 0 has 18 bytes of memory, and its array takes 16; where "
         "elements "

@@ -223,7 +223,7 @@ TEST_CASE("an optimizer buffer that its memory is too small for is named by its 
   CHECK(says(buffer, doubles) ==
         whose +
             " is fp32, 4 bytes an element, and its memory has elements of 8; bind memory of the state's type, "
-            "or leave the state out of what moves");
+            "say as() of another floating type, or leave the state out of what moves");
   rank_array experts = buffer;
   experts.buffer.mesh = mesh_kind::expert;
   CHECK(says(experts, {bytes.data(), 5}) == whose + ", experts, has 5" + needs);

@@ -27,6 +27,7 @@ inline constexpr index_t most_blocks = 0x7fffffff;
 
 }  // namespace detail
 
+/// As exec/device_copies.hpp declares it.
 int launch_copies(const table_copy* table, index_t copies, void* stream) {
   if (copies <= 0) return 0;
   if (copies > detail::most_blocks) return static_cast<int>(cudaErrorInvalidConfiguration);
@@ -35,6 +36,7 @@ int launch_copies(const table_copy* table, index_t copies, void* stream) {
   return static_cast<int>(cudaGetLastError());
 }
 
+/// As exec/device_copies.hpp declares it.
 int load_copy_kernels(void* stream) {
   cudaFuncAttributes attributes{};
   const cudaError_t loaded = cudaFuncGetAttributes(&attributes, detail::copy_table_kernel);

@@ -8,9 +8,9 @@
 
 namespace reshard {
 
-/// Makes the copies of a table that lies where the current device reads it, in one launch on a stream (a cudaStream_t):
-/// a block of threads a copy, none waiting for another. Returns at once: 0, or the cudaError_t of the launch. No copies,
-/// no launch.
+/// Makes the copies of a table that lies where the current device reads it, in one launch on a stream, a cudaStream_t:
+/// a block of threads a copy, none waiting for another. Returns at once: 0, or the cudaError_t of the launch. Without
+/// copies there is none.
 int launch_copies(const table_copy* table, index_t copies, void* stream);
 
 /// Loads the kernels into the current device and launches them once with nothing to do, so that nothing is loaded while

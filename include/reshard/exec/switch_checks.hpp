@@ -42,8 +42,8 @@ inline void require_bound(const std::string& device, const std::vector<transfer>
     }
 }
 
-/// Refuses where elements that move would lose bits on their way from the type that FROM's memory holds to their state's
-/// (`side` is FROM), or from that to what TO's holds, unless rounding is allowed.
+/// Refuses where elements that move would lose bits on their way from the type that FROM's memory holds to their
+/// state's (`side` is FROM), or from that to what TO's holds, unless rounding is allowed.
 inline void require_exact(const std::string& device, const binding& in, const std::string& side, state_set moving,
                           rounding rounds) {
   if (rounds == rounding::to_nearest) return;

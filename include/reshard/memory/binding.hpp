@@ -95,10 +95,10 @@ dtype require_memory(const memory& at, dtype type, index_t fewest, index_t most,
            "; bf16, fp16 and fp32 are converted into one another, nothing else is");
   const bytes_t of_one = width(holds), bytes = at.data == nullptr ? 0 : at.bytes;
   if (at.element_bytes != 0 && at.element_bytes != of_one)
-    refuse(array(), at.holds ? " is said to hold " : " is ", name(holds), ", ", of_one,
-           " bytes an element, and its memory has elements of ", at.element_bytes,
-           "; bind memory of the state's type, say by as() which other floating type it holds, or leave the state out "
-           "of what moves");
+    refuse(
+        array(), at.holds ? " is said to hold " : " is ", name(holds), ", ", of_one,
+        " bytes an element, and its memory has elements of ", at.element_bytes,
+        "; bind memory of the state's type, say as() of another floating type, or leave the state out of what moves");
   if (bytes < checked_multiply(fewest, of_one))
     refuse(array(), " has ", bytes, " bytes of memory, and needs ", fewest * of_one);
   if (bytes > checked_multiply(most, of_one))

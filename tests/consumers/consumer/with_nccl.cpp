@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Somebody who moves state between GPUs, on a machine that has the libraries. Without a device there is a number to hear.
+// Somebody who moves state between GPUs, on a machine that has the libraries. Without a device CUDA says why.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
