@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA runtime's functions about streams, events, host functions and entry points.
+#include <cstring>
+
+#include "emulation.hpp"
+#include "memory.hpp"
+#include "runtime.hpp"
+#include "streams.hpp"
+
+using emulation::answer;
+using emulation::event_of;
+using emulation::stream_of;
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  EMULATED(cudaStreamCreateWithPriority, cudaErrorMemoryAllocation);
+  if (failure == 0) *stream = emulation::make_stream(flags);
+  return answer(failure);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  EMULATED(cudaStreamCreateWithFlags, cudaErrorMemoryAllocation);
+  if (failure == 0) *stream = emulation::make_stream(flags);
+  return answer(failure);
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  EMULATED(cudaStreamCreate, cudaErrorMemoryAllocation);
+  if (failure == 0) *stream = emulation::make_stream(cudaStreamDefault);
+  return answer(failure);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  EMULATED(cudaStreamDestroy, cudaErrorUnknown);
+  emulation::destroy_stream(stream_of(stream, "cudaStreamDestroy"));
+  return answer(failure);
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  EMULATED(cudaStreamQuery, cudaErrorLaunchFailure);
+  if (failure != 0) return answer(failure);
+  return emulation::unfinished(stream_of(stream, "cudaStreamQuery")).empty() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  EMULATED(cudaStreamSynchronize, cudaErrorLaunchFailure);
+  if (failure != 0) return answer(failure);
+  emulation::wait_for(emulation::unfinished(stream_of(stream, "cudaStreamSynchronize")), "cudaStreamSynchronize");
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  EMULATED(cudaDeviceSynchronize, cudaErrorLaunchFailure);
+  if (failure != 0) return answer(failure);
+  emulation::drain("cudaDeviceSynchronize");
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  EMULATED(cudaStreamWaitEvent, cudaErrorUnknown);
+  if (failure != 0) return answer(failure);
+  CUstream_st* on = stream_of(stream, "cudaStreamWaitEvent");
+  const CUevent_st* e = event_of(event, "cudaStreamWaitEvent");
+  if (e->recorded == nullptr) return cudaSuccess;  // as documented: an event that was never recorded is no wait
+  emulation::issue(on, {"a wait for event " + std::to_string(e->number), {e->recorded}, {}}, "cudaStreamWaitEvent");
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  EMULATED(cudaDeviceGetStreamPriorityRange, cudaErrorUnknown);
+  if (failure != 0) return answer(failure);
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  EMULATED(cudaEventCreateWithFlags, cudaErrorMemoryAllocation);
+  if (failure == 0) *event = emulation::make_event(flags);
+  return answer(failure);
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  EMULATED(cudaEventCreate, cudaErrorMemoryAllocation);
+  if (failure == 0) *event = emulation::make_event(cudaEventDefault);
+  return answer(failure);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  EMULATED(cudaEventDestroy, cudaErrorUnknown);
+  event_of(event, "cudaEventDestroy")->alive = false;  // what waits for it keeps waiting
+  return answer(failure);
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  EMULATED(cudaEventRecord, cudaErrorUnknown);
+  if (failure != 0) return answer(failure);
+  CUevent_st* e = event_of(event, "cudaEventRecord");
+  e->recorded = emulation::issue(stream_of(stream, "cudaEventRecord"), {"event " + std::to_string(e->number), {}, {}},
+                                 "cudaEventRecord");
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  EMULATED(cudaEventQuery, cudaErrorLaunchFailure);
+  if (failure != 0) return answer(failure);
+  return emulation::ended(event_of(event, "cudaEventQuery")->recorded) ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  EMULATED(cudaEventSynchronize, cudaErrorLaunchFailure);
+  if (failure != 0) return answer(failure);
+  if (const auto recorded = event_of(event, "cudaEventSynchronize")->recorded)
+    emulation::wait_for({recorded}, "cudaEventSynchronize");
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  EMULATED(cudaEventElapsedTime, cudaErrorUnknown);
+  if (failure != 0) return answer(failure);
+  const CUevent_st *a = event_of(begin, "cudaEventElapsedTime"), *b = event_of(end, "cudaEventElapsedTime");
+  if (a->recorded == nullptr || b->recorded == nullptr || ((a->flags | b->flags) & cudaEventDisableTiming) != 0)
+    return answer(cudaErrorInvalidResourceHandle);
+  if (!emulation::ended(a->recorded) || !emulation::ended(b->recorded)) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(b->recorded->at - a->recorded->at).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  EMULATED(cudaLaunchHostFunc, cudaErrorUnknown);
+  if (failure != 0) return answer(failure);
+  emulation::issue(stream_of(stream, "cudaLaunchHostFunc"), {"a host function", {}, [=] { function(data); }},
+                   "cudaLaunchHostFunc");
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  EMULATED(cudaFuncGetAttributes, cudaErrorUnknown);
+  if (failure == 0) *attributes = cudaFuncAttributes{};
+  return answer(failure);
+}
+
+namespace {
+cudaError_t entry_point(const char* symbol, void** function, cudaDriverEntryPointQueryResult* status) {
+  *function = emulation::driver_function(symbol);
+  if (status != nullptr)
+    *status = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return *function != nullptr ? cudaSuccess : answer(cudaErrorSymbolNotFound);
+}
+}  // namespace
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult* status) {
+  EMULATED(cudaGetDriverEntryPoint, cudaErrorUnknown);
+  return failure != 0 ? answer(failure) : entry_point(symbol, function, status);
+}
+#if CUDART_VERSION >= 12050
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* status) {
+  EMULATED(cudaGetDriverEntryPointByVersion, cudaErrorUnknown);
+  return failure != 0 ? answer(failure) : entry_point(symbol, function, status);
+}
+#endif
