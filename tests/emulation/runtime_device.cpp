@@ -50,7 +50,6 @@ void finish() {
   if (left.empty()) return;
   std::string sentence = plural(left.size(), "handle") + " left at exit: ";
   for (std::size_t i = 0; i < left.size() && i < 8; ++i) sentence += (i > 0 ? "; " : "") + left[i];
-  std::fflush(stdout);
   stop(sentence + (left.size() > 8 ? "; .." : ""));
 }
 
