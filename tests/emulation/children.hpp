@@ -103,7 +103,8 @@ class family {
     found.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     char piece[4096];
     ::fcntl(c.words, F_SETFL, O_NONBLOCK);
-    for (ssize_t n; (n = ::read(c.words, piece, sizeof piece)) > 0;) found.words.append(piece, static_cast<std::size_t>(n));
+    for (ssize_t n; (n = ::read(c.words, piece, sizeof piece)) > 0;)
+      found.words.append(piece, static_cast<std::size_t>(n));
     return found;
   }
   board* shared;

@@ -57,7 +57,8 @@ ncclResult_t ready(ncclComm* comm, const char* caller) {
   const auto state = static_cast<ncclResult_t>(comm->state.load());
   if (state != ncclInProgress) return state;
   static const bool answers = setting_is("EMULATION_EARLY_USE", "answer");
-  if (!answers) stop(std::string(caller) + " uses " + text(comm) + " before ncclCommGetAsyncError has told ncclSuccess");
+  if (!answers)
+    stop(std::string(caller) + " uses " + text(comm) + " before ncclCommGetAsyncError has told ncclSuccess");
   return ncclInvalidArgument;
 }
 ncclComm* make_communicator(int ranks, int rank, bool blocking) {
@@ -101,7 +102,8 @@ void reclaim(ncclComm* comm, const char* caller) {
   await_background(comm, caller, true);
   const auto until = clock::now() + patience();
   while (comm->in_flight > 0) {
-    if (clock::now() > until) stop(std::string(caller) + " of " + text(comm) + ": its kernels wait behind other work of the device");
+    if (clock::now() > until)
+      stop(std::string(caller) + " of " + text(comm) + ": its kernels wait behind other work of the device");
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   if (comm->aborted) drain(std::string(caller) + " of " + text(comm) + ", which frees device memory and so");

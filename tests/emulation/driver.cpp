@@ -83,11 +83,13 @@ CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
   const auto found = all().reservations.find(at);
   if (found == all().reservations.end() || found->second != bytes)
     stop("cuMemAddressFree of " + place(at, bytes) + ", which is no whole reservation");
-  if (!ranges_within(at, bytes).empty()) stop("cuMemAddressFree of " + place(at, bytes) + ", where memory is still mapped");
+  if (!ranges_within(at, bytes).empty())
+    stop("cuMemAddressFree of " + place(at, bytes) + ", where memory is still mapped");
   all().reservations.erase(found);
   return code_of(failure);
 }
-CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
+CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp*,
+                                       CUmemAllocationGranularity_flags) {
   EMULATED(cuMemGetAllocationGranularity, CUDA_ERROR_UNKNOWN);
   if (failure == 0) *bytes = granule;
   return code_of(failure);
@@ -178,7 +180,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAcces
   if (mapped != bytes || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < count; ++i) {
     if (who[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-    if (who[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) stop("cuMemSetAccess: only reading and writing is emulated");
+    if (who[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      stop("cuMemSetAccess: only reading and writing is emulated");
     for (const range& r : there)
       if (r.device == who[i].location.id && !r.accessible)
         map_alias(r.begin, r.bytes, r.device, r.offset), set_accessible(r.begin);

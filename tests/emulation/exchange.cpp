@@ -35,7 +35,8 @@ void say(ncclComm* comm, int peer, const with_peer& mine, std::uint64_t kind) {
   if (mine.receives.bytes > 0) {
     check_device_memory(mine.receives.at, mine.receives.bytes, "a receive of NCCL");
     const auto list = segments_of(mine.receives.at, mine.receives.bytes);
-    if (list.size() > most_segments) stop("a message of more than " + std::to_string(most_segments) + " mappings: the emulation's limit");
+    if (list.size() > most_segments)
+      stop("a message of more than " + std::to_string(most_segments) + " mappings: the emulation's limit");
     std::copy(list.begin(), list.end(), p.at);
     p.segments = list.size();
   }
@@ -46,13 +47,13 @@ bool mirrored(const ncclComm* comm, int peer, const with_peer& mine, std::uint64
   const std::uint64_t number = comm->posted[static_cast<std::size_t>(peer)];
   const post& his = comm->shared->from_to(peer, comm->rank).posts[number % 2];
   if (his.number.load(std::memory_order_acquire) != number) return false;
-  const std::string between = "message " + std::to_string(number) + " between ranks " + std::to_string(comm->rank) + " and " +
-                              std::to_string(peer) + ": ";
+  const std::string between = "message " + std::to_string(number) + " between ranks " + std::to_string(comm->rank) +
+                              " and " + std::to_string(peer) + ": ";
   if (his.kind != kind) stop(between + "the ends do not run the same function");
   if (his.sends != mine.receives.bytes || his.expects != mine.sends.bytes)
-    stop(between + "rank " + std::to_string(comm->rank) + " sends " + std::to_string(mine.sends.bytes) + " bytes and expects " +
-         std::to_string(mine.receives.bytes) + ", rank " + std::to_string(peer) + " expects " + std::to_string(his.expects) +
-         " and sends " + std::to_string(his.sends));
+    stop(between + "rank " + std::to_string(comm->rank) + " sends " + std::to_string(mine.sends.bytes) +
+         " bytes and expects " + std::to_string(mine.receives.bytes) + ", rank " + std::to_string(peer) + " expects " +
+         std::to_string(his.expects) + " and sends " + std::to_string(his.sends));
   if ((his.sends > 0 && his.sends_registered != mine.receives.registered) ||
       (his.expects > 0 && his.expects_registered != mine.sends.registered))
     stop(between + "one end's buffer is registered, the other's is not");
@@ -85,8 +86,12 @@ bool write_all(ncclComm* comm, const exchange& what, dice& random) {
   for (const auto& [peer, mine] : what.peers) {
     if (mine.sends.bytes == 0 || peer == comm->rank) continue;
     const post& his = comm->shared->from_to(peer, comm->rank).posts[comm->posted[static_cast<std::size_t>(peer)] % 2];
-    all.push_back({peer, device_view(mine.sends.at, mine.sends.bytes, use::read), mine.sends.bytes, 0,
-                   std::max<std::size_t>(4096, mine.sends.bytes / (1 + random.below(4))), {his.at, his.at + his.segments}});
+    all.push_back({peer,
+                   device_view(mine.sends.at, mine.sends.bytes, use::read),
+                   mine.sends.bytes,
+                   0,
+                   std::max<std::size_t>(4096, mine.sends.bytes / (1 + random.below(4))),
+                   {his.at, his.at + his.segments}});
   }
   while (!all.empty()) {
     if (ended_by_host(comm)) return false;
@@ -136,7 +141,8 @@ bool contact(ncclComm* comm, const exchange& what) {
     if (peer != comm->rank && !comm->met[static_cast<std::size_t>(peer)]) fresh.push_back(peer);
   for (const int peer : fresh) {
     if (!count_own(comm->device, each)) {
-      fails_with(comm, ncclUnhandledCudaError, "no device memory is left for the connection to rank " + std::to_string(peer));
+      fails_with(comm, ncclUnhandledCudaError,
+                 "no device memory is left for the connection to rank " + std::to_string(peer));
       return false;
     }
     comm->own_bytes += each;
@@ -179,7 +185,8 @@ void start_exchange(ncclComm* comm, exchange what, std::vector<CUstream_st*> str
     std::size_t bytes = 0;
     for (const auto& [peer, mine] : what.peers)
       for (const message* m : {&mine.sends, &mine.receives})
-        if (m->bytes > 0) uses.push_back(begin_use(m->at, m->bytes, what.name + (" of " + text(comm)))), bytes += m->bytes;
+        if (m->bytes > 0)
+          uses.push_back(begin_use(m->at, m->bytes, what.name + (" of " + text(comm)))), bytes += m->bytes;
     work kernel{what.name + (" of " + text(comm)) + ", " + std::to_string(bytes) + " bytes", {}, {}};
     if (comm->last != nullptr) kernel.after.push_back(comm->last);
     for (std::size_t i = 1; i < streams.size(); ++i)  // the group's streams are joined before it and after it

@@ -54,7 +54,8 @@ void start(ncclComm* comm, group::of_one part) {
 
 group& this_group() { return mine; }
 void note_error(ncclResult_t result) {
-  if (result != ncclSuccess && result != ncclInProgress && mine.depth > 0 && mine.error == ncclSuccess) mine.error = result;
+  if (result != ncclSuccess && result != ncclInProgress && mine.depth > 0 && mine.error == ncclSuccess)
+    mine.error = result;
 }
 ncclResult_t begin_group() {
   ++mine.depth;
@@ -67,7 +68,8 @@ ncclResult_t end_group() {
   if (whole_group.error == ncclSuccess) whole_group.error = whole(whole_group);
   for (ncclComm* comm : whole_group.aborts) reclaim(comm, "ncclCommAbort");
   if (whole_group.error != ncclSuccess) {
-    for (const auto& [comm, part] : whole_group.parts) fails_with(comm, whole_group.error, "a call of its group failed");
+    for (const auto& [comm, part] : whole_group.parts)
+      fails_with(comm, whole_group.error, "a call of its group failed");
     return whole_group.error;
   }
   for (auto& [comm, part] : whole_group.parts) start(comm, std::move(part));
@@ -86,7 +88,8 @@ ncclResult_t add_message(ncclComm* comm, int peer, message m, bool sends, cudaSt
   begin_group();
   if (able != ncclSuccess) return close(comm, able);
   if (comm->revoked) return close(comm, ncclInvalidUsage);
-  if (peer < 0 || peer >= comm->ranks || m.at == nullptr || mode_of(comm) != ncclSuccess) return close(comm, ncclInvalidArgument);
+  if (peer < 0 || peer >= comm->ranks || m.at == nullptr || mode_of(comm) != ncclSuccess)
+    return close(comm, ncclInvalidArgument);
   const std::string who = std::string(caller) + (sends ? " to rank " : " from rank ") + std::to_string(peer);
   if (m.bytes == 0) stop(who + " without bytes: both ends would have to post it, or neither");
   if (reinterpret_cast<std::uintptr_t>(m.at) % 16 != 0)

@@ -102,12 +102,14 @@ void serve(int listening) {
   const reply answer = judged(guests);
   const std::size_t n = guests.size();
   const int segment = ::memfd_create("communicator", MFD_CLOEXEC);
-  if (segment < 0 || ::ftruncate(segment, static_cast<off_t>(sizeof(rank_state) * n + 64 + sizeof(pair_state) * n * n)) != 0)
+  if (segment < 0 ||
+      ::ftruncate(segment, static_cast<off_t>(sizeof(rank_state) * n + 64 + sizeof(pair_state) * n * n)) != 0)
     stop("no segment for a communicator");
   std::vector<int> files{segment};
   files.resize(n + 1, -1);
   for (const guest& g : guests)
-    if (g.said.rank >= 0 && static_cast<std::size_t>(g.said.rank) < n) files[static_cast<std::size_t>(g.said.rank) + 1] = g.memory;
+    if (g.said.rank >= 0 && static_cast<std::size_t>(g.said.rank) < n)
+      files[static_cast<std::size_t>(g.said.rank) + 1] = g.memory;
   for (const guest& g : guests) {
     send_with(g.socket, &answer, sizeof answer, answer.result == ncclSuccess ? files : std::vector<int>{});
     ::close(g.socket);
@@ -144,7 +146,8 @@ met meet(const ncclUniqueId& id, int ranks, int rank, const std::function<bool()
   sockaddr_un name;
   const socklen_t length = name_of(id, name);
   if (::connect(socket, reinterpret_cast<sockaddr*>(&name), length) != 0)
-    return end(ncclRemoteError, "nobody answers for the unique id: it was used before, or the process that made it has ended");
+    return end(ncclRemoteError,
+               "nobody answers for the unique id: it was used before, or the process that made it has ended");
   hello said{ranks, rank, current_device(), {}};
   const char* host = std::getenv("NCCL_HOSTID");
   std::snprintf(said.host, sizeof said.host, "%s", host != nullptr ? host : "");

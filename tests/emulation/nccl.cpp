@@ -94,15 +94,18 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     if (comm != nullptr) *comm = nullptr;
     return code_of(failure);
   }
-  if (config != nullptr && (config->magic != 0xcafebeef || config->size != sizeof(ncclConfig_t))) return ncclInvalidArgument;
+  if (config != nullptr && (config->magic != 0xcafebeef || config->size != sizeof(ncclConfig_t)))
+    return ncclInvalidArgument;
   const int blocking = config == nullptr ? NCCL_CONFIG_UNDEF_INT : config->blocking;
   if (blocking != NCCL_CONFIG_UNDEF_INT && blocking != 0 && blocking != 1) return ncclInvalidArgument;
   return begin_communicator(comm, ranks, id, rank, blocking != 0);
 }
-ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int ids, ncclUniqueId* id, ncclConfig_t* config) {
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int ids, ncclUniqueId* id,
+                                      ncclConfig_t* config) {
   EMULATED(ncclCommInitRankScalable, ncclUnhandledCudaError);
   if (failure != 0) return code_of(failure);
-  return ids < 1 ? ncclInvalidArgument : begin_communicator(comm, ranks, id[0], rank, config == nullptr || config->blocking != 0);
+  return ids < 1 ? ncclInvalidArgument
+                 : begin_communicator(comm, ranks, id[0], rank, config == nullptr || config->blocking != 0);
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   EMULATED(ncclCommFinalize, ncclInternalError);
@@ -155,7 +158,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   if (failure != 0) return code_of(failure);
   alive(comm, "ncclCommGetAsyncError");
   static counted told("ncclCommGetAsyncError.state");
-  if (const int injected = told.fails(ncclRemoteError); injected != 0) fails_with(comm, code_of(injected), "an injected failure");
+  if (const int injected = told.fails(ncclRemoteError); injected != 0)
+    fails_with(comm, code_of(injected), "an injected failure");
   *state = code_of(comm->state);
   return ncclSuccess;
 }

@@ -74,25 +74,29 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
   EMULATED(ncclCommDeregister, ncclUnhandledCudaError);
   if (const ncclResult_t able = ready(comm, "ncclCommDeregister"); able == ncclInvalidArgument) return able;
   const auto found = comm->registrations.find(reinterpret_cast<std::uintptr_t>(handle));
-  if (found == comm->registrations.end()) stop("ncclCommDeregister of what is not, or is no longer, registered with " + text(comm));
-  if (comm->in_flight > 0) check_unused(reinterpret_cast<std::uintptr_t>(found->second.begin), found->second.bytes, "ncclCommDeregister");
+  if (found == comm->registrations.end())
+    stop("ncclCommDeregister of what is not, or is no longer, registered with " + text(comm));
+  if (comm->in_flight > 0)
+    check_unused(reinterpret_cast<std::uintptr_t>(found->second.begin), found->second.bytes, "ncclCommDeregister");
   comm->registrations.erase(found);
   return code_of(failure);
 }
 
-ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
   EMULATED(ncclSend, ncclInternalError);
   if (failure != 0) return note_error(code_of(failure)), code_of(failure);
   return add_message(comm, peer, {bytes_at(from), count * size_of(type), false}, true, stream, "ncclSend");
 }
-ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
   EMULATED(ncclRecv, ncclInternalError);
   if (failure != 0) return note_error(code_of(failure)), code_of(failure);
   return add_message(comm, peer, {bytes_at(to), count * size_of(type), false}, false, stream, "ncclRecv");
 }
 
-ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                           cudaStream_t stream) {
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
   EMULATED(ncclBroadcast, ncclInternalError);
   if (failure != 0) return note_error(code_of(failure)), code_of(failure);
   alive(comm, "ncclBroadcast");
@@ -109,7 +113,8 @@ ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDa
 }
 namespace {
 /// All ranks' bytes, one after the other, at `to`.
-exchange gather(const ncclComm* comm, const void* from, std::byte* to, std::size_t bytes, const char* name, std::uint64_t kind) {
+exchange gather(const ncclComm* comm, const void* from, std::byte* to, std::size_t bytes, const char* name,
+                std::uint64_t kind) {
   exchange what{name, kind, {}, {}};
   for (int r = 0; r < comm->ranks; ++r)
     if (r != comm->rank)
@@ -133,7 +138,9 @@ void reduce(T* to, const T* from, std::size_t count, std::size_t ranks, ncclRedO
   }
 }
 void reduce_as(ncclDataType_t type, void* to, const void* from, std::size_t count, std::size_t ranks, ncclRedOp_t how) {
-  const auto as = [&](auto zero) { reduce(static_cast<decltype(zero)*>(to), static_cast<const decltype(zero)*>(from), count, ranks, how); };
+  const auto as = [&](auto zero) {
+    reduce(static_cast<decltype(zero)*>(to), static_cast<const decltype(zero)*>(from), count, ranks, how);
+  };
   switch (type) {
     case ncclUint8: return as(std::uint8_t{});
     case ncclInt32: return as(std::int32_t{});
@@ -145,15 +152,17 @@ void reduce_as(ncclDataType_t type, void* to, const void* from, std::size_t coun
   }
 }
 }  // namespace
-ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
   EMULATED(ncclAllGather, ncclInternalError);
   if (failure != 0) return note_error(code_of(failure)), code_of(failure);
   alive(comm, "ncclAllGather");
   if (count == 0) return ncclSuccess;
-  return add_collective(comm, gather(comm, from, bytes_at(to), count * size_of(type), "an all-gather", 2), stream, "ncclAllGather");
+  return add_collective(comm, gather(comm, from, bytes_at(to), count * size_of(type), "an all-gather", 2), stream,
+                        "ncclAllGather");
 }
-ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t how, ncclComm_t comm,
-                           cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t how,
+                           ncclComm_t comm, cudaStream_t stream) {
   EMULATED(ncclAllReduce, ncclInternalError);
   if (failure != 0) return note_error(code_of(failure)), code_of(failure);
   alive(comm, "ncclAllReduce");
@@ -167,7 +176,8 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
   exchange what = gather(comm, from, bytes_at(all.get()), bytes, "an all-reduce", 3);
   what.after = [=, first = what.after] {
     first();
-    reduce_as(type, device_view(to, bytes, use::write), device_view(all.get(), bytes * ranks, use::read), count, ranks, how);
+    reduce_as(type, device_view(to, bytes, use::write), device_view(all.get(), bytes * ranks, use::read), count, ranks,
+              how);
   };
   return add_collective(comm, std::move(what), stream, "ncclAllReduce");
 }

@@ -82,13 +82,11 @@ void fill_with_garbage(std::byte* at, std::size_t bytes) {
 void at_fault(int number, siginfo_t* info, void*) {
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
   const physical& p = all();
-  if (at >= p.arena && at < p.arena + arena_bytes)
-    stop("the host touched device memory, at " + address_text(info->si_addr));
+  if (at >= p.arena && at < p.arena + arena_bytes) stop_at_fault("the host touched device memory", at);
   if (at >= p.alias && at < p.alias + arena_bytes)
-    stop("a device touched memory that is not mapped, or was freed while its work was in flight, at " +
-         address_text(reinterpret_cast<void*>(at - p.alias + p.arena)));
-  if (const auto r = range_of(info->si_addr); !r && on_device_thread())
-    stop("a device touched " + address_text(info->si_addr) + ", which is no memory");
+    stop_at_fault("a device touched memory that is not mapped, or was freed while its work was in flight",
+                  at - p.alias + p.arena);
+  if (on_device_thread()) stop_at_fault("a device touched what is no memory", at);
   ::signal(number, SIG_DFL);
 }
 
@@ -177,8 +175,8 @@ void map_alias(std::uintptr_t address, std::size_t bytes, int device, std::size_
   if (at == MAP_FAILED) stop("device memory can't be mapped");
 }
 void unmap_alias(std::uintptr_t address, std::size_t bytes) {
-  const void* at = ::mmap(alias_of(address), bytes, PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  const void* at =
+      ::mmap(alias_of(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) stop("device memory can't be unmapped");
 }
 

@@ -143,8 +143,7 @@ void give_memory(void* address, kind is, const char* caller) {
     ::mmap(address, pages(r->bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     return;
   }
-  const std::size_t whole =
-      is == kind::nccl ? (r->bytes + granule - 1) / granule * granule : pages(r->bytes + r->lead);
+  const std::size_t whole = is == kind::nccl ? (r->bytes + granule - 1) / granule * granule : pages(r->bytes + r->lead);
   unmap_alias(r->begin - r->lead, whole);
   give_physical(r->device, r->offset, whole);
 }
@@ -188,7 +187,9 @@ std::vector<std::string> memory_leaks() {
   const std::lock_guard hold(all().lock);
   std::vector<std::string> left;
   for (const auto& [at, r] : all().ranges)
-    left.push_back(range_text(r) + (r.is == kind::mapped ? " were not unmapped" : r.is == kind::registered ? " were not unregistered" : " were not freed"));
+    left.push_back(range_text(r) + (r.is == kind::mapped       ? " were not unmapped"
+                                    : r.is == kind::registered ? " were not unregistered"
+                                                               : " were not freed"));
   return left;
 }
 

@@ -72,13 +72,27 @@ std::uint64_t mixed(std::uint64_t x) {  // splitmix64's step
 
 }  // namespace
 
-void stop(const std::string& sentence) {
-  const std::string line = "emulation: " + sentence + "\n";
-  static_cast<void>(!::write(2, line.data(), line.size()));
+namespace {
+[[noreturn]] void end_with(const char* line, std::size_t length) {
+  static_cast<void>(!::write(2, line, length));
   if (const char* log = std::getenv("EMULATION_LOG"))
     if (const int fd = ::open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600); fd >= 0)
-      static_cast<void>(!::write(fd, line.data(), line.size()));
+      static_cast<void>(!::write(fd, line, length));
   ::_exit(stopped_code);
+}
+}  // namespace
+void stop(const std::string& sentence) {
+  const std::string line = "emulation: " + sentence + "\n";
+  end_with(line.data(), line.size());
+}
+void stop_at_fault(const char* words, std::uintptr_t address) {
+  char line[256] = "emulation: ";
+  std::size_t n = std::strlen(line);
+  for (const char* text : {words, ", at 0x"})
+    for (; *text != 0 && n < sizeof line - 20; ++text) line[n++] = *text;
+  for (int shift = 44; shift >= 0; shift -= 4) line[n++] = "0123456789abcdef"[(address >> shift) & 15];
+  line[n++] = '\n';
+  end_with(line, n);
 }
 
 long setting(const char* name, long otherwise) {
@@ -146,7 +160,8 @@ int counted::fails(int usual_code) {
   {
     const std::lock_guard hold(rules().lock);
     if (rules().process == 0) rules().process = ::getpid(), first = true;
-    if (rules().process != ::getpid()) stop(std::string(name_) + " was called after a fork of a process that uses CUDA");
+    if (rules().process != ::getpid())
+      stop(std::string(name_) + " was called after a fork of a process that uses CUDA");
     const long call = calls_.load(std::memory_order_relaxed) + 1;
     calls_.store(call, std::memory_order_relaxed);
     if (const auto asked = rules().failures.find(name_); asked != rules().failures.end())

@@ -12,6 +12,8 @@ namespace emulation {
 
 /// Writes "emulation: SENTENCE" and ends the process.
 [[noreturn]] void stop(const std::string& sentence);
+/// The same for handlers of signals, which may not allocate: "emulation: WORDS, at ADDRESS".
+[[noreturn]] void stop_at_fault(const char* words, std::uintptr_t address);
 
 /// A whole number of the environment, or what holds without it.
 long setting(const char* name, long otherwise);

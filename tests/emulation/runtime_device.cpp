@@ -40,7 +40,8 @@ cudaError_t answer(int code) {
 void watch_exit() { std::atexit(check_at_exit); }
 std::vector<std::string> leaks() {
   std::vector<std::string> left = nccl_leaks();
-  for (const auto& more : {stream_leaks(), memory_leaks(), driver_leaks()}) left.insert(left.end(), more.begin(), more.end());
+  for (const auto& more : {stream_leaks(), memory_leaks(), driver_leaks()})
+    left.insert(left.end(), more.begin(), more.end());
   return left;
 }
 void finish() {

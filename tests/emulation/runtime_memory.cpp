@@ -123,11 +123,15 @@ void copy_on(CUstream_st* stream, void* to, const void* from, std::size_t bytes,
   if (!pageable(to)) emulation::check_usable(to, bytes, caller);
   if (!pageable(from)) emulation::check_usable(from, bytes, caller);
   const auto reads = emulation::begin_use(from, bytes, what), writes = emulation::begin_use(to, bytes, what);
-  const auto end = emulation::issue(stream, {what, {}, [=] {
-    std::memmove(target_at(to, bytes), source_at(from, bytes), bytes);
-    emulation::end_use(reads);
-    emulation::end_use(writes);
-  }}, caller);
+  const auto end = emulation::issue(stream,
+                                    {what,
+                                     {},
+                                     [=] {
+                                       std::memmove(target_at(to, bytes), source_at(from, bytes), bytes);
+                                       emulation::end_use(reads);
+                                       emulation::end_use(writes);
+                                     }},
+                                    caller);
   if (waits) emulation::wait_for({end}, std::string(caller) + " of pageable memory");
 }
 }  // namespace
@@ -154,10 +158,14 @@ void set_on(CUstream_st* stream, void* at, int value, std::size_t bytes, const c
   emulation::check_usable(at, bytes, caller);
   const std::string what = "a setting of " + std::to_string(bytes) + " bytes";
   const auto writes = emulation::begin_use(at, bytes, what);
-  emulation::issue(stream, {what, {}, [=] {
-    std::memset(emulation::device_view(at, bytes, emulation::use::write), value, bytes);
-    emulation::end_use(writes);
-  }}, caller);
+  emulation::issue(stream,
+                   {what,
+                    {},
+                    [=] {
+                      std::memset(emulation::device_view(at, bytes, emulation::use::write), value, bytes);
+                      emulation::end_use(writes);
+                    }},
+                   caller);
 }
 }  // namespace
 cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t stream) {

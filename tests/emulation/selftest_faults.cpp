@@ -100,7 +100,9 @@ outcome two_stuck(const std::function<void(ncclComm_t, ncclComm_t)>& abort) {
 }  // namespace
 
 TEST_CASE("a rank that was killed is never noticed, and an abort ends the kernels of the others") { one_lost(SIGKILL); }
-TEST_CASE("a rank that was stopped is never noticed, and an abort ends the kernels of the others") { one_lost(SIGSTOP); }
+TEST_CASE("a rank that was stopped is never noticed, and an abort ends the kernels of the others") {
+  one_lost(SIGSTOP);
+}
 
 TEST_CASE("communicators aborted one by one wait for each other's kernels; in a group they do not") {
   const outcome apart = two_stuck([](ncclComm_t one, ncclComm_t two) {
@@ -122,81 +124,87 @@ TEST_CASE("communicators aborted one by one wait for each other's kernels; in a 
 }
 
 TEST_CASE("a peer that has not aborted still writes into memory of one that has") {
-  for (const outcome& o : ranks(3, [](int r, board& b) {
-         ncclComm_t comm = join(3, r, b);
-         stream s;
-         buffer m(64 * kib);
-         ring(3, r, comm, s.here, m);
-         if (r == 0) {
-           std::vector<std::byte> zeros(64 * kib), found(64 * kib);
-           check(cudaLaunchHostFunc(s.here, [](void* flags) { static_cast<board*>(flags)->flags[0] = 1; }, &b));
-           check(ncclGroupStart());
-           check(ncclRecv(m.at, 16 * kib, ncclUint8, 1, comm, s.here));
-           check(ncclRecv(m.at + 32 * kib, 16, ncclUint8, 2, comm, s.here));
-           check(ncclGroupEnd());
-           check(settle(comm));
-           b.wait(0);
-           rest(500);  // its kernel has posted by now
-           check(ncclCommAbort(comm));
-           emulation::poke(m.at, zeros.data(), zeros.size());
-           b.flags[1] = 1;
-           b.wait(2);
-           emulation::peek(found.data(), m.at, found.size());
-           expect(found[16 * kib - 1] == std::byte{9}, "written after the abort");
-         } else if (r == 1) {
-           b.wait(1);
-           const std::vector<std::byte> nines(64 * kib, std::byte{9});
-           emulation::poke(m.at, nines.data(), nines.size());
-           check(ncclSend(m.at, 16 * kib, ncclUint8, 0, comm, s.here));
-           check(settle(comm));
-           check(cudaStreamSynchronize(s.here));
-           b.flags[2] = 1;
-           check(ncclCommAbort(comm));
-         } else {
-           b.wait(2);
-           check(ncclCommAbort(comm));
-         }
-       }, {{"EMULATION_DELAY_US", "50"}})) {
+  for (const outcome& o : ranks(3,
+                                [](int r, board&b) {
+                                  ncclComm_t comm = join(3, r, b);
+                                  stream s;
+                                  buffer m(64 * kib);
+                                  ring(3, r, comm, s.here, m);
+                                  if (r == 0) {
+                                    std::vector<std::byte> zeros(64 * kib), found(64 * kib);
+                                    check(cudaLaunchHostFunc(
+                                        s.here, [](void* flags) { static_cast<board*>(flags)->flags[0] = 1; }, &b));
+                                    check(ncclGroupStart());
+                                    check(ncclRecv(m.at, 16 * kib, ncclUint8, 1, comm, s.here));
+                                    check(ncclRecv(m.at + 32 * kib, 16, ncclUint8, 2, comm, s.here));
+                                    check(ncclGroupEnd());
+                                    check(settle(comm));
+                                    b.wait(0);
+                                    rest(500);  // its kernel has posted by now
+                                    check(ncclCommAbort(comm));
+                                    emulation::poke(m.at, zeros.data(), zeros.size());
+                                    b.flags[1] = 1;
+                                    b.wait(2);
+                                    emulation::peek(found.data(), m.at, found.size());
+                                    expect(found[16 * kib - 1] == std::byte{9}, "written after the abort");
+                                  } else if (r == 1) {
+                                    b.wait(1);
+                                    const std::vector<std::byte> nines(64 * kib, std::byte{9});
+                                    emulation::poke(m.at, nines.data(), nines.size());
+                                    check(ncclSend(m.at, 16 * kib, ncclUint8, 0, comm, s.here));
+                                    check(settle(comm));
+                                    check(cudaStreamSynchronize(s.here));
+                                    b.flags[2] = 1;
+                                    check(ncclCommAbort(comm));
+                                  } else {
+                                    b.wait(2);
+                                    check(ncclCommAbort(comm));
+                                  }
+                                },
+                                {{"EMULATION_DELAY_US", "50"}})) {
     INFO(o.words);
     CHECK(o.code == 0);
   }
 }
 
 TEST_CASE("a group that fails is fatal for its communicators; invalid arguments are not") {
-  for (const outcome& o : ranks(1, [](int, board& b) {
-         ncclComm_t comm = join(1, 0, b);
-         {
-           stream s;
-           buffer m(kib);
-           expect(ncclGroupEnd() == ncclInvalidUsage, "no group was begun");
-           expect(ncclSend(m.at, 16, ncclUint8, 1, comm, s.here) == ncclInvalidArgument, "no such peer");
-           expect(ncclSend(m.at, 16, ncclUint8, 0, comm, s.here) == ncclInvalidUsage, "to itself alone");
-           ncclResult_t state = ncclSuccess;
-           check(ncclCommGetAsyncError(comm, &state));
-           expect(state == ncclInvalidUsage, "and that stays");
-           check(ncclCommAbort(comm));
-           b.id_there = 0;
-           comm = join(1, 0, b);
-           check(ncclGroupStart());
-           check(ncclSend(m.at, 16, ncclUint8, 0, comm, s.here));
-           check(ncclRecv(m.at + 16, 16, ncclUint8, 0, comm, s.here));
-           emulation::fail("ncclGroupEnd", 1);
-           expect(ncclGroupEnd() == ncclSystemError, "as asked");
-           check(ncclCommGetAsyncError(comm, &state));
-           expect(state == ncclSystemError && cudaStreamQuery(s.here) == cudaSuccess, "nothing was issued");
-           check(ncclCommAbort(comm));
-           comm = join(1, 0, b);
-           emulation::fail("ncclCommGetAsyncError.state", 1, ncclRemoteError);
-           check(ncclCommGetAsyncError(comm, &state));
-           expect(state == ncclRemoteError, "a state that is told");
-           check(ncclCommAbort(comm));
-           comm = join(1, 0, b);
-           check(ncclCommRevoke(comm, 0));
-           check(settle(comm));
-           expect(ncclSend(m.at, 16, ncclUint8, 0, comm, s.here) == ncclInvalidUsage, "revoked");
-         }
-         check(ncclCommAbort(comm));
-       }, {{"EMULATION_SYNC", "always"}})) {
+  for (const outcome& o :
+       ranks(1,
+             [](int, board& b) {
+               ncclComm_t comm = join(1, 0, b);
+               {
+                 stream s;
+                 buffer m(kib);
+                 expect(ncclGroupEnd() == ncclInvalidUsage, "no group was begun");
+                 expect(ncclSend(m.at, 16, ncclUint8, 1, comm, s.here) == ncclInvalidArgument, "no such peer");
+                 expect(ncclSend(m.at, 16, ncclUint8, 0, comm, s.here) == ncclInvalidUsage, "to itself alone");
+                 ncclResult_t state = ncclSuccess;
+                 check(ncclCommGetAsyncError(comm, &state));
+                 expect(state == ncclInvalidUsage, "and that stays");
+                 check(ncclCommAbort(comm));
+                 b.id_there = 0;
+                 comm = join(1, 0, b);
+                 check(ncclGroupStart());
+                 check(ncclSend(m.at, 16, ncclUint8, 0, comm, s.here));
+                 check(ncclRecv(m.at + 16, 16, ncclUint8, 0, comm, s.here));
+                 emulation::fail("ncclGroupEnd", 1);
+                 expect(ncclGroupEnd() == ncclSystemError, "as asked");
+                 check(ncclCommGetAsyncError(comm, &state));
+                 expect(state == ncclSystemError && cudaStreamQuery(s.here) == cudaSuccess, "nothing was issued");
+                 check(ncclCommAbort(comm));
+                 comm = join(1, 0, b);
+                 emulation::fail("ncclCommGetAsyncError.state", 1, ncclRemoteError);
+                 check(ncclCommGetAsyncError(comm, &state));
+                 expect(state == ncclRemoteError, "a state that is told");
+                 check(ncclCommAbort(comm));
+                 comm = join(1, 0, b);
+                 check(ncclCommRevoke(comm, 0));
+                 check(settle(comm));
+                 expect(ncclSend(m.at, 16, ncclUint8, 0, comm, s.here) == ncclInvalidUsage, "revoked");
+               }
+               check(ncclCommAbort(comm));
+             },
+             {{"EMULATION_SYNC", "always"}})) {
     INFO(o.words);
     CHECK(o.code == 0);
   }

@@ -35,7 +35,9 @@ void all_ended_well(const std::vector<outcome>& found) {
 std::byte value(int from, int to, int round, std::size_t i) {
   return static_cast<std::byte>(31 * from + 7 * to + 3 * round + static_cast<int>(i % 251));
 }
-std::size_t length(int from, int to, int round) { return 16 * static_cast<std::size_t>(1 + (5 * from + 3 * to + round) % 40) * 37; }
+std::size_t length(int from, int to, int round) {
+  return 16 * static_cast<std::size_t>(1 + (5 * from + 3 * to + round) % 40) * 37;
+}
 
 /// Everybody sends to everybody else, as often as asked, other lengths each time.
 void all_to_all(int n, int rank, board& b, int rounds) {
@@ -51,7 +53,8 @@ void all_to_all(int n, int rank, board& b, int rounds) {
         if (p == rank) continue;
         for (std::size_t i = 0; i < slot; ++i) bytes[i] = value(rank, p, round, i);
         emulation::poke(out.at + slot * static_cast<std::size_t>(p), bytes.data(), slot);
-        check(ncclSend(out.at + slot * static_cast<std::size_t>(p), length(rank, p, round), ncclUint8, p, comm, s.here));
+        check(
+            ncclSend(out.at + slot * static_cast<std::size_t>(p), length(rank, p, round), ncclUint8, p, comm, s.here));
         check(ncclRecv(in.at + slot * static_cast<std::size_t>(p), length(p, rank, round), ncclUint8, p, comm, s.here));
       }
       check(ncclGroupEnd());
@@ -60,7 +63,8 @@ void all_to_all(int n, int rank, board& b, int rounds) {
       for (int p = 0; p < n; ++p) {
         if (p == rank) continue;
         emulation::peek(bytes.data(), in.at + slot * static_cast<std::size_t>(p), slot);
-        for (std::size_t i = 0; i < length(p, rank, round); ++i) expect(bytes[i] == value(p, rank, round, i), "the bytes came");
+        for (std::size_t i = 0; i < length(p, rank, round); ++i)
+          expect(bytes[i] == value(p, rank, round, i), "the bytes came");
       }
     }
   }
@@ -69,23 +73,27 @@ void all_to_all(int n, int rank, board& b, int rounds) {
 /// Two ranks; each does one thing with the other in a group.
 using in_group = std::function<void(int, ncclComm_t, cudaStream_t, buffer&)>;
 std::vector<outcome> pair_of(const in_group& body, settings environment = {}) {
-  return ranks(2, [&](int rank, board& b) {
-    ncclComm_t comm = join(2, rank, b);
-    stream s;
-    buffer mine(64 * kib);
-    check(ncclGroupStart());
-    body(rank, comm, s.here, mine);
-    check(ncclGroupEnd());
-    check(settle(comm));
-    check(cudaStreamSynchronize(s.here));
-  }, std::move(environment));
+  return ranks(
+      2,
+      [&](int rank, board& b) {
+        ncclComm_t comm = join(2, rank, b);
+        stream s;
+        buffer mine(64 * kib);
+        check(ncclGroupStart());
+        body(rank, comm, s.here, mine);
+        check(ncclGroupEnd());
+        check(settle(comm));
+        check(cudaStreamSynchronize(s.here));
+      },
+      std::move(environment));
 }
 }  // namespace
 
 TEST_CASE("everybody to everybody, 2 to 8 ranks") {
   for (int n = 2; n <= 8; ++n) {
     CAPTURE(n);
-    all_ended_well(ranks(n, [n](int rank, board& b) { all_to_all(n, rank, b, 5); }, {{"EMULATION_SEED", std::to_string(n)}}));
+    all_ended_well(
+        ranks(n, [n](int rank, board& b) { all_to_all(n, rank, b, 5); }, {{"EMULATION_SEED", std::to_string(n)}}));
   }
 }
 TEST_CASE("everybody to everybody through one hardware queue") {
@@ -133,65 +141,82 @@ TEST_CASE("collectives, blocking communicators, and memory that NCCL takes for i
 
 TEST_CASE("a group moves when both ends posted the mirror of it, and else the test stops") {
   one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) {
-    if (r == 0) check(ncclSend(m.at, 64, ncclUint8, 1, c, s));
-    else check(ncclRecv(m.at, 80, ncclUint8, 0, c, s));
-  }), "sends 64 bytes");
+                if (r == 0) check(ncclSend(m.at, 64, ncclUint8, 1, c, s));
+                else check(ncclRecv(m.at, 80, ncclUint8, 0, c, s));
+              }),
+              "sends 64 bytes");
   one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) {
-    check(ncclSend(m.at, 64, ncclUint8, 1 - r, c, s));
-  }), "and expects 0");
+                check(ncclSend(m.at, 64, ncclUint8, 1 - r, c, s));
+              }),
+              "and expects 0");
   one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) {
-    if (r == 0) check(ncclSend(m.at, 64, ncclUint8, 1, c, s));
-    else check(ncclBroadcast(m.at, m.at, 64, ncclUint8, 0, c, s));
-  }), "do not run the same function");
+                if (r == 0) check(ncclSend(m.at, 64, ncclUint8, 1, c, s));
+                else check(ncclBroadcast(m.at, m.at, 64, ncclUint8, 0, c, s));
+              }),
+              "do not run the same function");
   // One end sends and receives in one group, the other in two.
-  one_stopped(ranks(2, [](int rank, board& b) {
-    ncclComm_t comm = join(2, rank, b);
-    stream s;
-    buffer m(64 * kib);
-    if (rank == 0) check(ncclGroupStart());
-    check(ncclSend(m.at, 64, ncclUint8, 1 - rank, comm, s.here));
-    if (rank == 1) check(settle(comm));
-    check(ncclRecv(m.at + 64, 64, ncclUint8, 1 - rank, comm, s.here));
-    if (rank == 0) check(ncclGroupEnd());
-    check(settle(comm));
-    check(cudaStreamSynchronize(s.here));
-  }), "sends 64 bytes and expects");
-  one_stopped(ranks(2, [](int rank, board& b) {
-    ncclComm_t comm = join(2, rank, b);
-    stream s;
-    buffer m(64 * kib);
-    void* handle = nullptr;
-    if (rank == 0) check(ncclCommRegister(comm, m.at, m.bytes, &handle));
-    if (rank == 0) check(ncclSend(m.at, 64, ncclUint8, 1, comm, s.here));
-    else check(ncclRecv(m.at, 64, ncclUint8, 0, comm, s.here));
-    check(settle(comm));
-    check(cudaStreamSynchronize(s.here));
-  }), "registered");
+  one_stopped(ranks(2,
+                    [](int rank, board& b) {
+                      ncclComm_t comm = join(2, rank, b);
+                      stream s;
+                      buffer m(64 * kib);
+                      if (rank == 0) check(ncclGroupStart());
+                      check(ncclSend(m.at, 64, ncclUint8, 1 - rank, comm, s.here));
+                      if (rank == 1) check(settle(comm));
+                      check(ncclRecv(m.at + 64, 64, ncclUint8, 1 - rank, comm, s.here));
+                      if (rank == 0) check(ncclGroupEnd());
+                      check(settle(comm));
+                      check(cudaStreamSynchronize(s.here));
+                    }),
+              "sends 64 bytes and expects");
+  one_stopped(ranks(2,
+                    [](int rank, board& b) {
+                      ncclComm_t comm = join(2, rank, b);
+                      stream s;
+                      buffer m(64 * kib);
+                      void* handle = nullptr;
+                      if (rank == 0) check(ncclCommRegister(comm, m.at, m.bytes, &handle));
+                      if (rank == 0) check(ncclSend(m.at, 64, ncclUint8, 1, comm, s.here));
+                      else check(ncclRecv(m.at, 64, ncclUint8, 0, comm, s.here));
+                      check(settle(comm));
+                      check(cudaStreamSynchronize(s.here));
+                    }),
+              "registered");
 }
 
 TEST_CASE("messages that real NCCL answers with a hang or garbage stop the test") {
   one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) {
-    check(ncclSend(m.at, 64, ncclUint8, 1 - r, c, s));
-    check(ncclSend(m.at + 64, 64, ncclUint8, 1 - r, c, s));
-  }), "a second message in one group");
-  one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) { check(ncclSend(m.at, 0, ncclUint8, 1 - r, c, s)); }),
-              "without bytes");
-  one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) { check(ncclSend(m.at + 8, 8, ncclUint8, 1 - r, c, s)); }),
+                check(ncclSend(m.at, 64, ncclUint8, 1 - r, c, s));
+                check(ncclSend(m.at + 64, 64, ncclUint8, 1 - r, c, s));
+              }),
+              "a second message in one group");
+  one_stopped(
+      pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) { check(ncclSend(m.at, 0, ncclUint8, 1 - r, c, s)); }),
+      "without bytes");
+  one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) {
+                check(ncclSend(m.at + 8, 8, ncclUint8, 1 - r, c, s));
+              }),
               "no multiple of 16");
-  one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) { check(ncclSend(m.at, 65 * kib, ncclUint8, 1 - r, c, s)); }),
+  one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) {
+                check(ncclSend(m.at, 65 * kib, ncclUint8, 1 - r, c, s));
+              }),
               "leave what was allocated");
   one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer&) {
-    alignas(16) static char host[16];
-    check(ncclSend(host, 16, ncclUint8, 1 - r, c, s));
-  }), "no device memory");
-  one_stopped(pair_of([](int r, ncclComm_t c, cudaStream_t s, buffer& m) {
-    if (r == 0) check(ncclSend(m.at, 64, ncclUint8, 1, c, s));
-    else check(ncclRecv(m.at, 64, ncclUint8, 0, c, s));
-    check(ncclGroupEnd());
-    cudaEvent_t e;
-    check(cudaEventCreate(&e));
-    check(cudaEventRecord(e, s));  // it would be before the group
-  }, {{"EMULATION_DELAY_US", "20000"}, {"EMULATION_SEED", "3"}}), "is still on its way");
+                alignas(16) static char host[16];
+                check(ncclSend(host, 16, ncclUint8, 1 - r, c, s));
+              }),
+              "no device memory");
+  one_stopped(pair_of(
+                  [](int r, ncclComm_t c, cudaStream_t s, buffer& m) {
+                    if (r == 0) check(ncclSend(m.at, 64, ncclUint8, 1, c, s));
+                    else check(ncclRecv(m.at, 64, ncclUint8, 0, c, s));
+                    check(ncclGroupEnd());
+                    cudaEvent_t e;
+                    check(cudaEventCreate(&e));
+                    check(cudaEventRecord(e, s));  // it would be before the group
+                  },
+                  {{"EMULATION_DELAY_US", "20000"}, {"EMULATION_SEED", "3"}}),
+              "is still on its way");
 }
 
 TEST_CASE("communicators are used after success, before abort, and left whole") {
@@ -201,25 +226,58 @@ TEST_CASE("communicators are used after success, before abort, and left whole") 
     f.start(environment, body);
     return f.wait(0);
   };
-  stopped(one([](board& b) { ncclComm_t c = join(2, 0, b, false); int n; check(ncclCommCount(c, &n)); }), "before ncclCommGetAsyncError has told ncclSuccess");
-  const outcome answered = one([](board& b) {
-    ncclComm_t c = join(2, 0, b, false);
-    int n = 0;
-    expect(ncclCommCount(c, &n) == ncclInvalidArgument, "not yet");
-    check(ncclCommAbort(c));  // of an initialisation that would wait for ever
-  }, {{"EMULATION_EARLY_USE", "answer"}});
+  stopped(one([](board& b) {
+            ncclComm_t c = join(2, 0, b, false);
+            int n;
+            check(ncclCommCount(c, &n));
+          }),
+          "before ncclCommGetAsyncError has told ncclSuccess");
+  const outcome answered = one(
+      [](board& b) {
+        ncclComm_t c = join(2, 0, b, false);
+        int n = 0;
+        expect(ncclCommCount(c, &n) == ncclInvalidArgument, "not yet");
+        check(ncclCommAbort(c));  // of an initialisation that would wait for ever
+      },
+      {{"EMULATION_EARLY_USE", "answer"}});
   CHECK(answered.code == 0);
-  stopped(one([](board& b) { ncclComm_t c = join(1, 0, b); check(ncclCommAbort(c)); int n; check(ncclCommCount(c, &n)); }), "which was destroyed or aborted");
-  stopped(one([](board& b) { ncclComm_t c = join(1, 0, b); leave(c); check(ncclCommAbort(c)); }), "which was destroyed or aborted");
+  stopped(one([](board& b) {
+            ncclComm_t c = join(1, 0, b);
+            check(ncclCommAbort(c));
+            int n;
+            check(ncclCommCount(c, &n));
+          }),
+          "which was destroyed or aborted");
+  stopped(one([](board& b) {
+            ncclComm_t c = join(1, 0, b);
+            leave(c);
+            check(ncclCommAbort(c));
+          }),
+          "which was destroyed or aborted");
   stopped(one([](board& b) { join(1, 0, b); }), "(rank 0 of 1) was neither destroyed nor aborted");
-  stopped(one([](board& b) { ncclComm_t c = join(1, 0, b); auto* m = new buffer(64); void* h; check(ncclCommRegister(c, m->at, 64, &h)); check(ncclMemFree(m->at)); }), "still registered with communicator 0");
-  stopped(one([](board& b) { ncclComm_t c = join(1, 0, b); buffer m(64); void* h; check(ncclCommRegister(c, m.at, 64, &h)); leave(c); }), "1 registration left");
+  stopped(one([](board& b) {
+            ncclComm_t c = join(1, 0, b);
+            auto* m = new buffer(64);
+            void* h;
+            check(ncclCommRegister(c, m->at, 64, &h));
+            check(ncclMemFree(m->at));
+          }),
+          "still registered with communicator 0");
+  stopped(one([](board& b) {
+            ncclComm_t c = join(1, 0, b);
+            buffer m(64);
+            void* h;
+            check(ncclCommRegister(c, m.at, 64, &h));
+            leave(c);
+          }),
+          "1 registration left");
   stopped(one([](board&) {
-    ncclUniqueId id;
-    ncclComm_t c;
-    check(ncclGetUniqueId(&id));
-    check(ncclCommInitRank(&c, 2, id, 0));
-  }), "for a peer that does not come");
+            ncclUniqueId id;
+            ncclComm_t c;
+            check(ncclGetUniqueId(&id));
+            check(ncclCommInitRank(&c, 2, id, 0));
+          }),
+          "for a peer that does not come");
   const outcome twice = one([](board& b) {
     ncclComm_t c = join(1, 0, b), d = join(1, 0, b, false);
     static_cast<void>(d);
@@ -246,18 +304,24 @@ TEST_CASE("communicators are used after success, before abort, and left whole") 
 }
 
 TEST_CASE("to destroy with work in flight, and alone, stops the test") {
-  one_stopped(ranks(2, [](int rank, board& b) {
-    ncclComm_t comm = join(2, rank, b);
-    stream s;
-    buffer m(64 * kib);
-    check(rank == 0 ? ncclSend(m.at, 64, ncclUint8, 1, comm, s.here) : ncclRecv(m.at, 64, ncclUint8, 0, comm, s.here));
-    check(settle(comm));
-    check(ncclCommDestroy(comm));
-  }, {{"EMULATION_DELAY_US", "30000"}}), "whose work is in flight");
-  const auto found = ranks(2, [](int rank, board& b) {
-    ncclComm_t comm = join(2, rank, b);
-    if (rank == 0) check(ncclCommDestroy(comm));
-    else std::this_thread::sleep_for(std::chrono::seconds(1)), ::_exit(0);
-  }, {{"EMULATION_PATIENCE_MS", "500"}});
+  one_stopped(ranks(2,
+                    [](int rank, board& b) {
+                      ncclComm_t comm = join(2, rank, b);
+                      stream s;
+                      buffer m(64 * kib);
+                      check(rank == 0 ? ncclSend(m.at, 64, ncclUint8, 1, comm, s.here)
+                                      : ncclRecv(m.at, 64, ncclUint8, 0, comm, s.here));
+                      check(settle(comm));
+                      check(ncclCommDestroy(comm));
+                    },
+                    {{"EMULATION_DELAY_US", "30000"}}),
+              "whose work is in flight");
+  const auto found = ranks(2,
+                           [](int rank, board& b) {
+                             ncclComm_t comm = join(2, rank, b);
+                             if (rank == 0) check(ncclCommDestroy(comm));
+                             else std::this_thread::sleep_for(std::chrono::seconds(1)), ::_exit(0);
+                           },
+                           {{"EMULATION_PATIENCE_MS", "500"}});
   stopped(found[0], "for a peer that does not come");
 }

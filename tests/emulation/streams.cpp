@@ -92,7 +92,8 @@ std::string stuck_with(const std::vector<ticket_ptr>& tickets) {
   std::string words;
   for (const auto* list : {&all().streams, &all().defaults})
     for (const CUstream_st* s : *list)
-      if (!s->doing.empty()) words += (words.empty() ? "" : "; ") + ("stream " + std::to_string(s->number)) + " is at " + s->doing;
+      if (!s->doing.empty())
+        words += (words.empty() ? "" : "; ") + ("stream " + std::to_string(s->number)) + " is at " + s->doing;
   return words.empty() ? plural(tickets.size(), "piece") + " of work" : words;
 }
 
@@ -179,8 +180,8 @@ void wait_for(const std::vector<ticket_ptr>& tickets, const std::string& caller)
   const auto until = clock::now() + patience();
   if (all().changed.wait_until(hold, until, [&] { return all_done(tickets); })) return;
   const long ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience()).count();
-  stop(caller + " has waited " + std::to_string(ms) + " ms for its device, which may wait for this host in a circle: " +
-       stuck_with(tickets));
+  stop(caller + " has waited " + std::to_string(ms) +
+       " ms for its device, which may wait for this host in a circle: " + stuck_with(tickets));
 }
 void drain(const std::string& caller) { wait_for(unfinished(), caller); }
 void may_drain(draining why, const char* caller) {
@@ -217,7 +218,8 @@ std::vector<std::string> stream_leaks() {
   for (const auto* list : {&all().streams, &all().defaults})
     for (const CUstream_st* s : *list)
       if (!s->tail->done)
-        left.push_back("work on stream " + std::to_string(s->number) + " has not ended" + (s->doing.empty() ? "" : ": " + s->doing));
+        left.push_back("work on stream " + std::to_string(s->number) + " has not ended" +
+                       (s->doing.empty() ? "" : ": " + s->doing));
   return left;
 }
 

@@ -31,6 +31,8 @@ world::~world() {
   ::munmap(at_, bytes_);
   for (std::size_t i = 0; i < memories_.size(); ++i) ::munmap(memories_[i], lengths_[i]);
 }
-std::byte* world::memory_of(int rank, std::uint64_t offset) { return memories_[static_cast<std::size_t>(rank)] + offset; }
+std::byte* world::memory_of(int rank, std::uint64_t offset) {
+  return memories_[static_cast<std::size_t>(rank)] + offset;
+}
 
 }  // namespace emulation
