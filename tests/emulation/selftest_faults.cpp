@@ -6,12 +6,11 @@
 #include <cstring>
 #include <fstream>
 
-#include "children.hpp"
+#include "selftest_parts.hpp"
 
 using namespace children;
 
 namespace {
-constexpr std::size_t kib = 1024;
 void rest(long milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
 /// A message in a ring, to the next and from the one before, so that all have met.
