@@ -17,6 +17,9 @@ namespace emulation {
 
 inline constexpr std::size_t granule = std::size_t{2} << 20;
 
+/// From now on faults are told by name. Once in a process.
+void watch_faults();
+
 int device_count();
 int current_device();
 void make_current(int device);

@@ -32,7 +32,6 @@ struct physical {
   std::vector<device_file> devices;
   std::uintptr_t arena = 0, alias = 0, next = 0;
 };
-void at_fault(int, siginfo_t* info, void*);
 
 void* reserve(std::size_t bytes) {
   void* at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -48,11 +47,6 @@ physical& all() {
     made->arena = aligned(reinterpret_cast<std::uintptr_t>(reserve(arena_bytes + granule)), granule);
     made->alias = aligned(reinterpret_cast<std::uintptr_t>(reserve(arena_bytes + granule)), granule);
     made->next = made->arena;
-    struct sigaction action {};
-    action.sa_sigaction = at_fault;
-    action.sa_flags = SA_SIGINFO;
-    ::sigaction(SIGSEGV, &action, nullptr);
-    ::sigaction(SIGBUS, &action, nullptr);
     return made;
   }();
   return *these;
@@ -91,6 +85,15 @@ void at_fault(int number, siginfo_t* info, void*) {
 }
 
 }  // namespace
+
+void watch_faults() {
+  static_cast<void>(all());  // not first within the handler
+  struct sigaction action {};
+  action.sa_sigaction = at_fault;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGSEGV, &action, nullptr);
+  ::sigaction(SIGBUS, &action, nullptr);
+}
 
 std::optional<std::size_t> take_physical(int device, std::size_t bytes) {
   const std::lock_guard hold(all().lock);

@@ -37,7 +37,10 @@ cudaError_t answer(int code) {
   return static_cast<cudaError_t>(code);
 }
 
-void watch_exit() { std::atexit(check_at_exit); }
+void watch_exit() {
+  std::atexit(check_at_exit);
+  watch_faults();
+}
 std::vector<std::string> leaks() {
   std::vector<std::string> left = nccl_leaks();
   for (const auto& more : {stream_leaks(), memory_leaks(), driver_leaks()})

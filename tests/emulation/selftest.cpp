@@ -42,6 +42,49 @@ TEST_CASE("copies, kernels, events and settings do what they say") {
   }));
 }
 
+TEST_CASE("a stream waits for what an event recorded, and for no more") {
+  ended_well(alone([] {
+    stream s, t, u;
+    held kernel;
+    std::atomic<int> ran{0}, apart{0};
+    cudaEvent_t recorded;
+    check(cudaEventCreateWithFlags(&recorded, cudaEventDisableTiming));
+    check(cudaStreamWaitEvent(u.here, recorded, 0));  // never recorded: no wait
+    kernel.on(s.here);
+    check(cudaEventRecord(recorded, s.here));
+    check(cudaStreamWaitEvent(t.here, recorded, 0));
+    check(cudaEventRecord(recorded, u.here));  // the wait is for what was recorded when it was issued
+    emulation::enqueue(t.here, [&] { ran = 1; });
+    emulation::enqueue(u.here, [&] { apart = 1; });
+    check(cudaStreamSynchronize(u.here));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    expect(apart == 1 && ran == 0, "one waits, one does not");
+    expect(cudaStreamQuery(t.here) == cudaErrorNotReady, "not ready");
+    kernel.free = true;
+    check(cudaStreamSynchronize(t.here));
+    expect(ran == 1, "then it runs");
+    check(cudaEventDestroy(recorded));
+  }));
+}
+
+TEST_CASE("the default stream and blocking streams wait for each other") {
+  ended_well(alone([] {
+    held kernel;
+    std::atomic<int> after{0}, then{0};
+    cudaStream_t blocking;
+    check(cudaStreamCreate(&blocking));
+    kernel.on(blocking);
+    emulation::enqueue(nullptr, [&] { after = 1; });
+    emulation::enqueue(blocking, [&] { then = after.load(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    expect(after == 0, "it waits");
+    kernel.free = true;
+    check(cudaStreamSynchronize(blocking));
+    expect(after == 1 && then == 1, "in order");
+    check(cudaStreamDestroy(blocking));
+  }));
+}
+
 TEST_CASE("what is left at exit is told") {
   stopped(alone([] {
             cudaStream_t s;

@@ -120,6 +120,39 @@ TEST_CASE("each rule of memory stops who breaks it") {
           "which is not, or is no longer, of cudaMalloc");
 }
 
+TEST_CASE("a kernel in flight faults on memory that was freed") {
+  for (const bool of_nccl : {false, true})
+    stopped(alone(
+                [=] {
+                  static std::atomic<bool> go{false};
+                  void* at = nullptr;
+                  if (of_nccl) check(ncclMemAlloc(&at, 64));
+                  else at = device_memory(64);
+                  cudaStream_t s;
+                  check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+                  std::byte* view = emulation::device_view(at, 64, emulation::use::write);
+                  emulation::enqueue(s, [view] {
+                    while (!go) std::this_thread::sleep_for(std::chrono::microseconds(50));
+                    *static_cast<volatile std::byte*>(view) = std::byte{1};
+                  });
+                  if (of_nccl) check(ncclMemFree(at));
+                  else check(cudaFree(at));
+                  go = true;
+                  check(cudaDeviceSynchronize());
+                },
+                {{"EMULATION_SYNC", "never"}}),
+            "was freed while its work was in flight");
+  stopped(alone([] {
+            void* at = nullptr;
+            check(cudaHostAlloc(&at, 64, 0));
+            check(cudaFreeHost(at));
+            stream s;
+            emulation::enqueue(s.here, [=] { *static_cast<volatile char*>(at) = 1; });
+            check(cudaStreamSynchronize(s.here));
+          }),
+          "a device touched what is no memory");
+}
+
 TEST_CASE("each rule of granules stops who breaks it") {
   stopped(alone([] {
             granule g;
