@@ -167,9 +167,15 @@ class exchange {
 
  private:
   exchange_moves made_of(const staged_plan& plan, const binding& into, page_stages& pages) {
-    if constexpr (wire_copies)
-      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_, wire_->arenas());
-    else return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
+    if constexpr (wire_copies) {
+      const auto make = detail::sink<bytes_t, std::shared_ptr<std::byte>&>::of(
+          [this](bytes_t bytes, std::shared_ptr<std::byte>& arena) { arena = wire_->make_arena(bytes); });
+      arena_source source = wire_->arenas();
+      source.make = &make;
+      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_, source);
+    } else {
+      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
+    }
   }
   /// Pages that nobody asked written_in for would be counted, and granules taken, a slot too late.
   void require_asked(const exchange_moves& made) const {
@@ -333,21 +339,16 @@ class exchange {
     });
   }
 
-  /// Polls until what(); gives up where for a whole patience progress() did not change. Who was away itself, stopped or
-  /// on a machine that stood still, has not waited meanwhile; a look takes milliseconds, so however short the patience
-  /// is, it ends.
+  /// Polls until what(); gives up where for a whole patience progress() did not change.
   template <typename What, typename Progress, typename Missing, typename Sentence>
   void until(What&& what, Progress&& progress, Missing&& missing, Sentence&& sentence) {
-    constexpr patience longest_look{250};
-    auto since = std::chrono::steady_clock::now(), looked = since;
+    vain_wait waited(meeting_->waits());
     index_t last = progress();
     while (!what()) {
       meeting_->require_whole();
       wire_->poll(std::chrono::milliseconds(2));
-      const auto now = std::chrono::steady_clock::now();
-      if (const index_t reached = progress(); reached != last) last = reached, since = now;
-      if (now - std::exchange(looked, now) > longest_look) since = now;
-      if (now - since < meeting_->waits()) continue;
+      if (const index_t reached = progress(); reached != last) last = reached, waited.progressed();
+      if (!waited.over()) continue;
       std::string whom;
       for (const rank_t peer : missing()) whom += detail::text_of(whom.empty() ? "" : ", ", peer);
       const std::string why =

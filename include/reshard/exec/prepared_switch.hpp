@@ -200,13 +200,15 @@ class switch_steps {
       if (t.why == purpose::passed_on) report_.passed_on += t.bytes();
     old_.seal();
     new_.seal();
-    for (const binding* tensors : {&old_, &new_})
+    for (binding* const tensors : {&old_, &new_}) {
+      if constexpr (requires { transport_.locate(*tensors); }) transport_.locate(*tensors);
       if (!tensors->boxes().empty() && !reaches(transport_, tensors->place()))
         refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
                ", which this transport does not reach");
-      else if (report_.phases > 1 && tensors->place().is == memory_place::kind::device)
+      if (report_.phases > 1 && tensors->place().is == memory_place::kind::device)
         refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
                ", and what is relayed is passed on through memory of the host; route it directly");
+    }
     transport_.offer(old_);
     check_messages_over(transport_, options_.checks);
     report_.lag = lag_of(transport_);

@@ -54,6 +54,7 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.absent()                   devices that take no part, being gone; none otherwise;
 ///   t.check_messages(on)         before staging_bytes: whether messages are checked before they are unpacked. A
 ///                                transport without messages has nothing to check;
+///   t.locate(binding)            after it was sealed: finds out where its memory is; otherwise it is as it says;
 ///   t.contact(to, from)          called by all, before the number of stages is agreed on: the devices that this one
 ///                                will send to and receive from; what that takes is in fixed_bytes from then on;
 ///   t.settle()                   called before memory comes or goes: returns once nothing is under way that a driver

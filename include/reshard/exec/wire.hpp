@@ -46,8 +46,8 @@ enum class copies_of { outgoing, incoming };
 /// only those that go, or none.
 enum class in_tensors { both_ways, outgoing, never };
 
-/// Of what arenas are made: whole granules, by make(bytes), and what lies in them or instead of them begins at a multiple
-/// of `alignment`. Without a make they are pages of the host.
+/// Of what arenas are made: whole granules, by make(bytes, arena), or pages of the host where there is no make. What lies
+/// in a tensor instead of an arena begins at a multiple of `alignment`.
 struct arena_source {
   bytes_t granule = page_bytes;
   in_tensors may_lie = in_tensors::both_ways;
@@ -63,7 +63,7 @@ struct arena_source {
 ///   w.post()              what was begun to be sent and received since the last post goes on its way;
 ///   w.idle()              whether nothing is on its way;
 ///   w.zero(box)           begins to write zeros, as one of the outgoing copies;
-///   w.arenas()            the source of arenas; it outlives what it made, and is used while the wire is there.
+///   w.arenas()            what arenas are like; w.make_arena(bytes) makes one, which goes before the wire does.
 /// And stop() and keep(arenas) as of a wire that is unfinished after it.
 template <typename W>
 concept CopyingWire = Wire<W> && requires(W& w, const copy_table& table, const bound_box& box) {
@@ -73,6 +73,7 @@ concept CopyingWire = Wire<W> && requires(W& w, const copy_table& table, const b
   { w.idle() } -> std::same_as<bool>;
   w.zero(box);
   { w.arenas() } -> std::same_as<arena_source>;
+  { w.make_arena(bytes_t{}) } -> std::same_as<std::shared_ptr<std::byte>>;
 };
 
 }  // namespace reshard

@@ -190,12 +190,16 @@ class binding {
     blocks_.push_back(std::move(block));
     sealed_ = false;
   }
-  /// All of a range, such as page_range, that says by block(at_first) what it is. It must outlive the binding.
+  /// All of a range, such as page_range, that says by block(at_first) what it is, and by place() where, if not in the
+  /// host's memory. It must outlive the binding.
   template <typename Range>
     requires requires(Range& range, pages_are at_first) {
       { range.block(at_first) } -> std::same_as<memory_block>;
     }
-  void own(Range& range, pages_are at_first = pages_are::reserved) { own(range.block(at_first)); }
+  void own(Range& range, pages_are at_first = pages_are::reserved) {
+    own(range.block(at_first));
+    if constexpr (requires { lies_in(range.place()); }) lies_in(range.place());
+  }
   /// Memory of the caller's, by pages: give_back(begin, bytes) is called with whole pages that nobody reads any more.
   /// Pages that reach outside the memory are left alone.
   void own(memory of, pages_are at_first, memory_block::call give_back) {

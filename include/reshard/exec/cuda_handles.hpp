@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What CUDA hands out, each with an owner that gives it back: streams, events, pinned memory; the device that is
+// current; and what a call says when it fails.
+// Builds on: base/integer.hpp, base/text.hpp and cuda_runtime_api.h.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include <reshard/base/integer.hpp>
+#include <reshard/base/text.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// Throws what CUDA says where a call failed.
+inline void require_cuda(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return;
+  static_cast<void>(::cudaGetLastError());  // where it is not kept for good, nobody else shall find it
+  throw std::runtime_error(
+      text_of("reshard: CUDA could not ", what, ": ", ::cudaGetErrorString(code), " (", ::cudaGetErrorName(code), ")"));
+}
+
+}  // namespace detail
+
+/// Makes a device current as long as it lives, and then the one that was.
+class on_device {
+ public:
+  explicit on_device(int device) {
+    detail::require_cuda(::cudaGetDevice(&before_), "say which device is current");
+    if (before_ != device) detail::require_cuda(::cudaSetDevice(device), "use a device");
+    else before_ = -1;
+  }
+  on_device(const on_device&) = delete;
+  on_device& operator=(const on_device&) = delete;
+  ~on_device() {
+    if (before_ >= 0) static_cast<void>(::cudaSetDevice(before_));
+  }
+
+ private:
+  int before_ = -1;
+};
+
+/// A stream of its own, that does not wait for the default one.
+class cuda_stream {
+ public:
+  cuda_stream() { detail::require_cuda(::cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream"); }
+  cuda_stream(const cuda_stream&) = delete;
+  cuda_stream& operator=(const cuda_stream&) = delete;
+  ~cuda_stream() { static_cast<void>(::cudaStreamDestroy(stream_)); }
+
+  cudaStream_t get() const { return stream_; }
+  /// Whether all that was given to it is done; no waiting.
+  bool idle() const {
+    const cudaError_t code = ::cudaStreamQuery(stream_);
+    if (code == cudaErrorNotReady) return false;
+    detail::require_cuda(code, "do what a stream was given");
+    return true;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// An event, which is no clock.
+class cuda_event {
+ public:
+  cuda_event() { detail::require_cuda(::cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "make an event"); }
+  cuda_event(cuda_event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  cuda_event& operator=(cuda_event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~cuda_event() {
+    if (event_ != nullptr) static_cast<void>(::cudaEventDestroy(event_));
+  }
+
+  /// It happens once all that the stream was given before is done.
+  void record(const cuda_stream& in) { detail::require_cuda(::cudaEventRecord(event_, in.get()), "record an event"); }
+  /// What the stream is given from now on waits for it.
+  void precedes(const cuda_stream& later) const {
+    detail::require_cuda(::cudaStreamWaitEvent(later.get(), event_, 0), "let a stream wait for an event");
+  }
+  /// Whether it has happened, or never was recorded; no waiting.
+  bool happened() const {
+    const cudaError_t code = ::cudaEventQuery(event_);
+    if (code == cudaErrorNotReady) return false;
+    detail::require_cuda(code, "do what an event waits for");
+    return true;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// Host memory that a device's copies read without a detour.
+class pinned_memory {
+ public:
+  explicit pinned_memory(bytes_t bytes) {
+    detail::require_cuda(::cudaHostAlloc(&data_, static_cast<std::size_t>(bytes), cudaHostAllocDefault),
+                         "pin memory of the host");
+  }
+  pinned_memory(const pinned_memory&) = delete;
+  pinned_memory& operator=(const pinned_memory&) = delete;
+  ~pinned_memory() { static_cast<void>(::cudaFreeHost(data_)); }
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+}  // namespace reshard

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes with a GPU each that exchange packed messages over NCCL, and agree over any meeting: sockets or MPI. What
+// they move lies in device memory, and the host reads none of it. Kernels for copies come from exec/copy_kernels.cuh, in
+// one .cu of the program.
+// Builds on: exec/exchange.hpp, exec/nccl_wire.hpp, exec/locate_memory.hpp. The one of these to include; needs nccl.h
+// and CUDA's runtime.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define RESHARD_HAS_NVTX 1
+#endif
+
+#include <reshard/exec/exchange.hpp>
+#include <reshard/exec/locate_memory.hpp>
+#include <reshard/exec/nccl_wire.hpp>
+#include <reshard/exec/transport.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// A range of a profile's time line, from its making to its end.
+class profiled_range {
+ public:
+  explicit profiled_range([[maybe_unused]] const std::string& name) {
+#ifdef RESHARD_HAS_NVTX
+    ::nvtxRangePushA(name.c_str());
+#endif
+  }
+  profiled_range(const profiled_range&) = delete;
+  profiled_range& operator=(const profiled_range&) = delete;
+  ~profiled_range() {
+#ifdef RESHARD_HAS_NVTX
+    ::nvtxRangePop();
+#endif
+  }
+};
+
+template <Meeting M>
+struct nccl_parts {
+  nccl_parts(M& meeting, int gpu, const nccl_options& options) : wire(meeting, gpu, options) {}
+
+  nccl_wire<M> wire;
+};
+
+}  // namespace detail
+
+/// One process's end of a world of GPUs: a transport. Made and used by one thread. What it moves has been written, and
+/// is read by nobody else, when a switch begins; the caller's own streams are the caller's to wait for.
+template <Meeting M>
+class nccl_endpoint : private detail::nccl_parts<M>, public exchange<M, nccl_wire<M>> {
+  using parts = detail::nccl_parts<M>;
+  using moved_by = exchange<M, nccl_wire<M>>;
+
+ public:
+  /// Made by every device of the meeting, which outlives it, each with its own GPU: CUDA's number of it.
+  nccl_endpoint(M& meeting, int gpu, const nccl_options& options = {})
+      : parts(meeting, gpu, options), moved_by(meeting, parts::wire, options.how, options.round_bytes) {}
+
+  bool reaches(memory_place place) const {
+    return place == memory_place{memory_place::kind::device, parts::wire.gpu()};
+  }
+  void locate(binding& tensors) const {
+    const on_device here(parts::wire.gpu());
+    locate_memory(tensors);
+  }
+  /// F: what the communicator and the tables of copies take on this device.
+  bytes_t fixed_bytes() const { return parts::wire.fixed_bytes(); }
+  /// The host can't read what comes: refused where it is asked for.
+  void check_messages(bool on) {
+    if (on)
+      refuse("device ", this->device(),
+             " is asked to check messages, and over NCCL they are not: they never are in the host's memory; switch "
+             "without checks, or over sockets");
+  }
+  void move(exchange_moves& m, index_t slot) {
+    const detail::profiled_range range(detail::text_of("reshard slot ", slot));
+    moved_by::move(m, slot);
+  }
+};
+
+}  // namespace reshard

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What NCCL hands out, each with an owner that gives it back: a communicator that never blocks, device memory that
+// messages lie in; and what a call says when it fails.
+// Builds on: exec/cuda_handles.hpp and nccl.h.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nccl.h>
+
+#include <reshard/exec/cuda_handles.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// Throws what NCCL says where a call failed; what goes on in the background has not.
+inline void require_nccl(ncclResult_t code, const char* what, ncclComm_t comm = nullptr) {
+  if (code == ncclSuccess || code == ncclInProgress) return;
+  const char* const last = ::ncclGetLastError(comm);
+  const std::string more = last != nullptr && *last != '\0' ? text_of("; it says: ", last) : std::string();
+  throw std::runtime_error(text_of("reshard: NCCL could not ", what, ": ", ::ncclGetErrorString(code), more));
+}
+
+/// Calls of one group, from its making to end(); an exception ends it too.
+class nccl_group {
+ public:
+  nccl_group() { require_nccl(::ncclGroupStart(), "begin a group"); }
+  nccl_group(const nccl_group&) = delete;
+  nccl_group& operator=(const nccl_group&) = delete;
+  ~nccl_group() {
+    if (open_) static_cast<void>(::ncclGroupEnd());
+  }
+  ncclResult_t end() {
+    open_ = false;
+    return ::ncclGroupEnd();
+  }
+
+ private:
+  bool open_ = true;
+};
+
+}  // namespace detail
+
+/// A communicator over the current device, or none yet. Whoever calls it waits for state() to be ncclSuccess.
+class nccl_communicator {
+ public:
+  nccl_communicator() = default;
+  nccl_communicator(const nccl_communicator&) = delete;
+  nccl_communicator& operator=(const nccl_communicator&) = delete;
+  ~nccl_communicator() {
+    if (comm_ != nullptr) static_cast<void>(::ncclCommAbort(comm_));
+  }
+
+  /// Begins to make it, in the background.
+  ncclResult_t begin(int ranks, const ncclUniqueId& id, int rank, ncclConfig_t config) {
+    config.blocking = 0;
+    return ::ncclCommInitRankConfig(&comm_, ranks, id, rank, &config);
+  }
+  ncclComm_t get() const { return comm_; }
+  explicit operator bool() const { return comm_ != nullptr; }
+
+  /// ncclInProgress, ncclSuccess, or what went wrong.
+  ncclResult_t state() const {
+    ncclResult_t told = ncclSuccess;
+    detail::require_nccl(::ncclCommGetAsyncError(comm_, &told), "say how a communicator is", comm_);
+    return told;
+  }
+  ncclResult_t finalize() const { return ::ncclCommFinalize(comm_); }
+  /// After finalize.
+  void destroy() { detail::require_nccl(::ncclCommDestroy(std::exchange(comm_, nullptr)), "destroy a communicator"); }
+  /// Ends it and others, whatever they are at, in one group: one by one the first would wait for what another is at.
+  void abort(const std::vector<ncclComm_t>& others) {
+    const ncclComm_t mine = std::exchange(comm_, nullptr);
+    detail::nccl_group together;
+    ncclResult_t worst = ncclSuccess;
+    const auto end = [&](ncclComm_t comm) {
+      if (comm == nullptr) return;
+      const ncclResult_t code = ::ncclCommAbort(comm);
+      if (code != ncclSuccess && code != ncclInProgress) worst = code;
+    };
+    for (const ncclComm_t other : others) end(other);
+    end(mine);
+    detail::require_nccl(together.end(), "abort communicators");
+    detail::require_nccl(worst, "abort communicators");
+  }
+
+ private:
+  ncclComm_t comm_ = nullptr;
+};
+
+/// Memory of the current device that messages may lie in, registered with a communicator where one is given.
+class nccl_memory {
+ public:
+  explicit nccl_memory(int device, bytes_t bytes, std::shared_ptr<nccl_communicator> with = nullptr)
+      : device_(device), with_(std::move(with)) {
+    const on_device here(device);
+    detail::require_nccl(::ncclMemAlloc(&data_, static_cast<std::size_t>(bytes)), "allocate memory of a device");
+    if (!with_) return;
+    const ncclResult_t code = ::ncclCommRegister(with_->get(), data_, static_cast<std::size_t>(bytes), &handle_);
+    if (code == ncclSuccess || code == ncclInProgress) return;
+    static_cast<void>(::ncclMemFree(data_));
+    detail::require_nccl(code, "register memory of a device", with_->get());
+  }
+  nccl_memory(const nccl_memory&) = delete;
+  nccl_memory& operator=(const nccl_memory&) = delete;
+  ~nccl_memory() {
+    int before = 0;
+    const bool known = ::cudaGetDevice(&before) == cudaSuccess;
+    static_cast<void>(::cudaSetDevice(device_));
+    if (with_ && *with_ && handle_ != nullptr) static_cast<void>(::ncclCommDeregister(with_->get(), handle_));
+    static_cast<void>(::ncclMemFree(data_));
+    if (known) static_cast<void>(::cudaSetDevice(before));
+  }
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  int device_;
+  std::shared_ptr<nccl_communicator> with_;
+  void* data_ = nullptr;
+  void* handle_ = nullptr;
+};
+
+}  // namespace reshard
