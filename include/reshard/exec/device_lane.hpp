@@ -17,19 +17,21 @@
 
 namespace reshard {
 
-/// Copies of one kind, one table after the other.
+/// Copies of one kind, and zeros, one table after the other.
 class device_lane {
  public:
   /// Bytes of a table that are sent at once, and of device memory that a lane wants.
-  static constexpr bytes_t part_bytes = bytes_t{1} << 20, table_bytes = 2 * part_bytes;
+  static constexpr bytes_t part_bytes = bytes_t{1} << 20, zero_bytes = bytes_t{64} << 10,
+                           table_bytes = 2 * part_bytes + zero_bytes;
 
   /// `tables`: so many bytes of the current device's memory, which outlive the lane.
-  explicit device_lane(std::byte* tables) : tables_(tables), host_(table_bytes) {}
+  explicit device_lane(std::byte* tables) : tables_(tables), host_(2 * part_bytes) {}
 
   const cuda_stream& stream() const { return stream_; }
   /// Loads the kernels, and is idle once they are there.
   void load() {
     require(load_copy_kernels(stream_.get()), "load its kernels for copies");
+    detail::require_cuda(::cudaMemsetAsync(zeros(), 0, zero_bytes, stream_.get()), "write zeros");
     mark();
   }
 
@@ -56,25 +58,20 @@ class device_lane {
     }
     if (!table.empty()) mark();
   }
-  /// Begins to write zeros to a box.
-  void zero(const bound_box& b) {
-    const bool dense = b.stride[2] == 1;
-    const index_t columns = b.where.dim[2].size();
-    const auto run = static_cast<std::size_t>((dense ? columns : 1) * b.element_bytes);
-    const auto rows_of = [&](std::byte* at, index_t stride, index_t rows) {
-      const auto pitch = static_cast<std::size_t>(stride * b.element_bytes);
-      detail::require_cuda(rows == 1 || pitch == run
-                               ? ::cudaMemsetAsync(at, 0, run * static_cast<std::size_t>(rows), stream_.get())
-                               : ::cudaMemset2DAsync(at, pitch, 0, run, static_cast<std::size_t>(rows), stream_.get()),
-                           "write zeros");
-    };
-    for (index_t i = 0; i < b.where.dim[0].size(); ++i) {
-      std::byte* const part = b.data + i * b.stride[0] * b.element_bytes;
-      if (dense) rows_of(part, b.stride[1], b.where.dim[1].size());
-      for (index_t j = 0; !dense && j < b.where.dim[1].size(); ++j)
-        rows_of(part + j * b.stride[1] * b.element_bytes, b.stride[2], columns);
+  /// Begins to write zeros to a box: it is copied from a row of them.
+  void zero(const bound_box& b, patience wait) {
+    copy_table table;
+    const index_t most = zero_bytes / b.element_bytes;
+    for (index_t first = b.where.dim[2].begin; first < b.where.dim[2].end; first += most) {
+      box<3> part = b.where;
+      part.dim[2] = {first, least(first + most, b.where.dim[2].end)};
+      const bound_box to = b.narrowed(part);
+      bound_box from = to;
+      from.data = zeros();
+      from.stride[0] = from.stride[1] = 0, from.stride[2] = 1;
+      table.add(to, from);
     }
-    mark();
+    copy(table, wait);
   }
 
   /// Whether all that was begun is done; no waiting.
@@ -85,6 +82,7 @@ class device_lane {
  private:
   static void require(int code, const char* what) { detail::require_cuda(static_cast<cudaError_t>(code), what); }
   void mark() { done_.record(stream_); }
+  std::byte* zeros() const { return tables_ + 2 * part_bytes; }
 
   cuda_stream stream_;
   std::byte* tables_;

@@ -55,16 +55,18 @@ inline constexpr bytes_t usual_round_bytes = bytes_t{512} << 10;
 /// The least that may be asked for, as a multiple of message_granule.
 inline constexpr bytes_t least_round_bytes = 4096;
 
-/// Bytes of the arenas, whole granules: the n-th round uses the n mod (1 + L)-th of each direction. Stages of one round
-/// each are rounds themselves; where a stage takes several, each arena holds any.
+/// Bytes of the arenas, whole pages each, or whole granules together where they are no pages: the n-th round uses the
+/// n mod (1 + L)-th of each direction. Stages of one round each are rounds themselves; where a stage takes several, each
+/// arena holds any.
 class arena_sizes {
  public:
   bytes_t out[2] = {}, in[2] = {};
 
   arena_sizes(const staged_plan& plan, exchange_as how, bytes_t trailer = 0, bytes_t round_bytes = usual_round_bytes,
               bytes_t granule = page_bytes)
-      : lag_(lag_of_exchange(how)), several_(static_cast<std::size_t>(plan.times().sending()), 0) {
+      : granule_(granule), lag_(lag_of_exchange(how)), several_(static_cast<std::size_t>(plan.times().sending()), 0) {
     std::vector<peer_pieces> groups;
+    const bytes_t of_one = granule == page_bytes ? page_bytes : message_granule;
     for (index_t k = 0; k < plan.times().sending(); ++k) {
       const auto parity = static_cast<std::size_t>(k % (1 + lag_));
       const auto bytes_of = [&](const std::vector<staged_piece>& list, rank_t staged_piece::*peer) {
@@ -76,7 +78,7 @@ class arena_sizes {
             if (how != exchange_as::naive && whole > round_bytes) several_[static_cast<std::size_t>(k)] = 1;
             bytes += how == exchange_as::naive ? whole : least(whole, round_bytes);
           });
-        return pages_touching(0, bytes, granule).count() * granule;
+        return ceil_divide(bytes, of_one) * of_one;
       };
       out[parity] = greatest(out[parity], bytes_of(plan.sends, &staged_piece::dst));
       in[parity] = greatest(in[parity], bytes_of(plan.receives, &staged_piece::src));
@@ -84,13 +86,16 @@ class arena_sizes {
     if (lag_ > 0 && std::find(several_.begin(), several_.end(), 1) != several_.end())
       for (bytes_t* const both : {out, in}) both[0] = both[1] = greatest(both[0], both[1]);
   }
-  bytes_t total() const { return out[0] + out[1] + in[0] + in[1]; }
+  bytes_t total() const { return whole(out[0] + out[1] + in[0] + in[1]); }
   /// All arenas as large as the largest of their direction.
-  bytes_t most() const { return (1 + lag_) * (greatest(out[0], out[1]) + greatest(in[0], in[1])); }
+  bytes_t most() const { return whole((1 + lag_) * (greatest(out[0], out[1]) + greatest(in[0], in[1]))); }
   /// Whether a device has a message in that stage that takes several rounds.
   bool several_rounds(index_t stage) const { return several_[static_cast<std::size_t>(stage)] != 0; }
 
  private:
+  bytes_t whole(bytes_t bytes) const { return ceil_divide(bytes, granule_) * granule_; }
+
+  bytes_t granule_;
   index_t lag_;
   std::vector<char> several_;  // by stage
 };
@@ -98,31 +103,30 @@ class arena_sizes {
 /// The arenas themselves, all there from the first.
 struct message_arenas {
   std::vector<page_range> ranges;
-  std::vector<std::shared_ptr<std::byte>> others;  // that are not of the host's pages
-  bytes_t other_bytes = 0;
+  std::shared_ptr<std::byte> whole;  // all of them, where they are not of the host's pages
+  bytes_t whole_bytes = 0;
   std::byte *out[2] = {}, *in[2] = {};
 
   message_arenas() = default;
   explicit message_arenas(const arena_sizes& sizes, const arena_source& source = {}) {
+    if (source.make != nullptr && sizes.total() > 0) (*source.make)(whole_bytes = sizes.total(), whole);
+    std::byte* at = whole.get();
     for (std::size_t i = 0; i < 2; ++i) {
-      out[i] = make(sizes.out[i], source);
-      in[i] = make(sizes.in[i], source);
+      out[i] = make(sizes.out[i], at);
+      in[i] = make(sizes.in[i], at);
     }
   }
   bytes_t resident_bytes() const {
-    bytes_t bytes = other_bytes;
+    bytes_t bytes = whole_bytes;
     for (const page_range& range : ranges) bytes += range.resident_bytes();
     return bytes;
   }
 
  private:
-  std::byte* make(bytes_t bytes, const arena_source& source) {
+  /// From `at` on, which it moves, where they are parts of a whole.
+  std::byte* make(bytes_t bytes, std::byte*& at) {
     if (bytes == 0) return nullptr;
-    if (source.make != nullptr) {
-      (*source.make)(bytes, others.emplace_back());
-      other_bytes += bytes;
-      return others.back().get();
-    }
+    if (whole != nullptr) return std::exchange(at, at + bytes);
     page_range& range = ranges.emplace_back(bytes);
     range.commit(0, bytes);
     return range.data();

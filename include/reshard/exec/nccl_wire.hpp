@@ -136,7 +136,7 @@ class nccl_wire {
   }
   void zero(const bound_box& b) {
     const on_device here(gpu_);
-    own_->packing.zero(b);
+    own_->packing.zero(b, meeting_->waits());
     copying_ = true;
   }
   bool copied() {
