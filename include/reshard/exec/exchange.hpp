@@ -131,7 +131,10 @@ class exchange {
         finish_before(m, lag == 0 ? round + 1 : round);
         if (lag == 0) wait_sent(m, m.rounds[round]);
       }
-      if (!wire_copies && first == past) retain(m, slot, {0, m.retained_jobs(slot)});
+      if (first == past) {
+        if constexpr (wire_copies) retain_together(m, slot);
+        else retain(m, slot, {0, m.retained_jobs(slot)});
+      }
       m.retain.keep_pages(slot);
       if (m.several[static_cast<std::size_t>(slot)] != 0) take_pages(m, past);
     }
@@ -197,10 +200,17 @@ class exchange {
     const exchange_round& r = m.rounds[round];
     table_.clear();
     for (std::size_t i = r.out_begin; i < r.out_end; ++i) table_.add(m.pack, static_cast<index_t>(i));
-    if (round == m.first_round(r.stage)) {
-      m.retain.take_pages(r.stage, *m.into);
-      table_.add(m.retain, r.stage);
-    }
+    if (round == m.first_round(r.stage)) add_retained(m, r.stage);
+    wire_->copy(copies_of::outgoing, table_);
+  }
+  void add_retained(exchange_moves& m, index_t stage) {
+    m.retain.take_pages(stage, *m.into);
+    table_.add(m.retain, stage);
+  }
+  /// Where a stage has no message.
+  void retain_together(exchange_moves& m, index_t stage) {
+    table_.clear();
+    add_retained(m, stage);
     wire_->copy(copies_of::outgoing, table_);
   }
   /// Unpacks a round that has come.
