@@ -13,6 +13,8 @@
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_arrays.hpp>
 
+#include "../emulation/emulation.hpp"
+
 namespace testing {
 
 using namespace reshard;
@@ -64,6 +66,26 @@ class device_storage {
     for (std::vector<std::byte>& array : twin_.arrays) std::fill(array.begin(), array.end(), std::byte{0xA5});
     copy(cudaMemcpyDeviceToHost);
     return reshard::compare(twin_.tensors, h, values);
+  }
+  /// Compares some boxes in device memory with what fill writes, whoever's they are.
+  template <typename H, typename Values = known_values>
+  static comparison compare_boxes(const binding& boxes, const H& h, const Values& values = {}) {
+    comparison all;
+    for (const bound_box& b : boxes.boxes()) {
+      std::vector<std::byte> dense(static_cast<std::size_t>(b.bytes()));
+      const index_t rows = b.where.dim[1].size(), columns = b.where.dim[2].size();
+      for (index_t i = 0; i < b.where.dim[0].size(); ++i)
+        for (index_t j = 0; j < rows; ++j)
+          emulation::peek(dense.data() + (i * rows + j) * columns * b.element_bytes,
+                          b.data + (i * b.stride[0] + j * b.stride[1]) * b.element_bytes,
+                          static_cast<std::size_t>(columns * b.element_bytes));
+      binding one("a box");
+      one.add(b, memory{dense.data(), b.bytes()});
+      one.seal();
+      const comparison found = reshard::compare(one, h, values);
+      all.elements += found.elements, all.wrong += found.wrong;
+    }
+    return all;
   }
   bytes_t mapped_bytes() const { return range_ ? range_->mapped_bytes() : 0; }
   device_memory& range() { return *range_; }

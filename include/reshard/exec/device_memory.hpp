@@ -200,12 +200,16 @@ class device_memory {
     }
     want(-least(wanted_, static_cast<std::int64_t>(past - first)));
   }
+  /// Its memory serves another range, unless the driver refuses: then it is nobody's any more.
   void unmap(std::size_t g) {
-    driver_->require(driver_->unmap(address(g), static_cast<std::size_t>(from_->granule())),
-                     "unmap a granule of memory");
+    const device_granules::handle h = granules_[g].holds;
     granules_[g].mapped = false;
     --mapped_;
-    from_->put(granules_[g].holds);
+    const CUresult code = driver_->unmap(address(g), static_cast<std::size_t>(from_->granule()));
+    if (code == CUDA_SUCCESS) return from_->put(h);
+    --from_->made_;
+    static_cast<void>(driver_->release(h));
+    driver_->require(code, "unmap a granule of memory");
   }
   /// Unmaps whole mappings, one by one, once nobody reads them any more.
   void give_back(std::byte* at, bytes_t bytes) {

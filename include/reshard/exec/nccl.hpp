@@ -40,21 +40,21 @@ class profiled_range {
   }
 };
 
-template <Meeting M>
+template <Meeting M, typename W>
 struct nccl_parts {
   nccl_parts(M& meeting, int gpu, const nccl_options& options) : wire(meeting, gpu, options) {}
 
-  nccl_wire<M> wire;
+  W wire;
 };
 
 }  // namespace detail
 
 /// One process's end of a world of GPUs: a transport. Made and used by one thread. What it moves has been written, and
 /// is read by nobody else, when a switch begins; the caller's own streams are the caller's to wait for.
-template <Meeting M>
-class nccl_endpoint : private detail::nccl_parts<M>, public exchange<M, nccl_wire<M>> {
-  using parts = detail::nccl_parts<M>;
-  using moved_by = exchange<M, nccl_wire<M>>;
+template <Meeting M, typename W = nccl_wire<M>>
+class nccl_endpoint : private detail::nccl_parts<M, W>, public exchange<M, W> {
+  using parts = detail::nccl_parts<M, W>;
+  using moved_by = exchange<M, W>;
 
  public:
   /// Made by every device of the meeting, which outlives it, each with its own GPU: CUDA's number of it.

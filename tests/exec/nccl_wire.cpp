@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong over NCCL, on its emulation: every call of NCCL and CUDA that fails, in turn; processes that are
+// killed or stopped while they pack, exchange, unpack or wait; communicators that are aborted together. Who lives says
+// so in time, nothing is left over, and what is said to lie in memory lies there.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include <reshard/exec/attempt_switch.hpp>
+#include <reshard/exec/nccl.hpp>
+#include <reshard/exec/socket_meeting.hpp>
+#include <reshard/exec/torn_switch.hpp>
+
+#include "../support/device_storage.hpp"
+#include "../support/dice.hpp"
+#include "../support/emulated_copies.hpp"
+#include "../support/faults.hpp"
+#include "../support/held_elements.hpp"
+#include "../support/processes.hpp"
+#include "../support/tiny.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+using testing::device_storage, testing::dice, testing::element_map, testing::left_behind, testing::never_zero,
+    testing::now, testing::processes, testing::words_of;
+
+namespace {
+
+constexpr patience two_seconds = std::chrono::seconds(2);
+
+const bool set_up = [] {
+  ::setenv("EMULATION_PEER_KIB", "64", 0);
+  return true;
+}();
+
+/// Text that processes and their parent share.
+class shared_text {
+ public:
+  shared_text() {
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(at != MAP_FAILED);
+    text_ = static_cast<char*>(at);
+  }
+  shared_text(const shared_text&) = delete;
+  ~shared_text() { ::munmap(text_, bytes); }
+  void say(const std::string& words) { std::snprintf(text_, bytes, "%s", words.c_str()); }
+  std::string said() const { return text_; }
+
+ private:
+  static constexpr std::size_t bytes = 1 << 16;
+  char* text_;
+};
+
+/// What a device finds in memory after a switch that ended so: how many elements are not as it says.
+long wrong_after(const computed_switch& change, const switch_ending& ending, rank_t d, device_storage& before,
+                 device_storage& after) {
+  if (const ended::torn* t = std::get_if<ended::torn>(&ending)) {
+    const auto boxes = torn_boxes(change, t->stages, t->in_place, t->survivors);
+    return static_cast<long>(
+        device_storage::compare_boxes(binding_after(boxes, d, before.tensors, after.tensors), change.to(), never_zero{})
+            .wrong);
+  }
+  const bool is_new = ending.index() == 0 || ending.index() == 4;
+  const binding& whole = is_new ? after.tensors : before.tensors;
+  const comparison found = device_storage::compare_boxes(whole, is_new ? change.to() : change.from(), never_zero{});
+  return static_cast<long>(found.wrong) + (found.elements > 0 ? 0 : 1);
+}
+
+/// Where a process strikes itself: in a stage, in the midst of something.
+struct strike {
+  int number = 0;  // the signal; 0: not this process
+  enum class moment { pack, exchange, unpack, wait } when = moment::pack;
+  int third = 0;  // of the stages
+  left_behind* left = nullptr;
+  index_t stage = 0, slot = -1;
+
+  void begin(index_t stages, index_t at) {
+    left->stages = static_cast<long>(stages);
+    stage = third == 0 ? 0 : third == 2 ? stages - 1 : stages / 2;
+    slot = at;
+  }
+  void at(moment now_is, index_t of) {
+    if (number == 0 || when != now_is || of != stage || left->reached != 0) return;
+    left->seconds = now();
+    left->reached = 1;
+    ::raise(number);
+  }
+};
+strike strikes;  // this process's
+
+/// The wire, that strikes after it has begun something.
+class struck_wire : public nccl_wire<socket_meeting> {
+ public:
+  using nccl_wire::nccl_wire;
+  void copy(copies_of which, const copy_table& table) {
+    nccl_wire::copy(which, table);
+    if (which == copies_of::outgoing) strikes.at(strike::moment::pack, strikes.slot);
+    else strikes.at(strike::moment::unpack, strikes.slot - 1);
+  }
+  void post() {
+    nccl_wire::post();
+    strikes.at(strike::moment::exchange, strikes.slot);
+  }
+};
+class struck_endpoint : public nccl_endpoint<socket_meeting, struck_wire> {
+ public:
+  using nccl_endpoint::nccl_endpoint;
+  void move(exchange_moves& m, index_t slot) {
+    strikes.begin(m.stages, slot);
+    nccl_endpoint::move(m, slot);
+  }
+  void await(index_t k) {
+    strikes.at(strike::moment::wait, k);
+    nccl_endpoint::await(k);
+  }
+};
+static_assert(Transport<struck_endpoint>);
+
+/// One fault, from the start of its processes to the judgement of what they left behind.
+class faulted {
+ public:
+  struct cell {
+    rank_t victim;
+    int third, when, number;
+    bool keep;
+    arenas_are arenas;
+  };
+  explicit faulted(const cell& c, long seed) : cell_(c), seed_(seed), all_(change_.devices()) {
+    for (rank_t d = 0; d < change_.devices(); ++d) {
+      later_.emplace_back("127.0.0.1:0");
+      addresses_.push_back("127.0.0.1:" + std::to_string(later_.back()->port()));
+    }
+    all_.start_all([&](long d, listening_socket l, left_behind& left) { process(d, std::move(l), left); });
+    later_.clear();
+    judge();
+  }
+  double slowest = 0;
+  long lost = 0, elements = 0;
+  std::string ending;
+
+ private:
+  void judge() {
+    CAPTURE(cell_.victim);
+    CAPTURE(cell_.third);
+    CAPTURE(cell_.when);
+    CAPTURE(cell_.number);
+    CAPTURE(cell_.keep);
+    CAPTURE(seed_);
+    REQUIRE(all_.ended_within(40, cell_.number == SIGSTOP ? cell_.victim : -1));
+    const left_behind& struck = all_.of(cell_.victim);
+    CHECK(struck.reached == 1);
+    CHECK(struck.stages >= 3);
+    std::string survivors, first;
+    for (rank_t d = 0; d < change_.devices(); ++d)
+      if (d != cell_.victim) survivors += (survivors.empty() ? "" : ",") + std::to_string(d);
+    for (rank_t d = 0; d < change_.devices(); ++d)
+      if (d != cell_.victim) judge_survivor(d, survivors, first);
+    if (cell_.number != SIGSTOP) return;
+    all_.send_signal(cell_.victim, SIGCONT);  // it wakes, and finds out
+    REQUIRE(all_.ended_within(40));
+    const std::string said = struck.sentence;
+    CAPTURE(said);
+    CHECK((said.starts_with(cell_.keep ? "failed|" : "torn ") || (said.starts_with("unknown|") && cell_.third == 2)));
+    CHECK(struck.wrong == 0);
+    CHECK(struck.several == 1);
+    CHECK(said.find("device " + std::to_string(cell_.victim) + " was given up") != said.npos);
+  }
+  void judge_survivor(rank_t d, const std::string& survivors, std::string& first) {
+    const left_behind& left = all_.of(d);
+    CAPTURE(d);
+    const std::string said = left.sentence, words = said.substr(0, said.find('|'));
+    CAPTURE(said);
+    if (first.empty()) first = words;
+    CHECK(words == first);
+    const bool in_doubt = words.starts_with("unknown ");
+    CHECK((words.starts_with(cell_.keep ? "failed " : "torn ") ||
+           (in_doubt && cell_.victim == 0 && cell_.third == 2 && cell_.when > 0)));
+    CHECK(words.ends_with(" " + survivors));
+    CHECK(said.find("device " + std::to_string(cell_.victim) +
+                    (cell_.number == SIGKILL ? " is gone" : " was given up")) != said.npos);
+    const double seconds = left.seconds - all_.of(cell_.victim).seconds;
+    CHECK(seconds < (cell_.number == SIGKILL ? 2 : 4));
+    CHECK(left.wrong == 0);
+    CHECK(left.reached == 2);  // it went on
+    CHECK(left.several == 1);  // no rule was broken, no handle left
+    slowest = std::max(slowest, seconds), lost += left.kernel_agrees, elements += left.elements;
+    ending = words.substr(0, words.find(' '));
+  }
+
+  void process(rank_t d, listening_socket listening, left_behind& left) {
+    listening_socket later = std::move(*later_[static_cast<std::size_t>(d)]);
+    later_.clear();
+    emulation::seed(static_cast<std::uint64_t>(seed_ * 100 + d));
+    {
+      const int gpu = static_cast<int>(d);
+      device_granules pool(gpu);
+      device_storage before(change_.from(), d, "before", pool, pages_are::committed),
+          after(change_.to(), d, "after", pool, pages_are::reserved);
+      before.fill(change_.from(), never_zero{});
+      std::optional<switch_ending> end;
+      {
+        strikes = {};
+        strikes.left = &left;
+        if (d == cell_.victim)
+          strikes.number = cell_.number, strikes.third = cell_.third,
+          strikes.when = static_cast<strike::moment>(cell_.when);
+        socket_meeting meeting(d, all_.addresses, std::move(listening), two_seconds);
+        struck_endpoint here(meeting, gpu, {.arenas = cell_.arenas});
+        end = attempt_switch(
+            change_, before.tensors, after.tensors, here,
+            {.budget = cell_.keep ? 40_MiB : 24_MiB, .after_use = cell_.keep ? sources::keep : sources::release});
+        if (d != cell_.victim) left.seconds = now();
+      }
+      left.say(words_of(*end) + "|" + sentence_of(*end));
+      left.wrong += wrong_after(change_, *end, d, before, after);
+      if (d != cell_.victim) go_on(*end, d, std::move(later), pool, before, after, left);
+    }
+    emulation::finish();
+    left.several = 1;
+  }
+  /// The survivors' new world: a new communicator, with seats for those who live.
+  void go_on(const switch_ending& end, rank_t d, listening_socket listening, device_granules& pool,
+             device_storage& before, device_storage& after, left_behind& left) {
+    element_map held(change_.to());
+    const space then(testing::tiny(layers), parse_degrees("dp=3,zero=1"));
+    if (const ended::torn* t = std::get_if<ended::torn>(&end)) {
+      for (const rank_t s : t->survivors) held.add_survivor(change_, s, t->stages, t->in_place, nullptr, nullptr);
+      const std::vector<torn_box> boxes = torn_boxes(change_, t->stages, t->in_place, t->survivors);
+      const torn_layout layout = layout_after(change_, boxes, t->survivors);
+      binding rest = binding_after(boxes, d, before.tensors, after.tensors);
+      const layout_switch next(layout.shards, then, layout.placed(device_map(t->survivors)));
+      return move_on(next, t->survivors, rest, held, d, std::move(listening), pool, left);
+    }
+    const bool is_new = std::holds_alternative<ended::unknown>(end);
+    const std::vector<rank_t> survivors =
+        is_new ? std::get<ended::unknown>(end).survivors : std::get<ended::failed>(end).survivors;
+    const oracle::model m{
+        .layers = layers, .hidden = 64, .heads = 4, .groups = 4, .head_dim = 16, .ffn = 128, .vocab = 256, .moe = {}};
+    const auto holds = element_map::told_by_oracle(m, is_new ? to_text : from_text);
+    for (const rank_t s : survivors) held.add(holds[static_cast<std::size_t>(s)]);
+    const layout_switch next(is_new ? change_.to() : change_.from(), then,
+                             {.to = device_map(survivors),
+                              .devices = change_.devices(),
+                              .lost = {cell_.victim},
+                              .lost_elements = when_lost::leave_out});
+    move_on(next, survivors, is_new ? after.tensors : before.tensors, held, d, std::move(listening), pool, left);
+  }
+  template <typename Next>
+  void move_on(const Next& next, const std::vector<rank_t>& survivors, binding& source, const element_map& held,
+               rank_t d, listening_socket listening, device_granules& pool, left_behind& left) {
+    std::vector<std::string> addresses = addresses_;
+    for (rank_t a = 0; a < change_.devices(); ++a)
+      if (std::find(survivors.begin(), survivors.end(), a) == survivors.end())
+        addresses[static_cast<std::size_t>(a)].clear();
+    socket_meeting meeting(d, addresses, std::move(listening), two_seconds * 4);
+    nccl_endpoint again(meeting, static_cast<int>(d));
+    device_storage fresh(next.to(), next.to_rank(d), "fresh", pool, pages_are::reserved);
+    switch_state(next, source, fresh.tensors, again, {.after_use = sources::keep});
+    const comparison found = fresh.compare(next.to(), never_zero{});
+    element_map gone(next.to());
+    gone.add_lost(make_plan(next, d));
+    const auto [wrong, missing] = held.judge(fresh.twin(), gone);
+    left.wrong += wrong, left.kernel_agrees = missing;
+    left.elements = static_cast<long>(found.elements);
+    left.reached = 2;
+  }
+
+  static constexpr index_t layers = 4;
+  static constexpr const char *from_text = "tp=2,pp=2,zero=1", *to_text = "dp=4,zero=1";
+  const cell cell_;
+  const long seed_;
+  const computed_switch change_ = testing::tiny_switch(layers, from_text, to_text);
+  processes all_;
+  std::vector<std::optional<listening_socket>> later_;  // of the survivors' world
+  std::vector<std::string> addresses_;
+};
+
+/// A failure that one device meets: the n-th call of a function.
+struct failure {
+  std::string function;
+  long nth = 1;
+};
+struct world_of_failures {
+  computed_switch change = testing::tiny_switch(4, "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  shared_text counts;
+  std::optional<failure> fails = {};
+  long victim = 1, seed = 1;
+
+  void take_part(long d, listening_socket listening, processes& all, left_behind& left) {
+    const int gpu = static_cast<int>(d);
+    emulation::seed(static_cast<std::uint64_t>(seed * 100 + d));
+    if (fails && d == victim) emulation::fail(fails->function, fails->nth);
+    try {
+      socket_meeting meeting(d, all.addresses, std::move(listening), two_seconds);
+      device_granules pool(gpu);
+      device_storage before(change.from(), d, "before", pool, pages_are::committed),
+          after(change.to(), d, "after", pool, pages_are::reserved);
+      before.fill(change.from(), never_zero{});
+      left.stages = 1;  // from here on it is the library's
+      const bytes_t held = before.mapped_bytes();
+      nccl_endpoint here(meeting, gpu, {.arenas = seed % 2 == 0 ? arenas_are::registered : arenas_are::plain});
+      const switch_ending ending = attempt_switch(change, before.tensors, after.tensors, here, {.budget = 24_MiB});
+      left.say(words_of(ending) + "|" + sentence_of(ending));
+      left.elements = 1 + static_cast<long>(ending.index());
+      if (std::holds_alternative<ended::refused>(ending))
+        left.wrong += before.mapped_bytes() == held && after.mapped_bytes() == 0 ? 0 : 1;
+      left.wrong += wrong_after(change, ending, d, before, after);
+    } catch (const std::exception& e) {
+      left.say(std::string("none|") + e.what());
+    }
+    if (!fails && d == victim) {
+      std::string text;
+      for (const emulation::call_count& c : emulation::counts())
+        text += c.function + " " + std::to_string(c.calls) + "\n";
+      counts.say(text);
+    }
+    left.several = emulation::failures_met();
+    emulation::finish();
+    left.reached = 1;
+  }
+  std::unique_ptr<processes> run() {
+    auto all = std::make_unique<processes>(change.devices());
+    all->start_all(
+        [&](long d, listening_socket listening, left_behind& left) { take_part(d, std::move(listening), *all, left); });
+    REQUIRE(all->ended_within(60));
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("every call that fails, at its first use and at a later one: a sentence on every device, no hang, no leak") {
+  world_of_failures world;
+  const auto clean = world.run();
+  for (long d = 0; d < 4; ++d) {
+    CHECK(std::string(clean->of(d).sentence) == "finished|");
+    CHECK(clean->of(d).reached == 1);
+    CHECK(clean->of(d).wrong == 0);
+  }
+  std::map<std::string, long> calls;
+  const std::string text = world.counts.said();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t gap = text.find(' ', at), end = text.find('\n', at);
+    calls[text.substr(at, gap - at)] = std::atol(text.c_str() + gap);
+    at = end + 1;
+  }
+  CHECK(calls.size() > 20);
+  dice random(101);
+  std::map<std::string, int> endings;
+  long met = 0, told = 0, tried = 0;
+  const auto try_one = [&](const failure& f) {
+    world.fails = f, world.victim = random.below(4), world.seed = ++tried;
+    const std::string what = f.function + " " + std::to_string(f.nth);
+    CAPTURE(what);
+    CAPTURE(world.victim);
+    CAPTURE(world.seed);
+    const auto all = world.run();
+    const bool is_met = all->of(world.victim).several > 0;
+    met += is_met ? 1 : 0;
+    int without = 0;
+    for (long d = 0; d < 4; ++d) {
+      const left_behind& left = all->of(d);
+      const std::string said = left.sentence;
+      CAPTURE(d);
+      CAPTURE(said);
+      CHECK(left.reached == 1);
+      CHECK(left.wrong == 0);
+      without += said == "finished|" ? 1 : 0;
+      ++endings[said.substr(0, said.find_first_of("| "))];
+    }
+    CHECK((without == 0 || without == 4));  // what gives back at the end may fail unheard
+    if (!is_met) CHECK(without == 4);
+    told += without == 0 ? 1 : 0;
+  };
+  const long share = testing::asked_for("RESHARD_FAILURES", testing::few() ? 4 : 1);
+  long n = 0;
+  for (const auto& [function, count] : calls) {
+    if (n++ % share != 0) continue;
+    try_one({function, 1});
+    if (count > 1) try_one({function, random.within(2, count)});
+  }
+  std::string of;
+  for (const auto& [ending, count] : endings) of += " " + ending + " " + std::to_string(count);
+  MESSAGE(tried << " failures, met " << met << ", told " << told << ";" << of);
+  CHECK(told > tried / 3);
+}
+
+TEST_CASE("who is killed or stopped packing, exchanging, unpacking or waiting: told in time, and the others go on") {
+  std::vector<faulted::cell> cells;
+  for (rank_t victim = 0; victim < 4; ++victim)
+    for (int third = 0; third < 3; ++third)
+      for (int when = 0; when < 4; ++when)
+        for (const int number : {SIGKILL, SIGSTOP}) {
+          if (when == 3 && third == 2) continue;  // it has everything, has said so, and all have finished
+          for (const bool keep : {true, false})
+            cells.push_back({victim, third, when, number, keep,
+                             (third + when) % 2 == 0 ? arenas_are::registered : arenas_are::plain});
+        }
+  dice random(102);
+  for (std::size_t i = cells.size(); i > 1; --i)
+    std::swap(cells[i - 1], cells[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i)))]);
+  const auto count = static_cast<std::size_t>(testing::asked_for("RESHARD_CELLS", testing::tries(testing::thrown(24))));
+  cells.resize(std::min(cells.size(), count));
+  double slowest[2] = {};
+  std::map<std::string, int> endings;
+  long lost = 0, elements = 0, seed = 0;
+  for (const faulted::cell& c : cells) {
+    const faulted f(c, ++seed);
+    double& most = slowest[c.number == SIGKILL ? 0 : 1];
+    most = std::max(most, f.slowest);
+    lost += f.lost, elements += f.elements;
+    ++endings[f.ending];
+  }
+  std::string of;
+  for (const auto& [ending, times] : endings) of += " " + ending + " " + std::to_string(times);
+  MESSAGE(cells.size() << " faults:" << of << "; told within " << slowest[0] << " s of a death, " << slowest[1]
+                       << " s of a stop; " << lost << " elements lost of " << elements);
+  CHECK(lost > 0);
+}
