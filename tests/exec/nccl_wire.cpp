@@ -215,10 +215,10 @@ class faulted {
           strikes.number = cell_.number, strikes.third = cell_.third,
           strikes.when = static_cast<strike::moment>(cell_.when);
         socket_meeting meeting(d, all_.addresses, std::move(listening), two_seconds);
-        struck_endpoint here(meeting, gpu, {.arenas = cell_.arenas});
+        struck_endpoint here(meeting, gpu, {.arenas = cell_.arenas, .fixed_bytes = 0});
         end = attempt_switch(
             change_, before.tensors, after.tensors, here,
-            {.budget = cell_.keep ? 40_MiB : 24_MiB, .after_use = cell_.keep ? sources::keep : sources::release});
+            {.budget = cell_.keep ? 12_MiB : 8_MiB, .after_use = cell_.keep ? sources::keep : sources::release});
         if (d != cell_.victim) left.seconds = now();
       }
       left.say(words_of(*end) + "|" + sentence_of(*end));
@@ -275,7 +275,7 @@ class faulted {
     left.reached = 2;
   }
 
-  static constexpr index_t layers = 4;
+  static constexpr index_t layers = 24;
   static constexpr const char *from_text = "tp=2,pp=2,zero=1", *to_text = "dp=4,zero=1";
   const cell cell_;
   const long seed_;
@@ -291,7 +291,7 @@ struct failure {
   long nth = 1;
 };
 struct world_of_failures {
-  computed_switch change = testing::tiny_switch(4, "tp=2,pp=2,zero=1", "dp=4,zero=1");
+  computed_switch change = testing::tiny_switch(24, "tp=2,pp=2,zero=1", "dp=4,zero=1");
   shared_text counts;
   std::optional<failure> fails = {};
   long victim = 1, seed = 1;
@@ -308,8 +308,9 @@ struct world_of_failures {
       before.fill(change.from(), never_zero{});
       left.stages = 1;  // from here on it is the library's
       const bytes_t held = before.mapped_bytes();
-      nccl_endpoint here(meeting, gpu, {.arenas = seed % 2 == 0 ? arenas_are::registered : arenas_are::plain});
-      const switch_ending ending = attempt_switch(change, before.tensors, after.tensors, here, {.budget = 24_MiB});
+      nccl_endpoint here(meeting, gpu,
+                         {.arenas = seed % 2 == 0 ? arenas_are::registered : arenas_are::plain, .fixed_bytes = 0});
+      const switch_ending ending = attempt_switch(change, before.tensors, after.tensors, here, {.budget = 8_MiB});
       left.say(words_of(ending) + "|" + sentence_of(ending));
       left.elements = 1 + static_cast<long>(ending.index());
       if (std::holds_alternative<ended::refused>(ending))
