@@ -402,7 +402,7 @@ TEST_CASE("who is killed or stopped packing, exchanging, unpacking or waiting: t
     for (int third = 0; third < 3; ++third)
       for (int when = 0; when < 4; ++when)
         for (const int number : {SIGKILL, SIGSTOP}) {
-          if (when == 3 && third == 2) continue;  // it has everything, has said so, and all have finished
+          if (when == 3 && third > 0) continue;  // of few stages it may have everything by then, and has said so
           for (const bool keep : {true, false})
             cells.push_back({victim, third, when, number, keep,
                              (third + when) % 2 == 0 ? arenas_are::registered : arenas_are::plain});

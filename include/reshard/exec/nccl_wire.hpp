@@ -192,8 +192,18 @@ class nccl_wire {
 
   /// What it has on the device; made before the communicator, gone after it.
   struct on_gpu {
-    explicit on_gpu(int gpu) : tables(gpu, tables_bytes) {}
+    on_gpu(int gpu, patience wait) : waits(wait), tables(gpu, tables_bytes) {}
+    on_gpu(const on_gpu&) = delete;
+    on_gpu& operator=(const on_gpu&) = delete;
+    ~on_gpu() {  // what was begun to be copied ends by itself
+      try {
+        for (vain_wait waited(waits); !(packing.idle() && unpacking.idle()) && !waited.over();)
+          std::this_thread::sleep_for(std::chrono::microseconds(20));
+      } catch (const std::exception&) {  // it does not go on
+      }
+    }
 
+    patience waits;
     nccl_memory tables;
     device_lane packing{tables.data()}, unpacking{tables.data() + device_lane::table_bytes};
     cuda_stream exchange;
@@ -229,7 +239,7 @@ class nccl_wire {
       detail::require_cuda(::cudaSetDevice(gpu_), "use a device");
       detail::require_cuda(::cudaFree(nullptr), "begin on a device");  // its context is there from here on
       free_at_first_ = free_bytes();
-      own_ = std::make_unique<on_gpu>(gpu_);
+      own_ = std::make_unique<on_gpu>(gpu_, meeting_->waits());
       own_->packing.load();
       wait_for([&] { return own_->packing.idle(); }, "the kernels for copies");
       if (meeting_->device() == living_.front()) detail::require_nccl(::ncclGetUniqueId(&id), "make a unique id");
