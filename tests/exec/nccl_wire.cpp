@@ -428,3 +428,131 @@ TEST_CASE("who is killed or stopped packing, exchanging, unpacking or waiting: t
                        << " s of a stop; " << lost << " elements lost of " << elements);
   CHECK(lost > 0);
 }
+
+TEST_CASE("communicators that are at something are aborted together, the trainer's as well") {
+  ::setenv("EMULATION_SYNC", "never", 1);
+  const computed_switch change = testing::tiny_switch(2, "dp=3,zero=1", "pp=2,dp=1");
+  processes all(3);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    emulation::seed(static_cast<std::uint64_t>(d));
+    {
+      const int gpu = static_cast<int>(d);
+      const auto must = [](ncclResult_t code) { detail::require_nccl(code, "do what a test wants"); };
+      socket_meeting meeting(d, all.addresses, std::move(listening), two_seconds);
+      detail::require_cuda(cudaSetDevice(gpu), "use a device");
+      ncclUniqueId id = {};
+      if (d == 0) must(ncclGetUniqueId(&id));
+      const std::string told = meeting.gather({id.internal, sizeof id.internal})[0];
+      std::copy(told.begin(), told.end(), id.internal);
+      nccl_communicator trainer;
+      cuda_stream stream;
+      nccl_memory memory(gpu, 4096);
+      const auto settle = [&](ncclResult_t code) {
+        for (must(code); (code = trainer.state()) == ncclInProgress;) meeting.poll();
+        must(code);
+      };
+      settle(trainer.begin(3, id, gpu, NCCL_CONFIG_INITIALIZER));
+      for (const bool answered : {true, false}) {  // the second time nobody sends
+        detail::nccl_group group;
+        if (d < 2) must(ncclRecv(memory.data(), 512, ncclUint8, 2, trainer.get(), stream.get()));
+        for (int peer = 0; answered && d == 2 && peer < 2; ++peer)
+          must(ncclSend(memory.data(), 512, ncclUint8, peer, trainer.get(), stream.get()));
+        settle(group.end());
+        while (answered && !stream.idle()) meeting.poll();
+      }
+      device_granules pool(gpu);
+      const rank_t t = change.to_rank(d);
+      device_storage before(change.from(), d, "before", pool, pages_are::committed), none;
+      std::optional<device_storage> after;
+      if (t >= 0) after.emplace(change.to(), t, "after", pool, pages_are::committed);
+      before.fill(change.from(), never_zero{});
+      strikes = {};
+      strikes.left = &left;
+      if (d == 2) strikes.number = SIGKILL;
+      std::optional<switch_ending> end;
+      {
+        struck_endpoint here(meeting, gpu, {.aborted_with = {trainer.get()}});
+        end = attempt_switch(change, before.tensors, after ? after->tensors : none.tensors, here,
+                             {.after_use = sources::keep});
+        trainer.forget();
+      }
+      left.say(words_of(*end) + "|" + sentence_of(*end));
+      left.wrong = wrong_after(change, *end, d, before, after ? *after : none);
+    }
+    emulation::finish();
+    left.reached = 2;
+  });
+  ::unsetenv("EMULATION_SYNC");
+  REQUIRE(all.ended_within(30));
+  for (long d = 0; d < 2; ++d) {
+    CHECK(std::string(all.of(d).sentence) == "failed 0,1|reshard: device 2 is gone: its connection ended");
+    CHECK(all.of(d).wrong == 0);
+    CHECK(all.of(d).reached == 2);
+  }
+}
+
+TEST_CASE("what can't be done over NCCL is refused on all devices, and nothing is touched") {
+  const computed_switch change = testing::tiny_switch(2, "tp=2", "dp=2,zero=1");
+  enum what { checks, on_host, elsewhere, short_of, budget, of_one_world };
+  const auto said = [&](what asked) {
+    processes all(2);
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      emulation::seed(static_cast<std::uint64_t>(d));
+      {
+        const int gpu = static_cast<int>(d);
+        socket_meeting meeting(d, all.addresses, std::move(listening), two_seconds);
+        device_granules pool(gpu), other(gpu + 2);
+        device_storage before(change.from(), d, "before", pool, pages_are::committed),
+            after(change.to(), d, "after", asked == elsewhere && d == 1 ? other : pool, pages_are::reserved);
+        rank_storage host(change.to(), d, "after");
+        binding* into = &after.tensors;
+        if (asked == on_host && d == 1) into = &host.tensors();
+        before.fill(change.from());
+        std::optional<device_storage> cut;
+        if (asked == short_of && d == 0) {
+          cut.emplace(change.to(), d, "after", gpu);
+          cut->cut_short();
+          into = &cut->tensors;
+        }
+        try {
+          nccl_endpoint here(meeting, asked == of_one_world && d == 1 ? 63 : gpu,
+                             {.fixed_bytes = asked == budget ? bytes_t{20'000'000} : bytes_t{-1}});
+          switch_state(change, before.tensors, *into, here,
+                       {.budget = asked == budget ? bytes_t{19'000'000} : no_budget, .checks = asked == checks});
+          left.say("accepted");
+        } catch (const std::exception& e) {
+          left.say(e.what());
+        }
+        left.wrong = static_cast<long>(before.compare(change.from()).wrong) + (after.mapped_bytes() == 0 ? 0 : 1);
+      }
+      emulation::finish();
+      left.reached = 1;
+    });
+    REQUIRE(all.ended_within(30));
+    std::vector<std::string> sentences;
+    for (long d = 0; d < 2; ++d) {
+      CHECK(all.of(d).reached == 1);
+      CHECK(all.of(d).wrong == 0);
+      sentences.emplace_back(all.of(d).sentence);
+    }
+    return sentences;
+  };
+  const auto has = [](const std::string& sentence, const char* words) { return sentence.find(words) != sentence.npos; };
+  std::vector<std::string> all = said(checks);
+  CHECK(all[0].starts_with("reshard: device 0 is asked to check messages, and over NCCL they are not: "));
+  CHECK(all[1].starts_with("reshard: device 1 is asked to check messages"));
+  all = said(on_host);
+  CHECK(all[1] == "reshard: device 1, after: lies in host memory, which this transport does not reach");
+  CHECK(has(all[0], "device 1 refused the switch: device 1, after: lies in host memory"));
+  all = said(elsewhere);
+  CHECK(all[1] == "reshard: device 1, after: lies in device memory of device 3, which this transport does not reach");
+  all = said(short_of);
+  CHECK(has(all[0], " bytes from where it begins, and its allocation on device 0 has "));
+  CHECK(has(all[1], "device 0 refused the switch: after: "));
+  all = said(budget);
+  for (const std::string& sentence : all)
+    CHECK(has(sentence, "a budget of 19000000 bytes, and the transport holds 20000000 whatever the stages"));
+  all = said(of_one_world);
+  CHECK(has(all[1], "reshard: CUDA could not use a device: "));
+  CHECK(has(all[0], "reshard: no world over NCCL, as device 1 says: reshard: CUDA could not use a device: "));
+}

@@ -106,6 +106,20 @@ class device_storage {
     detail::require_cuda(cudaStreamSynchronize(stream.get()), "copy arrays");
   }
 
+  /// Its first array becomes an allocation of half the bytes, and is bound as if it were whole.
+  void cut_short() {
+    const std::byte* const was = where_[0];
+    detail::require_cuda(cudaFree(arrays_[0]), "free an array");
+    detail::require_cuda(cudaMalloc(&arrays_[0], static_cast<std::size_t>(bytes_[0] / 2)), "allocate");
+    binding other(tensors.who(), {}, tensors.list());
+    for (bound_box b : tensors.boxes()) {
+      if (b.data >= was && b.data < was + bytes_[0]) b.data = static_cast<std::byte*>(arrays_[0]) + (b.data - was);
+      other.add(b);
+    }
+    other.seal();
+    tensors = other;
+  }
+
   binding tensors;
   long dropped = 0;
 

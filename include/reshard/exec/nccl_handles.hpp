@@ -63,6 +63,8 @@ class nccl_communicator {
   }
   ncclComm_t get() const { return comm_; }
   explicit operator bool() const { return comm_ != nullptr; }
+  /// Somebody else has ended it.
+  void forget() { comm_ = nullptr; }
 
   /// ncclInProgress, ncclSuccess, or what went wrong.
   ncclResult_t state() const {
