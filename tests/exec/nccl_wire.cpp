@@ -556,3 +556,43 @@ TEST_CASE("what can't be done over NCCL is refused on all devices, and nothing i
   CHECK(has(all[1], "reshard: CUDA could not use a device: "));
   CHECK(has(all[0], "reshard: no world over NCCL, as device 1 says: reshard: CUDA could not use a device: "));
 }
+
+TEST_CASE("arenas stay where they are until every device that lives has aborted") {
+  ::setenv("EMULATION_DELAY_US", "4000", 1);
+  // both others send to 0 alone; 1 may be writing into its arena when it hears that 2 is gone
+  const std::vector<shard> rows = {{1, "wte", bf16, {512, 256}, {0, 0}, {256, 256}},
+                                   {2, "wte", bf16, {512, 256}, {256, 0}, {256, 256}}};
+  const std::vector<shard> whole = {{0, "wte", bf16, {512, 256}, {0, 0}, {512, 256}}};
+  const layout_switch change(rows, whole);
+  for (long seed = 0; seed < testing::tries(20); ++seed) {
+    CAPTURE(seed);
+    processes all(3);
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      emulation::seed(static_cast<std::uint64_t>(seed * 10 + d));
+      {
+        const int gpu = static_cast<int>(d);
+        device_granules pool(gpu);
+        device_storage before(change.from(), change.from_rank(d), "before", pool, pages_are::committed),
+            after(change.to(), change.to_rank(d), "after", pool, pages_are::reserved);
+        strikes = {};
+        strikes.left = &left;
+        if (d == 2) strikes.number = SIGKILL;
+        socket_meeting meeting(d, all.addresses, std::move(listening), two_seconds);
+        struck_endpoint here(meeting, gpu);
+        try {
+          switch_state(change, before.tensors, after.tensors, here);
+        } catch (const peer_failed& e) {
+          left.say(e.what());
+        }
+      }
+      emulation::finish();
+      left.reached = 2;
+    });
+    REQUIRE(all.ended_within(30));
+    for (long d = 0; d < 2; ++d) {
+      CHECK(std::string(all.of(d).sentence) == "reshard: device 2 is gone: its connection ended");
+      CHECK(all.of(d).reached == 2);
+    }
+  }
+  ::unsetenv("EMULATION_DELAY_US");
+}

@@ -16,10 +16,13 @@ and where needed
                             "static_assert": the program does not compile, because an assertion of its own fails
   timeout = 300             seconds the program may run
   flags = ["-DSOMETHING"]   more arguments for the compiler
-  packages = ["mpi"]        what pkg-config says of these too; where it does not know them the mutant is skipped
+  packages = ["mpi"]        what pkg-config says of these too; where it does not know them the mutant is skipped. "emulation" stands for
+                            tests/emulation/, with the headers of CUDA and NCCL
   args = ["--test-case=x"]  arguments for the program"""
+import atexit
 import concurrent.futures
 import datetime
+import functools
 import os
 import pathlib
 import re
@@ -51,10 +54,29 @@ class Fault(Exception):
     """What is wrong with a mutant or its test, in a sentence."""
 
 
+@functools.cache
+def emulation_flags():
+    """What the compiler is told of tests/emulation/, which is compiled first; None where the headers of CUDA and NCCL are missing."""
+    folders = [pathlib.Path(f) for f in (os.environ.get("CUDA_PATH", "") + "/include", "/usr/local/cuda/include", "/usr/include")]
+    headers = next((f for f in folders if (f / "nccl.h").is_file() and (f / "cuda.h").is_file()), None)
+    if headers is None:
+        return None
+    room = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, room)
+    flags = [] if headers == pathlib.Path("/usr/include") else ["-isystem", str(headers)]
+    sources = sorted(str(f) for f in (source.resolve() / "tests" / "emulation").glob("*.cpp") if not f.name.startswith("selftest"))
+    subprocess.run([*compiler, "-O1", *flags, "-I", str(source.resolve() / "include"), "-c", *sources], cwd=room, check=True)
+    subprocess.run(["ar", "rcs", "libemulation.a", *sorted(f.name for f in pathlib.Path(room).glob("*.o"))], cwd=room, check=True)
+    return [*flags, "-L" + room, "-lemulation"]
+
+
 def package_flags(packages):
     """What the compiler is told of packages, their headers as system headers; None where one is missing."""
     if not packages:
         return []
+    if "emulation" in packages:
+        of_others = package_flags([p for p in packages if p != "emulation"])
+        return None if of_others is None or emulation_flags() is None else of_others + emulation_flags()
     try:
         done = subprocess.run(["pkg-config", "--cflags", "--libs", *packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     except FileNotFoundError:
