@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of CUDA's driver that map memory by granules, looked up when they are wanted first: a program that names
-// them links without the driver, and starts where there is none.
+// The functions of CUDA's driver that map memory by granules, looked up when they are wanted first: a program that
+// names them links without the driver, and starts where there is none.
 // Builds on: exec/cuda_handles.hpp and cuda.h.
 #pragma once
 

@@ -55,8 +55,8 @@ inline constexpr bytes_t usual_round_bytes = bytes_t{512} << 10;
 /// The least that may be asked for, as a multiple of message_granule.
 inline constexpr bytes_t least_round_bytes = 4096;
 
-/// Bytes of the arenas, whole pages each, or whole granules together where they are no pages: the n-th round uses the
-/// n mod (1 + L)-th of each direction. Stages of one round each are rounds themselves; where a stage takes several, each
+/// Bytes of the arenas, whole pages each, or whole granules together where they are no pages: the n-th round uses the n
+/// mod (1 + L)-th of each direction. Stages of one round each are rounds themselves; where a stage takes several, each
 /// arena holds any.
 class arena_sizes {
  public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes with a GPU each that exchange packed messages over NCCL, and agree over any meeting: sockets or MPI. What
-// they move lies in device memory, and the host reads none of it. Kernels for copies come from exec/copy_kernels.cuh, in
-// one .cu of the program.
+// they move lies in device memory, and the host reads none of it. Kernels for copies come from exec/copy_kernels.cuh,
+// in one .cu of the program.
 // Builds on: exec/exchange.hpp, exec/nccl_wire.hpp, exec/locate_memory.hpp. The one of these to include; needs nccl.h
 // and CUDA's runtime.
 #pragma once

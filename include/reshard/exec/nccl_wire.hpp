@@ -76,8 +76,8 @@ class nccl_wire {
   int gpu() const { return gpu_; }
   bytes_t fixed_bytes() const { return options_.fixed_bytes >= 0 ? options_.fixed_bytes : fixed_; }
 
-  /// A message of 16 bytes to each of these devices and from each of those, where there was none yet: NCCL connects them
-  /// and takes the memory that it wants for them.
+  /// A message of 16 bytes to each of these devices and from each of those, where there was none yet: NCCL connects
+  /// them and takes the memory that it wants for them.
   void contact(const std::vector<rank_t>& to, const std::vector<rank_t>& from) {
     const on_device here(gpu_);
     std::vector<message> out, in;

@@ -46,8 +46,8 @@ enum class copies_of { outgoing, incoming };
 /// only those that go, or none.
 enum class in_tensors { both_ways, outgoing, never };
 
-/// Of what the arenas of a switch are made: whole granules for all of them, by make(bytes, arenas), or pages of the host
-/// where there is no make. What lies in a tensor instead of an arena begins at a multiple of `alignment`.
+/// Of what the arenas of a switch are made: whole granules for all of them, by make(bytes, arenas), or pages of the
+/// host where there is no make. What lies in a tensor instead of an arena begins at a multiple of `alignment`.
 struct arena_source {
   bytes_t granule = page_bytes;
   in_tensors may_lie = in_tensors::both_ways;
@@ -57,8 +57,8 @@ struct arena_source {
 
 /// A wire between memories that the host can't read: it makes the copies too, and sends together what was begun
 /// together.
-///   w.copy(which, table)  begins these copies, after those of the same kind that were begun before; what is sent from then
-///                         on is read after the outgoing ones;
+///   w.copy(which, table)  begins these copies, after those of the same kind that were begun before; what is sent from
+///                         then on is read after the outgoing ones;
 ///   w.copied()            whether all copies that were begun are made; no waiting;
 ///   w.post()              what was begun to be sent and received since the last post goes on its way;
 ///   w.idle()              whether nothing is on its way;
