@@ -269,3 +269,22 @@ TEST_CASE("what memory is said to hold") {
   same.add(what, memory(bytes).as(bf16));
   CHECK(!same.boxes()[0].converts());
 }
+
+TEST_CASE("what is relayed is kept as it travels, since it is sent on as it is kept") {
+  const model tiny = make_transformer(
+      {.name = "tiny", .layers = 4, .hidden = 32, .heads = 4, .groups = 4, .head_dim = 8, .ffn = 64, .vocabulary = 64});
+  const layout_switch change(space(tiny, parse_degrees("tp=2,pp=2")), space(tiny, parse_degrees("dp=4")),
+                             {.on = nodes_of(2)});
+  const auto types = [](dtype of_target) {
+    return [of_target](rank_t, int side, int state) { return side == 1 && state == 0 ? of_target : adam[state].type; };
+  };
+  const auto moved = [&](relay how, dtype of_target) {
+    return refused([&] { switched(thread_group(4), change, values::exact, {.route = {how}}, types(of_target)); });
+  };
+  CHECK(moved(relay::never, fp32) == "accepted");
+  CHECK(moved(relay::always, bf16) == "accepted");
+  const std::string sentence = moved(relay::always, fp32);
+  CAPTURE(sentence);
+  CHECK(sentence.find(" is bf16 and is kept as fp32; what is relayed is sent on as it is kept, so keep it as it is, or "
+                      "route it directly") != sentence.npos);
+}

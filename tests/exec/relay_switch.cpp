@@ -208,12 +208,13 @@ TEST_CASE("what can't be relayed is refused before anything is touched") {
        "a switch in 4097 stages; it is made in 1 to 4096");
   says(refused_with([](rank_t) { return switch_options{.route = {relay::always, 0}}; }), "0 chains of each node");
   says(refused_with([](rank_t d) { return switch_options{.route = {d == 2 ? relay::never : relay::always}}; }),
-       "device 0 was given relay over 1 chains a node in 1 stages and device 2 direct routes in 1 stages; all make one "
+       "device 0 was given relay over 1 chains a node in 1 stages, nodes of 2 NICs and device 2 direct routes in 1 "
+       "stages; all make one "
        "switch");
   says(refused_with([](rank_t d) {
          return switch_options{.route = {relay::always, d == 3 ? 2 : 1}};
        }),
-       "device 0 was given relay over 1 chains a node in 1 stages and device 3 relay over 2 chains");
+       "device 0 was given relay over 1 chains a node in 1 stages, nodes of 2 NICs and device 3 relay over 2 chains");
 }
 
 TEST_CASE("stages are told of once all of their phases are in place, with what came in any of them") {

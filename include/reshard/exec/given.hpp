@@ -4,6 +4,7 @@
 // Builds on: exec/packing.hpp, exec/switch_options.hpp, parallelism/parse_degrees.hpp, plan/layout_switch.hpp.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,11 +33,20 @@ inline given given_budget(bytes_t budget) {
 inline given given_sources(sources after_use) {
   return after_use == sources::keep ? given{1, "sources that are kept"} : given{0, "sources that are released"};
 }
-inline given given_routing(const routing& route) {
+/// With relay the nodes' NICs and their speeds count too, by which bytes are shared out.
+inline given given_routing(const routing& route, const cluster& on) {
   if (route.how == relay::never) return {route.stages, text_of("direct routes in ", route.stages, " stages")};
   digest of;
   of.add(route.chains), of.add(route.stages);
-  return {number_of(of), text_of("relay over ", route.chains, " chains a node in ", route.stages, " stages")};
+  std::string nics;
+  const auto add = [&](const node_kind& kind) {
+    of.add(kind.count), of.add(kind.nics), of.add(std::bit_cast<std::int64_t>(kind.nic_GBps));
+    nics += text_of(nics.empty() ? "" : ",", kind.nics == 0 ? on.gpus : kind.nics);
+  };
+  for (const node_kind& kind : on.nodes) add(kind);
+  if (on.nodes.empty()) add(on.each);
+  return {number_of(of), text_of("relay over ", route.chains, " chains a node in ", route.stages, " stages, nodes of ",
+                                 nics, " NICs")};
 }
 inline given given_states(const state_list& list, const state_set& moving) {
   std::string text;

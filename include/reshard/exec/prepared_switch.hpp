@@ -209,6 +209,12 @@ class switch_steps {
         refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
                ", and what is relayed is passed on through memory of the host; route it directly");
     }
+    if (relayed())
+      for (const bound_box& b : new_.boxes())
+        if (b.converts())
+          refuse(me(), ", ", new_.who(), ": ", new_.name(b), " is ", reshard::name(b.travels), " and is kept as ",
+                 reshard::name(b.holds),
+                 "; what is relayed is sent on as it is kept, so keep it as it is, or route it directly");
     transport_.offer(old_);
     check_messages_over(transport_, options_.checks);
     report_.lag = lag_of(transport_);
