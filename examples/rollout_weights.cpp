@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights go to rollout replicas after every training step: the switch is prepared once, and a run only copies.
+// Weights go to rollout replicas on other nodes after every training step: how they are routed is chosen once, the
+// switch is prepared once, and a run only copies.
 #include <atomic>
 #include <cstdio>
 
@@ -9,6 +10,7 @@
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/reshard.hpp>
+#include <reshard/simulate/choose_routing.hpp>
 
 using namespace reshard;
 
@@ -21,22 +23,26 @@ int main() {
                                     .head_dim = 64,
                                     .ffn = 1536,
                                     .vocabulary = 8192});
-  // trained over two pipeline stages; rolled out by two replicas of tp=2, on the same four devices
-  const layout_switch weights(space(m, config{pp{2}, dp{2}}), space(m, config{tp{2}, dp{2}}),
-                              {.states = parameter_states});
+  // trained on a node of four devices; rolled out by four replicas of tp=2 on two other nodes
+  const cluster nodes{.gpus = 4, .each = {.nvlink_GBps = 370, .nic_GBps = 49, .copy_GBps = 2600}};
+  const layout_switch weights(space(m, config{pp{2}, dp{2}}), space(m, config{tp{2}, dp{4}}),
+                              {.to = device_map({4, 5, 6, 7, 8, 9, 10, 11}), .on = nodes, .states = parameter_states});
+  const routing route = choose_routing(weights).how;  // relay or not, chains, stages: given to every device alike
   std::atomic<bool> good = true;
 
   thread_group world(weights.devices());
   world.run([&](auto& here) {
-    rank_storage trained(weights.from(), here.device(), "trainer"), replica(weights.to(), here.device(), "rollout");
-    prepared_switch publish(weights, trained.tensors(), replica.tensors(), here);
+    const rank_t from = weights.from_rank(here.device()), to = weights.to_rank(here.device());
+    rank_storage trained = from < 0 ? rank_storage() : rank_storage(weights.from(), from, "trainer");
+    rank_storage replica = to < 0 ? rank_storage() : rank_storage(weights.to(), to, "rollout");
+    prepared_switch publish(weights, trained.tensors(), replica.tensors(), here, {.route = route});
     for (unsigned step = 1; step <= 5; ++step) {
       fill(trained.tensors(), weights.from(), known_values{step});  // in place of a training step
       publish.run();
       // in place of a rollout
       if (compare(replica.tensors(), weights.to(), known_values{step}).wrong != 0) good = false;
     }
-    if (here.device() == 0) std::puts(to_text(publish.report()).c_str());
+    if (here.device() == 4) std::puts(to_text(publish.report()).c_str());
   });
   return good ? 0 : 1;
 }

@@ -30,4 +30,9 @@ TEST_CASE("a report says bytes, stages and the peak") {
         "sent 1.00 MiB, received 512 B, kept 3 B in 4 stages; peak 1.20 KiB, 1.00 KiB above max(before, after)");
   r.stages = 1;
   CHECK(to_text(r).find(" in 1 stage; ") != std::string::npos);
+  r.phases = 3, r.passed_on = 256;
+  CHECK(
+      to_text(r) ==
+      "sent 1.00 MiB, received 512 B, 256 B of it to pass it on, kept 3 B in 1 stage of 3 phases; peak 1.20 KiB, 1.00 "
+      "KiB above max(before, after)");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Relay on the rows of the engine's tables: what is delivered is the least, every byte enters a node that lacks it once,
-// no rail is crossed where nodes are alike, and the NICs of a node work alike. From every device's own plan.
+// Relay on the rows of the engine's tables: what is delivered is the least, every byte enters a node that lacks it
+// once, no rail is crossed where nodes are alike, and the NICs of a node work alike. From every device's own plan.
 #include <doctest/doctest.h>
 
 #include <cstdio>

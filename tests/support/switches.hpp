@@ -29,8 +29,8 @@
 
 namespace testing {
 
-/// The pages of an arena in which a device passes bytes on, beside what it shall hold: from which slot to which end of a
-/// slot they are committed, by looking at every piece.
+/// The pages of an arena in which a device passes bytes on, beside what it shall hold: from which slot to the end of
+/// which they are committed, by looking at every piece.
 struct arena_pages {
   struct in_use {
     reshard::index_t first, last;

@@ -60,8 +60,8 @@ template <Transport T, Holding From, Holding To>
 std::string difference_over(T& transport, const layout_switch<From, To>& change, const switch_options& options) {
   const detail::given budget = detail::given_budget(options.budget), use = detail::given_sources(options.after_use),
                       states = detail::given_states(change.list(), change.states()),
-                      route = detail::given_routing(options.route, change.on()), placed = detail::given_placement(change),
-                      layouts = detail::given_layouts(change);
+                      route = detail::given_routing(options.route, change.on()),
+                      placed = detail::given_placement(change), layouts = detail::given_layouts(change);
   const std::vector<digest> families = detail::digests_of_families(change.to());
   digest all = families.back();
   for (const std::int64_t value : {std::int64_t{change.to().families()}, budget.value, use.value, states.value,

@@ -30,18 +30,18 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.prepare(plan, into, pages) after an `all_reduce_max` that followed `offer`: everything that can fail. `into` is
 ///                                what this device shall hold, `pages` its granules by the slot of their first writer,
 ///                                to be claimed by copies. What it returns is movable, and is what move is given;
-///   t.move(moves, slot)          called for all slots (schedule/slot_times.hpp) in turn, N of sending and L more, L its
-///                                lag; and from 0 again, after an `all_reduce_max`, for another run. On return what this
-///                                device sends and retains in `slot` has been read (what it sends, by the end of slot +
-///                                2L), what it retains is in place, and so is what it receives in slot - L; where L = 0,
-///                                on all devices;
+///   t.move(moves, slot)          called for all slots in turn (schedule/slot_times.hpp), the last L of which send
+///                                nothing, L being its lag; and from 0 again, after an `all_reduce_max`, for another
+///                                run. On return what this device sends and retains in `slot` has been read (what it
+///                                sends, by the end of slot + 2L), what it retains is in place, and so is what was sent
+///                                to it in slot - L; where L = 0, on all devices;
 ///   t.fail(sentence)             this device cannot go on: no device waits for it, and it returns once none reads its
 ///                                memory.
 /// And where it has them:
 ///   t.lag()                      L; 0 otherwise;
 ///   t.await(k)                   for L > 0: returns once every device has in place all that is sent in slot k;
-///   t.written_in(k)              after staging_bytes for slot 0: in which slot what is sent in slot k is written first,
-///                                from k on; otherwise k + L;
+///   t.written_in(k)              after staging_bytes for slot 0: in which slot what is sent in slot k is written
+///                                first, from k on; otherwise k + L;
 ///   t.most_staging_bytes(plan)   of a plan of one stage: all arenas as large as the largest; otherwise
 ///                                (1 + L) staging_bytes(plan, 0);
 ///   t.fixed_bytes()              F, what it holds whatever the stages; 0 otherwise;

@@ -41,8 +41,10 @@ template <Holding From, Holding To>
 /// "sent 1.00 MiB, received 2.00 MiB, kept 3.00 MiB in 4 stages; peak 5.00 MiB, 1.00 MiB above max(before, after)"
 [[nodiscard]] inline std::string to_text(const switch_report& r) {
   using namespace io;
-  return text_of("sent ", bytes_text(r.sent), ", received ", bytes_text(r.received), ", kept ", bytes_text(r.retained),
-                 " in ", r.stages, r.stages == 1 ? " stage" : " stages", "; peak ", bytes_text(r.memory.peak), ", ",
+  return text_of("sent ", bytes_text(r.sent), ", received ", bytes_text(r.received),
+                 r.passed_on > 0 ? text_of(", ", bytes_text(r.passed_on), " of it to pass it on") : "", ", kept ",
+                 bytes_text(r.retained), " in ", r.stages, r.stages == 1 ? " stage" : " stages",
+                 r.phases > 1 ? text_of(" of ", r.phases, " phases") : "", "; peak ", bytes_text(r.memory.peak), ", ",
                  bytes_text(r.memory.excess()), " above max(before, after)");
 }
 
