@@ -21,8 +21,8 @@ constexpr bytes_t operator""_MiB(unsigned long long n) { return static_cast<byte
 constexpr bytes_t operator""_GiB(unsigned long long n) { return static_cast<bytes_t>(n << 30); }
 }  // namespace literals
 
-/// No limit: the switch is made in as many stages as its routing says. An eighth of what 64 bits hold, so that it may be
-/// multiplied.
+/// No limit: the switch is made in as many stages as its routing says. An eighth of what 64 bits hold, so that it may
+/// be multiplied.
 inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
 
 /// What a device is told of a stage, once what it receives in it is in place.

@@ -67,8 +67,8 @@ class box_cutter {
 }  // namespace detail
 
 /// Of FROM what a survivor held and sends or retains in stages >= in_place, of TO what it receives or retains in stages
-/// < in_place, cut so that any two boxes of a tensor and state are equal or disjoint, each once; and what TO holds and no
-/// survivor has, without holders. By states, tensor and box. The cost is that of all survivors' plans.
+/// < in_place, cut so that any two boxes of a tensor and state are equal or disjoint, each once; and what TO holds and
+/// no survivor has, without holders. By states, tensor and box. The cost is that of all survivors' plans.
 template <Holding From, Holding To>
 [[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, index_t stages, index_t in_place,
                                                const std::vector<rank_t>& survivors, const routing& route = {}) {

@@ -11,9 +11,9 @@
 
 namespace reshard {
 
-/// What a device passes on, in an arena whose pages are among the target's: by the slot of their last reader; null where
-/// it passes nothing on. They go at the end of slot s + 2 L, s their slot, or after the last; where they are `held`, all
-/// after the last.
+/// What a device passes on, in an arena whose pages are among the target's: by the slot of their last reader; null
+/// where it passes nothing on. They go at the end of slot s + 2 L, s their slot, or after the last; where they are
+/// `held`, all after the last.
 struct passed_pages {
   const page_stages* by_reader = nullptr;
   bool held = false;
