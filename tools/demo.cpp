@@ -36,7 +36,7 @@ using reshard::io::bytes_text, reshard::io::count_text, reshard::refuse, reshard
 
 constexpr const char* usage =
     "tools/demo [--json] [--rounds N] [--transport threads|mailboxes|sockets|mpi] "
-    "[MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST] "
+    "[--relay GPUS] [MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST] "
     "[--fault kill|stop:DEVICE@STAGE [--keep] [--then LAYOUT] [--patience SECONDS]]]";
 constexpr const char* self = "/proc/self/exe";
 
@@ -65,13 +65,16 @@ std::string short_name(std::string path) {
   return path.substr(0, path.find('.'));
 }
 
-index_t parse_rounds(const std::string& text) {
-  index_t rounds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rounds);
-  if (error != std::errc{} || end != text.data() + text.size() || rounds < 1 || rounds > 99)
-    refuse("--rounds ", reshard::io::one_line(text), ": the rounds are 1 to 99");
-  return rounds;
+/// A number from 1 to `most`; `what` begins the sentence where it is none.
+index_t parse_number(const char* option, const std::string& text, index_t most, const char* what) {
+  index_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 1 || number > most)
+    refuse(option, " ", reshard::io::one_line(text), ": ", what, " 1 to ", most);
+  return number;
 }
+index_t parse_rounds(const std::string& text) { return parse_number("--rounds", text, 99, "the rounds are"); }
+index_t parse_node(const std::string& text) { return parse_number("--relay", text, 1024, "the devices of a node are"); }
 
 std::string parse_transport(const std::string& text) {
   for (const char* name : transport_names)
@@ -98,6 +101,7 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
     if (word == "--json") result.as = request_list::format::json;
     else if (word == "--rounds") result.rounds = parse_rounds(value());
     else if (word == "--transport") options.transport = parse_transport(value()), named = true;
+    else if (word == "--relay") options.node_devices = parse_node(value());
     else if (word == "--fault") parse_fault(value(), result.fault), special = true;
     else if (word == "--keep") result.fault.keep = of_fault = true;
     else if (word == "--then") result.fault.then = value(), of_fault = true;
@@ -110,12 +114,14 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
   }
   const bool faulty = result.fault.what != fault_request::kind::none;
   if (of_fault && !faulty) refuse("--keep, --then and --patience are of --fault; ", usage);
+  if (options.node_devices > 0 && (faulty || options.transport == "mpi"))
+    refuse("--relay is for whole switches over threads, mailboxes or sockets; ", usage);
   if (faulty && named && options.transport != "sockets")
     refuse("--fault wants processes that can die alone; give --transport sockets with it");
   if (words.empty() && !special) {
     const char* models = std::getenv("RESHARD_DEMO_MODELS");
     result.switches = usual_switches(models != nullptr ? models : "examples/models");
-    for (switch_request& r : result.switches) r.transport = options.transport;
+    for (switch_request& r : result.switches) r.transport = options.transport, r.node_devices = options.node_devices;
   } else if (words.size() == 3) {
     options.name = short_name(words[0]);
     options.model = words[0], options.from = words[1], options.to = words[2];
@@ -174,7 +180,8 @@ numbers run_child(const switch_request& r, measurement kind, OnStage&& on_stage)
                                     std::to_string(r.budget),
                                     r.from_devices,
                                     r.to_devices,
-                                    r.transport};
+                                    r.transport,
+                                    std::to_string(r.node_devices)};
   std::vector<char*> arguments;
   for (std::string& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
@@ -316,6 +323,8 @@ void print_json(const outcome& o) {
       text_of("{\"switch\":", quoted(o.of.name), ",\"from\":", quoted(o.of.from), ",\"to\":", quoted(o.of.to),
               ",\"ranks\":", static_cast<bytes_t>(o.plan.at("ranks")), ",\"transport\":", quoted(o.of.transport));
   for (const char* key : {"elements", "wrong", "moved_bytes"}) line += text_of(",\"", key, "\":", o.count(key));
+  if (o.of.node_devices > 0)
+    for (const char* key : {"relayed_bytes", "phases"}) line += text_of(",\"", key, "\":", o.count(key));
   line += text_of(",\"least_bytes\":", static_cast<bytes_t>(o.plan.at("least_bytes")));
   const bool messages = o.of.transport != "threads", processes = between_processes(o.of);
   for (const char* key : {"retained_bytes", "stages"}) line += text_of(",\"", key, "\":", o.count(key));
@@ -356,6 +365,8 @@ void print_table(const std::vector<outcome>& all) {
     t.row(cells);
   };
   row("bytes sent", [](const outcome& o) { return bytes_text(o.count("moved_bytes")); });
+  if (all[0].of.node_devices > 0)
+    row("  and to be passed on", [](const outcome& o) { return bytes_text(o.count("relayed_bytes")); });
   row("  least possible", [](const outcome& o) { return bytes_text(static_cast<bytes_t>(o.plan.at("least_bytes"))); });
   row("bytes kept", [](const outcome& o) { return bytes_text(o.count("retained_bytes")); });
   row("stages", [](const outcome& o) { return count_text(o.count("stages")); });
@@ -398,7 +409,7 @@ void print_table(const std::vector<outcome>& all) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.size() == 9 && arguments[0] == "--measure") {
+  if (arguments.size() == 10 && arguments[0] == "--measure") {
     const auto* const kind = std::find(std::begin(measurement_names), std::end(measurement_names), arguments[1]);
     if (kind == std::end(measurement_names)) refuse("no measurement is called ", arguments[1]);
     measure({{},
@@ -408,7 +419,8 @@ int run(const std::vector<std::string>& arguments) {
              arguments[6],
              arguments[7],
              reshard::io::parse_bytes("--budget", arguments[5]),
-             arguments[8]},
+             arguments[8],
+             arguments[9] == "0" ? 0 : parse_node(arguments[9])},
             static_cast<measurement>(kind - std::begin(measurement_names)));
     return 0;
   }

@@ -42,8 +42,9 @@ inline computed_switch switch_of(const switch_request& r) {
   const space from(m, parse_degrees(r.from)), to(m, parse_degrees(r.to));
   return layout_switch(from, to,
                        {devices_of("--from-devices", r.from_devices, from.ranks()),
-                        devices_of("--to-devices", r.to_devices, to.ranks())});
+                        devices_of("--to-devices", r.to_devices, to.ranks()), nodes_of(r.node_devices)});
 }
+inline routing route_of(const switch_request& r) { return {r.node_devices > 0 ? relay::always : relay::never}; }
 
 /// What a device found. Plain data, so that processes may leave it in memory that they share.
 struct found_by_device {
@@ -99,6 +100,7 @@ inline void tell_found(const std::vector<found_by_device>& all, const switch_req
   for (const found_by_device& f : all) {
     const switch_report& r = f.report;
     sum.report.received += r.received;
+    sum.report.passed_on += r.passed_on;
     sum.report.retained += r.retained;
     sum.compared.elements += f.compared.elements;
     sum.compared.wrong += f.compared.wrong;
@@ -113,7 +115,9 @@ inline void tell_found(const std::vector<found_by_device>& all, const switch_req
   tell_seconds(best);
   tell("elements", sum.compared.elements);
   tell("wrong", sum.compared.wrong);
-  tell("moved_bytes", sum.report.received);
+  tell("moved_bytes", sum.report.received - sum.report.passed_on);
+  tell("relayed_bytes", sum.report.passed_on);
+  tell("phases", all[0].report.phases);
   tell("retained_bytes", sum.report.retained);
   tell("stages", all[0].report.stages);
   tell("lag", all[0].report.lag);

@@ -99,7 +99,9 @@ void measure_switch(const switch_request& request, measurement kind) {
   thread_group(devices).run(
       [&](auto& here) { fill(before[static_cast<std::size_t>(here.device())].tensors(), change.from()); });
 
-  const switch_options options{warm ? no_budget : request.budget, warm ? sources::keep : sources::release};
+  const switch_options options{.budget = warm ? no_budget : request.budget,
+                               .after_use = warm ? sources::keep : sources::release,
+                               .route = route_of(request)};
   std::vector<found_by_device> found(before.size());
   double best = 0;
   for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
@@ -130,7 +132,8 @@ void measure_processes(const switch_request& request) {
         if (was >= 0) before = rank_storage(change.from(), was, "rank " + std::to_string(was) + " of FROM");
         if (is >= 0) after = rank_storage(change.to(), is, "rank " + std::to_string(is) + " of TO");
         fill(before.tensors(), change.from());
-        switch_once(change, before.tensors(), after.tensors(), here, {.budget = request.budget}, mine);
+        switch_once(change, before.tensors(), after.tensors(), here,
+                    {.budget = request.budget, .route = route_of(request)}, mine);
         mine.compared = compare(after.tensors(), change.to());
       });
   tell_found(found, request, elapsed(found));

@@ -21,6 +21,7 @@ struct switch_request {
   std::string to_devices;
   bytes_t budget = bytes_t{64} << 20;
   std::string transport = "threads";
+  index_t node_devices = 0;  // devices of a node, over which bytes are relayed; 0: they go directly
 };
 
 /// What carries the switch: threads that copy, threads that exchange messages, or processes over TCP or MPI.

@@ -43,6 +43,15 @@ with tempfile.TemporaryDirectory() as folder:
         assert abs(told["ratio"] - told["copy_seconds"] / told["seconds"]) < 0.01 + 0.01 * told["ratio"], told
         # seconds is rounded to a microsecond
 
+    with_relay = KEYS[:8] + ["relayed_bytes", "phases"] + KEYS[8:]
+    for transport in ["threads", "mailboxes"]:
+        result = run("--relay", "2", "--transport", transport, str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1", "--budget", "2MiB")
+        assert result.returncode == 0 and result.stderr == "", result
+        told = json.loads(result.stdout)
+        assert list(told)[:len(with_relay)] == with_relay, told
+        assert told["wrong"] == 0 and told["elements"] > 0 and told["moved_bytes"] == told["least_bytes"], told
+        assert told["relayed_bytes"] > 0 and told["phases"] > 1 and told["peak_excess_bytes"] <= told["budget_bytes"], told
+
     of_messages = ["messages", "wire_bytes", "staging_bytes", "lag"]
     beside = ["copy_seconds", "ratio", "warm_ratio", "vmhwm_bytes", "vmhwm_bound_bytes"]
     for transport, keys in [("mailboxes", KEYS + of_messages), ("sockets", [k for k in KEYS if k not in beside] + of_messages),
@@ -89,7 +98,8 @@ with tempfile.TemporaryDirectory() as folder:
                              ((*faulty, "--fault", "kill:1@0", "--then", "dp=4"), "of 4 devices one does not survive"),
                              ((*faulty, "--fault", "kill:1@0", "--patience", "0"), "seconds, 0.1 to 3600"), ((*faulty, "--keep"), "are of --fault"),
                              ((*faulty, "--fault", "kill:1@0", "--transport", "threads"), "give --transport sockets"), ((str(model), "dp=2"), "a MODEL and two layouts are wanted"),
-                             (("--rounds", "x"), "--rounds"), (("--transport", "pigeons"), "it is threads, mailboxes, sockets or mpi"),
+                             (("--rounds", "x"), "--rounds"), (("--relay", "0"), "the devices of a node are 1 to 1024"),
+                             ((*faulty, "--fault", "kill:1@0", "--relay", "2"), "--relay is for whole switches"), (("--transport", "pigeons"), "it is threads, mailboxes, sockets or mpi"),
                              (("--transport", "sockets", str(smallest), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "1000"),
                               "the least budget that does is"),
                              (("--transport", "mpi", str(smallest), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "1000"),
