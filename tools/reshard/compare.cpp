@@ -14,6 +14,7 @@
 #include <reshard/io/text_output.hpp>
 #include <reshard/parallelism/legal_layouts.hpp>
 #include <reshard/plan/make_plan.hpp>
+#include <reshard/simulate/relayed_figures.hpp>
 #include <reshard/simulate/simulation.hpp>
 
 #include "asked.hpp"
@@ -65,13 +66,20 @@ std::optional<compared_layout> compared(const arguments& given, const model& m, 
   const computed_switch& change = relabelled.change ? *relabelled.change : asked;
   require_possible(question, change);
   const routing_asked routed = routing_asked_for(question, change, usual, stages_unless_named::fastest);
+  row.seconds = routed.seconds;
+  if (routed.how.how == relay::always) {
+    relayed_streams streams = relayed_streams_of(change, routed.how.chains);
+    const switch_figures f =
+        figures_of_relay(change, streams.streams(), routed.how, routed.phases, sources_asked_for(given));
+    row.moved = f.moved, row.retained = f.retained, row.peak = f.peak;
+    return row;
+  }
   figure_collector figures(change, routed.how, routed.phases, figures_of::whole_switch, sources_asked_for(given));
   for (rank_t device = 0; device < change.devices(); ++device) {
     figures.add(make_plan(change, device, routed.how));
   }
   const switch_figures& f = figures.figures();
   row.moved = f.moved, row.retained = f.retained, row.peak = f.peak;
-  row.seconds = routed.seconds;
   return row;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <reshard/schedule/memory_replay.hpp>
@@ -47,28 +48,34 @@ namespace reshard {
   return messages;
 }
 
+/// All of a stream that a device receives or sends, as one of its peers has it: the first and the last phase in which
+/// it passes, and of one that was there before whether it stays.
+struct stream_flow {
+  std::uint32_t states = 0;
+  std::uint64_t stream = 0;
+  index_t elements = 0;
+  bytes_t width = 0;
+  index_t first = 0, last = 0;
+  purpose why = purpose::delivered;
+  bool stays = false;
+
+  std::tuple<std::uint32_t, std::uint64_t> key() const { return {states, stream}; }
+};
+
 /// What a device holds over time, for any number of stages.
 class relayed_memory {
  public:
   /// Of a device that holds `before` bytes first and whose plan with relay this is.
   relayed_memory(const plan& p, bytes_t before, sources after_use) : before_(before) {
-    const bytes_t created = total_bytes(p.creates) + total_bytes(p.lost);
-    std::vector<flow> in = flows(p.receives, &transfer::src), out = flows(p.sends, &transfer::dst);
-    for (const flow& came : in) passed_ += came.why == purpose::passed_on ? came.elements * came.width : 0;
-    held_ = (after_use == sources::keep ? before : total_bytes(p.retains)) + created;
-    for (const flow& sent : out) {
-      const auto came = std::lower_bound(in.begin(), in.end(), sent.key(),
-                                         [](const flow& a, const auto& key) { return a.key() < key; });
-      if (came != in.end() && came->key() == sent.key()) {
-        came->last = sent.last;
-        continue;
-      }
-      if (after_use == sources::keep || retained(p.retains, *sent.sample)) continue;
-      held_ += sent.elements * sent.width;
-      moves_.push_back({sent.elements, sent.width, -1, sent.last});
-    }
-    for (const flow& came : in)
-      moves_.push_back({came.elements, came.width, came.first, came.why == purpose::passed_on ? came.last : -1});
+    std::vector<stream_flow> out = flows(p.sends, &transfer::dst, &p.retains);
+    set(total_bytes(p.retains), total_bytes(p.creates) + total_bytes(p.lost),
+        flows(p.receives, &transfer::src, nullptr), out, after_use);
+  }
+  /// The same of its flows, each by states and stream, and the bytes that it retains and creates.
+  relayed_memory(bytes_t before, bytes_t retained, bytes_t created, std::vector<stream_flow> in,
+                 const std::vector<stream_flow>& out, sources after_use)
+      : before_(before) {
+    set(retained, created, std::move(in), out, after_use);
   }
 
   /// Bytes that it receives only to pass them on.
@@ -96,36 +103,49 @@ class relayed_memory {
   }
 
  private:
-  struct flow {
-    std::uint32_t states = 0;
-    std::uint64_t stream = 0;
-    index_t elements = 0;
-    bytes_t width = 0;
-    index_t first = 0, last = 0;  // phases
-    purpose why = purpose::delivered;
-    const transfer* sample = nullptr;
-
-    std::tuple<std::uint32_t, std::uint64_t> key() const { return {states, stream}; }
-  };
   struct move {
     index_t elements;
     bytes_t width;
     index_t comes, goes;  // phases; -1: it was there, it stays
   };
 
-  /// By states and stream, elements as one of the peers has them.
-  static std::vector<flow> flows(const std::vector<transfer>& list, rank_t transfer::*peer) {
+  void set(bytes_t retained, bytes_t created, std::vector<stream_flow> in, const std::vector<stream_flow>& out,
+           sources after_use) {
+    for (const stream_flow& came : in) passed_ += came.why == purpose::passed_on ? came.elements * came.width : 0;
+    held_ = (after_use == sources::keep ? before_ : retained) + created;
+    for (const stream_flow& sent : out) {
+      const auto came = std::lower_bound(in.begin(), in.end(), sent.key(),
+                                         [](const stream_flow& a, const auto& key) { return a.key() < key; });
+      if (came != in.end() && came->key() == sent.key()) {
+        came->last = sent.last;
+        continue;
+      }
+      if (after_use == sources::keep || sent.stays) continue;
+      held_ += sent.elements * sent.width;
+      moves_.push_back({sent.elements, sent.width, -1, sent.last});
+    }
+    for (const stream_flow& came : in)
+      moves_.push_back({came.elements, came.width, came.first, came.why == purpose::passed_on ? came.last : -1});
+  }
+
+  /// By states and stream.
+  static std::vector<stream_flow> flows(const std::vector<transfer>& list, rank_t transfer::*peer,
+                                        const std::vector<transfer>* retains) {
     std::vector<const transfer*> sorted;
     for (const transfer& t : list) sorted.push_back(&t);
     const auto key = [peer](const transfer* t) { return std::tuple(t->states.bits(), t->stream, t->*peer); };
     std::sort(sorted.begin(), sorted.end(), [&](const transfer* a, const transfer* b) { return key(a) < key(b); });
-    std::vector<flow> found;
+    std::vector<stream_flow> found;
+    rank_t first_peer = 0;
     for (const transfer* t : sorted) {
-      if (found.empty() || found.back().key() != std::tuple(t->states.bits(), t->stream))
-        found.push_back({t->states.bits(), t->stream, 0, t->states.bytes_per_element(), t->phase, t->phase, t->why, t});
-      flow& own = found.back();
+      if (found.empty() || found.back().key() != std::tuple(t->states.bits(), t->stream)) {
+        found.push_back({t->states.bits(), t->stream, 0, t->states.bytes_per_element(), t->phase, t->phase, t->why,
+                         retains != nullptr && retained(*retains, *t)});
+        first_peer = t->*peer;
+      }
+      stream_flow& own = found.back();
       own.first = least(own.first, t->phase), own.last = greatest(own.last, t->phase);
-      if (t->*peer == own.sample->*peer) own.elements += t->where.volume();
+      if (t->*peer == first_peer) own.elements += t->where.volume();
     }
     return found;
   }

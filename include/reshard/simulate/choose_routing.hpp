@@ -109,7 +109,16 @@ class relay_budget {
 template <Holding From, Holding To>
 [[nodiscard]] relayed_streams relayed_streams_of(const layout_switch<From, To>& change, index_t chains) {
   relayed_streams streams;
-  each_relayed(change, chains, [&](const transfer& t) { streams.add(t); });
+  each_relayed(change, chains, [&](const transfer& t) {
+    streams.add(t, [&] {
+      const rank_t rank = change.to_rank(t.src);
+      bool needs = false;
+      if (rank >= 0)
+        change.to().owners(t.family, t.states.role_of(*t.states.begin()), t.where,
+                           [&](const family_box&, const Holders auto& holders) { needs = holders.contains(rank); });
+      return needs;
+    });
+  });
   detail::with_sources(change, [&](const auto& sources) {
     for (rank_t device = 0; device < change.devices(); ++device) {
       plan kept;

@@ -25,6 +25,7 @@ struct relayed_stream {
   had source = had::before;
   std::uint32_t states = 0;
   std::uint64_t stream = 0;
+  bool stays = false;  // of what its source held before: needed there afterwards; known of whole switches
 
   constexpr auto hop() const { return std::tuple(phase, sized.src, sized.dst); }
   constexpr auto key() const { return std::tuple(phase, sized.src, sized.dst, states, stream); }
@@ -35,6 +36,11 @@ class relayed_streams {
  public:
   /// Every transfer once, retained ones too.
   void add(const transfer& t) {
+    add(t, [] { return false; });
+  }
+  /// stays() says whether the source's rank of TO needs it.
+  template <typename Stays>
+  void add(const transfer& t, Stays&& stays) {
     const index_t elements = t.where.volume();
     if (!streams_.empty()) {
       relayed_stream& last = streams_.back();
@@ -48,7 +54,8 @@ class relayed_streams {
                         t.why,
                         had::before,
                         t.states.bits(),
-                        t.stream});
+                        t.stream,
+                        stays()});
     settled_ = false;
   }
   /// What a device receives and retains.
