@@ -358,7 +358,12 @@ void check_switch(asked_switch s, tally& seen) {
                      always = ask(l.asked("plan", add(with_relay(how, "always"))));
         CHECK(std::min(least_budget_named(never), least_budget_named(always)) == least);
       }
-      if (relay != "auto" && ++seen.formulas <= 12) CHECK(least_by_formula(l, relay) == least);
+      // never is made in s0 stages, which a budget may not make a power of two of; always may have fewer chains
+      if (relay != "auto" && ++seen.formulas <= 12) {
+        const long formula = least_by_formula(l, relay);
+        if (relay == "never") CHECK(least >= formula);
+        else CHECK(least <= formula);
+      }
       budget = least;
       ++seen.refused;
     }

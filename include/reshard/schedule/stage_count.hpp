@@ -67,10 +67,15 @@ constexpr bytes_t least_budget(const memory_demand& demand, ExcessOf&& excess_of
   return demand.fixed + least_that_does;
 }
 
-/// B: the most that any device holds on either side, of what moves.
+/// B: the most that any device holds on either side, of what moves. Lost ranks hold nothing.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr bytes_t largest_holding(const layout_switch<From, To>& change) {
-  return greatest(max_bytes_per_rank(change.from(), change.states()), max_bytes_per_rank(change.to(), change.states()));
+  bytes_t largest = max_bytes_per_rank(change.to(), change.states());
+  if (change.lost_ranks().empty()) return greatest(largest, max_bytes_per_rank(change.from(), change.states()));
+  for (rank_t device = 0; device < change.devices(); ++device)
+    if (const rank_t rank = change.from_rank(device); rank >= 0)
+      largest = greatest(largest, held_bytes(change.from(), rank, change.states()));
+  return largest;
 }
 
 }  // namespace reshard
