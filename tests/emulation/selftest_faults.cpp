@@ -199,7 +199,10 @@ TEST_CASE("a group that fails is fatal for its communicators; invalid arguments 
                  comm = join(1, 0, b);
                  check(ncclCommRevoke(comm, 0));
                  check(settle(comm));
+                 check(ncclGroupStart());
                  expect(ncclSend(m.at, 16, ncclUint8, 0, comm, s.here) == ncclInvalidUsage, "revoked");
+                 expect(ncclRecv(m.at + 16, 16, ncclUint8, 0, comm, s.here) == ncclInvalidUsage, "revoked");
+                 expect(ncclGroupEnd() == ncclInvalidUsage, "so is the group");
                }
                check(ncclCommAbort(comm));
              },

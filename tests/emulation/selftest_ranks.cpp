@@ -71,6 +71,41 @@ TEST_CASE("everybody to everybody, 2 to 8 ranks") {
         ranks(n, [n](int rank, board& b) { all_to_all(n, rank, b, 5); }, {{"EMULATION_SEED", std::to_string(n)}}));
   }
 }
+TEST_CASE("a sender may be a message ahead of who receives") {
+  all_ended_well(ranks(3, [](int rank, board& b) {
+    ncclComm_t comm = join(3, rank, b);
+    {
+      stream s;
+      buffer m(64 * kib);
+      const auto group = [&](std::vector<int> from, std::vector<int> to) {
+        check(ncclGroupStart());
+        for (const int p : from)
+          check(ncclRecv(m.at + kib * static_cast<std::size_t>(p), 16, ncclUint8, p, comm, s.here));
+        for (const int p : to) check(ncclSend(m.at, 16, ncclUint8, p, comm, s.here));
+        check(ncclGroupEnd());
+        check(settle(comm));
+      };
+      group(rank == 1 ? std::vector{0, 2} : std::vector<int>{},
+            rank == 1 ? std::vector<int>{} : std::vector{1});  // first contact
+      check(cudaStreamSynchronize(s.here));
+      if (rank == 0) {  // late, so that rank 1 has not looked at what rank 2 posted first
+        b.wait(0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        check(ncclSend(m.at, 16, ncclUint8, 1, comm, s.here));
+        check(settle(comm));
+      } else if (rank == 1) {
+        group({0, 2}, {});
+        group({2}, {});
+      } else {
+        group({}, {1});
+        b.flags[0] = 1;
+        group({}, {1});
+      }
+      check(cudaStreamSynchronize(s.here));
+    }
+    leave(comm);
+  }));
+}
 TEST_CASE("everybody to everybody through one hardware queue") {
   all_ended_well(ranks(3, [](int rank, board& b) { all_to_all(3, rank, b, 5); }, {{"EMULATION_QUEUES", "1"}}));
 }
@@ -117,7 +152,7 @@ TEST_CASE("a group moves when both ends posted the mirror of it, and else the te
                       check(settle(comm));
                       check(cudaStreamSynchronize(s.here));
                     }),
-              "registered");
+              "one end's buffer is registered, the other's is not");
 }
 
 TEST_CASE("messages that real NCCL answers with a hang or garbage stop the test") {

@@ -24,8 +24,8 @@ inline constexpr std::size_t most_segments = 1024;
 struct post {
   std::atomic<std::uint64_t> number;
   std::uint64_t sends, expects, kind;
-  std::uint64_t sends_registered, expects_registered;
-  std::uint64_t segments;  // of the memory of this rank's device where the peer writes
+  std::uint64_t sends_registered;  // the receiver looks whether its own is too
+  std::uint64_t segments;          // of the memory of this rank's device where the peer writes
   segment at[most_segments];
 };
 /// From one rank to one peer. A post may be read until the peer has written its own of the same number: two suffice.
