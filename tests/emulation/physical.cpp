@@ -15,7 +15,12 @@
 namespace emulation {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RESHARD_EMULATION_SMALL_ARENA
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(RESHARD_EMULATION_SMALL_ARENA)
 constexpr std::size_t arena_bytes = std::size_t{64} << 30;
 #else
 constexpr std::size_t arena_bytes = std::size_t{256} << 30;

@@ -269,8 +269,9 @@ TEST_CASE("every function that an exchange calls can fail, at its first and its 
   }
   ::unlink(file.c_str());
   CHECK(calls.size() > 25);
-  for (const auto& [function, n] : calls)
-    for (long nth = 1; nth <= std::min(n, 2L); ++nth) {
+  for (const auto& called : calls)
+    for (long nth = 1; nth <= std::min(called.second, 2L); ++nth) {
+      const std::string& function = called.first;
       CAPTURE(function);
       CAPTURE(nth);
       const outcome o = with_failure(function, nth);
