@@ -156,10 +156,10 @@ TEST_CASE_TEMPLATE("types, shapes and strides that are not the shard's are refus
     return bound<Tensor>(d, weight, b, data);
   };
   const std::string of = "reshard: rank 0: param of 'w' ";
-  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 2}, memory.data()) ==
-        of + "is bf16, and its tensor is float of 16 bits");
-  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 2, .bits = 32}, memory.data()) ==
-        of + "is bf16, and its tensor is float of 32 bits");
+  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 0}, memory.data()) ==
+        of + "is bf16, and its tensor is int of 16 bits");
+  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 2, .bits = 64}, memory.data()) ==
+        of + "is bf16, and its tensor is float of 64 bits");
   CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .lanes = 2}, memory.data()) ==
         of + "is bf16, and its tensor is bfloat of 16 bits, 2 at a time");
   CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 31}, memory.data()) ==
@@ -191,7 +191,10 @@ TEST_CASE_TEMPLATE("every type of a state takes the types that DLPack has for it
         described d{.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = code, .bits = bits};
         const Tensor t = tensor_of<Tensor>(d, memory.data());
         const bool accepted = refused([&] { bind_dlpack(b, listed.table(), s, t); }) == "accepted";
-        CHECK(accepted == detail::is_dlpack_type(type, code, bits, 1));
+        const bool floats = (code == 4 && bits == 16) || (code == 2 && (bits == 16 || bits == 32));
+        CHECK(accepted == (detail::is_dlpack_type(type, code, bits, 1) || (floats && type != dtype::fp8)));
+        if (accepted) CHECK(b.boxes()[0].converts() == !detail::is_dlpack_type(type, code, bits, 1));
+        if (accepted) CHECK(b.boxes()[0].element_bytes == bits / 8);
       }
   }
 }

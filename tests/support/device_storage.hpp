@@ -13,8 +13,6 @@
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_arrays.hpp>
 
-#include "../emulation/emulation.hpp"
-
 namespace testing {
 
 using namespace reshard;
@@ -71,14 +69,18 @@ class device_storage {
   template <typename H, typename Values = known_values>
   static comparison compare_boxes(const binding& boxes, const H& h, const Values& values = {}) {
     comparison all;
+    const cuda_stream stream;
     for (const bound_box& b : boxes.boxes()) {
       std::vector<std::byte> dense(static_cast<std::size_t>(b.bytes()));
       const index_t rows = b.where.dim[1].size(), columns = b.where.dim[2].size();
       for (index_t i = 0; i < b.where.dim[0].size(); ++i)
         for (index_t j = 0; j < rows; ++j)
-          emulation::peek(dense.data() + (i * rows + j) * columns * b.element_bytes,
-                          b.data + (i * b.stride[0] + j * b.stride[1]) * b.element_bytes,
-                          static_cast<std::size_t>(columns * b.element_bytes));
+          detail::require_cuda(cudaMemcpyAsync(dense.data() + (i * rows + j) * columns * b.element_bytes,
+                                               b.data + (i * b.stride[0] + j * b.stride[1]) * b.element_bytes,
+                                               static_cast<std::size_t>(columns * b.element_bytes),
+                                               cudaMemcpyDeviceToHost, stream.get()),
+                               "copy a row");
+      detail::require_cuda(cudaStreamSynchronize(stream.get()), "copy a box");
       binding one("a box");
       one.add(b, memory{dense.data(), b.bytes()});
       one.seal();

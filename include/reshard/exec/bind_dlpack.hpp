@@ -74,15 +74,18 @@ inline bool is_dlpack_type(dtype type, int code, int bits, int lanes) {
 
 }  // namespace detail
 
-/// Binds a shard that is a DLPack tensor: its shape and type are the shard's, its strides are in elements (none: it is
-/// row-major), and its first element lies at data + byte_offset. The binding lies where its tensors do; refused where
+/// Binds a shard that is a DLPack tensor: its shape is the shard's, its type too or one that is converted into it on the
+/// way, its strides are in elements (none: it is row-major), and its first element lies at data + byte_offset. The binding lies where its tensors do; refused where
 /// that is two places, or one that no switch reaches.
 template <DLPackTensor Tensor>
 void bind_dlpack(binding& out, const tensor_table& table, const shard& s, const Tensor& t) {
   const auto array = [&] { return out.who() + ": " + s.state + " of '" + s.tensor + "'"; };
   const int code = static_cast<int>(t.dtype.code), bits = static_cast<int>(t.dtype.bits),
             lanes = static_cast<int>(t.dtype.lanes);
-  if (!detail::is_dlpack_type(s.type, code, bits, lanes))
+  dtype holds = s.type;
+  for (const dtype other : {bf16, fp16, fp32})
+    if (converts(other, s.type) && detail::is_dlpack_type(other, code, bits, lanes)) holds = other;
+  if (!detail::is_dlpack_type(holds, code, bits, lanes))
     refuse(array(), " is ", name(s.type), ", and its tensor is ", detail::words_of_dlpack_type(code, bits, lanes));
   if (t.ndim != s.shape.ndim)
     refuse(array(), " has ", s.shape.ndim, " dimensions, and its tensor has ", static_cast<int>(t.ndim));
@@ -110,10 +113,11 @@ void bind_dlpack(binding& out, const tensor_table& table, const shard& s, const 
   if (!empty) {
     at.data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(t.data))) + t.byte_offset;
     if (t.data == nullptr) refuse(array(), " has ", dense, " elements, and its tensor has no memory");
-    at.bytes = checked_multiply(checked_add(last, 1), width(s.type));
-    if (reinterpret_cast<std::uintptr_t>(at.data) % static_cast<std::uintptr_t>(width(s.type)) != 0)
+    at.bytes = checked_multiply(checked_add(last, 1), width(holds));
+    if (holds != s.type) at.holds = holds;
+    if (reinterpret_cast<std::uintptr_t>(at.data) % static_cast<std::uintptr_t>(width(holds)) != 0)
       refuse(array(), " is ", name(s.type), ", and its tensor begins ", t.byte_offset,
-             " bytes into its memory, at an address that no element of ", width(s.type), " bytes has");
+             " bytes into its memory, at an address that no element of ", width(holds), " bytes has");
   }
   bind_shard(out, table, s, at, stride);
 }
