@@ -31,6 +31,23 @@ void route_relay(const layout_switch<From, To>& change, const Sources& sources, 
         route.route({node, device}, r, states);
 }
 
+/// The plan of one device with relay in so many chains.
+template <Holding From, Holding To>
+plan relayed_plan(const layout_switch<From, To>& change, rank_t device, index_t chains) {
+  plan result;
+  result.device = device;
+  if (change.from_rank(device) < 0 && change.to_rank(device) < 0) return result;
+  const index_t node = change.node_devices() == 0 ? 0 : device / change.node_devices();
+  const node_rails rails(change);
+  with_sources(change, [&](const auto& sources) {
+    keep_all(change, sources, result);
+    route_relay(change, sources, rails, chains, {node, node + 1}, device,
+                [&](const transfer& t) { (t.src == device ? result.sends : result.receives).push_back(t); });
+  });
+  sort_plan(result);
+  return result;
+}
+
 }  // namespace detail
 
 /// Calls sink(transfer) with every transfer of a switch with relay once, where it arrives, node by node; retained ones
@@ -51,18 +68,7 @@ template <Holding From, Holding To>
 [[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device, const routing& how) {
   if (how.how == relay::never) return make_plan(change, device);
   if (how.chains < 1) refuse("relay: ", how.chains, " chains of each node; there is at least 1");
-  plan result;
-  result.device = device;
-  if (change.from_rank(device) < 0 && change.to_rank(device) < 0) return result;
-  const index_t node = change.node_devices() == 0 ? 0 : device / change.node_devices();
-  const node_rails rails(change);
-  detail::with_sources(change, [&](const auto& sources) {
-    detail::keep_all(change, sources, result);
-    detail::route_relay(change, sources, rails, how.chains, {node, node + 1}, device,
-                        [&](const transfer& t) { (t.src == device ? result.sends : result.receives).push_back(t); });
-  });
-  detail::sort_plan(result);
-  return result;
+  return detail::relayed_plan(change, device, how.chains);
 }
 
 /// 1 + the highest phase of any transfer.
