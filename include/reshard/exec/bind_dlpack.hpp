@@ -74,9 +74,9 @@ inline bool is_dlpack_type(dtype type, int code, int bits, int lanes) {
 
 }  // namespace detail
 
-/// Binds a shard that is a DLPack tensor: its shape is the shard's, its type too or one that is converted into it on the
-/// way, its strides are in elements (none: it is row-major), and its first element lies at data + byte_offset. The binding lies where its tensors do; refused where
-/// that is two places, or one that no switch reaches.
+/// Binds a shard that is a DLPack tensor: its shape is the shard's, its type too or one that is converted into it on
+/// the way, its strides are in elements (none: it is row-major), and its first element lies at data + byte_offset. The
+/// binding lies where its tensors do; refused where that is two places, or one that no switch reaches.
 template <DLPackTensor Tensor>
 void bind_dlpack(binding& out, const tensor_table& table, const shard& s, const Tensor& t) {
   const auto array = [&] { return out.who() + ": " + s.state + " of '" + s.tensor + "'"; };
