@@ -305,3 +305,15 @@ TEST_CASE("lists of shards are relayed as layouts are") {
   CHECK(chained > 3);
   CHECK(passed > 10);
 }
+
+TEST_CASE("where nodes differ, a NIC keeps as much of its own number as it can carry") {
+  const layout_switch change(space(models::llama2_7b, parse_degrees("tp=8")),
+                             space(models::llama2_7b, parse_degrees("tp=4")),
+                             {.to = devices_from(8, 4), .on = nodes_of(8), .states = parameter_states});
+  const nic_loads loads(change, 1);
+  CHECK(loads.between > 0);
+  // eight NICs of an eighth to four of a quarter: an eighth each on its own rail
+  CHECK(static_cast<double>(loads.across) <= 0.51 * static_cast<double>(loads.between));
+  CHECK(nic_loads::uneven(loads.in) <= 1.05);
+  CHECK(nic_loads::uneven(loads.out) <= 1.05);
+}
