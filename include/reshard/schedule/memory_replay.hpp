@@ -89,6 +89,7 @@ struct passing {
   index_t stage, last;
 
   friend constexpr auto operator<=>(const passing&, const passing&) = default;
+  friend constexpr bool operator==(const passing&, const passing&) = default;
 };
 /// Of all streams that a device receives, by stream, states and stage; what is not sent on is `last` -1.
 constexpr std::vector<passing> passing_streams(const std::vector<staged_piece>& received,
