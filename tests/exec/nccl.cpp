@@ -226,6 +226,67 @@ TEST_CASE("1 to 64 stages, memory there, in every way; and the same moves again 
   }
 }
 
+TEST_CASE("what begins off 16 bytes in its tensor is packed, though it is one run there") {
+  const std::vector<shard> rows = {{0, "wte", bf16, {130, 4}, {0, 0}, {130, 4}}};
+  const std::vector<shard> parts = {{0, "wte", bf16, {130, 4}, {0, 0}, {1, 4}},
+                                    {1, "wte", bf16, {130, 4}, {1, 0}, {64, 4}},
+                                    {0, "wte", bf16, {130, 4}, {65, 0}, {65, 4}}};
+  check(layout_switch(rows, parts), {});
+}
+
+TEST_CASE("what is only retained is read before it goes, message by message") {
+  ::setenv("EMULATION_SYNC", "never", 1);
+  const computed_switch change = testing::tiny_switch(24, "dp=2", "dp=2,zero=1");
+  for (long seed = 0; seed < testing::tries(20); ++seed) {
+    setting s{.seed = seed};
+    s.nccl.how = exchange_as::naive;
+    check(change, s);
+  }
+  ::unsetenv("EMULATION_SYNC");
+}
+
+TEST_CASE("devices that only send run ahead as far as their arenas allow") {
+  const std::vector<shard> columns = {{1, "wte", bf16, {512, 256}, {0, 0}, {512, 128}},
+                                      {2, "wte", bf16, {512, 256}, {0, 128}, {512, 128}}};
+  const std::vector<shard> whole = {{0, "wte", bf16, {512, 256}, {0, 0}, {512, 256}}};
+  const layout_switch change(columns, whole);
+  for (long seed = 0; seed < testing::tries(20); ++seed) {
+    CAPTURE(seed);
+    processes all(3);
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      emulation::seed(static_cast<std::uint64_t>(seed * 10 + d));
+      {
+        socket_meeting meeting(d, all.addresses, std::move(listening), ample);
+        nccl_endpoint here(meeting, static_cast<int>(d), {.arenas = arenas_are::registered});
+        device_granules pool(static_cast<int>(d));
+        device_storage before(change.from(), change.from_rank(d), "before", pool, pages_are::committed),
+            after(change.to(), change.to_rank(d), "after", pool, pages_are::committed);
+        before.fill(change.from());
+        constexpr index_t stages = 12;
+        const plan mine = make_plan(change, d);
+        const staged_plan staged = stage_plan(mine, change, stages);
+        page_stages pages(after.tensors, binding_side::target, change.states());
+        here.offer(before.tensors);
+        static_cast<void>(here.staging_bytes(staged, 0));
+        exchange_moves moves = here.prepare(staged, after.tensors, pages);
+        here.all_reduce_max(0);
+        for (index_t slot = 0; slot < stages + here.lag(); ++slot) here.move(moves, slot);
+        here.await(stages - 1);
+        left.wrong = static_cast<long>(after.compare(change.to()).wrong);
+        here.all_reduce_max(0);
+      }
+      emulation::finish();
+      left.reached = 1;
+    });
+    REQUIRE(all.ended_within(60));
+    for (long d = 0; d < 3; ++d) {
+      CHECK(std::string(all.of(d).sentence) == "");
+      CHECK(all.of(d).reached == 1);
+      CHECK(all.of(d).wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("mapping, unmapping and freeing that wait for the whole device, and one hardware queue") {
   const computed_switch change = change_of(small_llama(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
   for (const char* name : {"EMULATION_SYNC", "EMULATION_QUEUES"}) {

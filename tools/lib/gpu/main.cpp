@@ -119,8 +119,9 @@ class copy_bench {
  public:
   explicit copy_bench(bytes_t bytes) : bytes_(bytes) {
     for (std::byte** at : {&from_, &into_})
-      must(cudaMalloc(reinterpret_cast<void**>(at), static_cast<std::size_t>(2 * bytes + 4096)), "allocate memory");
-    must(cudaMemset(from_, 1, static_cast<std::size_t>(2 * bytes + 4096)), "write memory");
+      must(cudaMalloc(reinterpret_cast<void**>(at), static_cast<std::size_t>(widest * bytes + 4096)),
+           "allocate memory");
+    must(cudaMemset(from_, 1, static_cast<std::size_t>(widest * bytes + 4096)), "write memory");
     must(static_cast<cudaError_t>(load_copy_kernels(stream_.get())), "load kernels");
     memcpy_ = timed(stream_.get(), [&] {
       must(cudaMemcpyAsync(into_, from_, static_cast<std::size_t>(bytes_), cudaMemcpyDeviceToDevice, stream_.get()),
@@ -172,6 +173,8 @@ class copy_bench {
         .number("copies", static_cast<double>(table.size()))
         .print();
   }
+
+  static constexpr bytes_t widest = 8;  // of a pitch over a run
 
   bytes_t bytes_;
   std::byte *from_ = nullptr, *into_ = nullptr;
