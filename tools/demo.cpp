@@ -76,7 +76,15 @@ index_t parse_number(const char* option, const std::string& text, index_t most, 
 index_t parse_rounds(const std::string& text) { return parse_number("--rounds", text, 99, "the rounds are"); }
 index_t parse_node(const std::string& text) { return parse_number("--relay", text, 1024, "the devices of a node are"); }
 
+/// Why the demo does not run over NCCL here.
+std::string without_gpu() {
+  constexpr const char* instead = "this demo moves a host's memory; tools/gpu is the one for GPUs";
+  if (::access("/dev/nvidia0", F_OK) != 0) return text_of("there is no GPU on this machine; ", instead);
+  return instead;
+}
+
 std::string parse_transport(const std::string& text) {
+  if (text == "nccl") refuse("--transport nccl: ", without_gpu());
   for (const char* name : transport_names)
     if (text == name) {
       if (text == "mpi" && ::access(over_mpi_program().c_str(), X_OK) != 0)
@@ -84,7 +92,7 @@ std::string parse_transport(const std::string& text) {
       return text;
     }
   refuse("--transport ", reshard::io::one_line(text),
-         ": it is threads, mailboxes, sockets or mpi; others were not built");
+         ": it is threads, mailboxes, sockets or mpi; nccl is refused, and others were not built");
 }
 
 request_list parse_arguments(const std::vector<std::string>& arguments) {
