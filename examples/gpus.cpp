@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process per GPU moves its state over NCCL; what they agree on goes over sockets. Started alone it starts one process
-// for each GPU here; on a cluster, or under mpirun, each process is started with its number, as
+// A process per GPU moves its state over NCCL; what they agree on goes over sockets. Started alone it starts one
+// process for each GPU here; on a cluster, or under mpirun, each process is started with its number, as
 //   mpirun -n 4 build/examples/example_gpus
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +14,7 @@
 #include <reshard/exec/nccl.hpp>
 #include <reshard/exec/socket_meeting.hpp>
 #include <reshard/exec/switch_state.hpp>
+#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_arrays.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/reshard.hpp>
