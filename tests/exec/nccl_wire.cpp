@@ -557,6 +557,29 @@ TEST_CASE("what can't be done over NCCL is refused on all devices, and nothing i
   CHECK(has(all[0], "reshard: no world over NCCL, as device 1 says: reshard: CUDA could not use a device: "));
 }
 
+namespace {
+
+/// Takes the device's free memory as a new owner would, and looks whether somebody else still writes to it.
+long written_by_others(int gpu) {
+  constexpr std::size_t bytes = 2 << 20;
+  const std::vector<unsigned char> mine(bytes, 0x5A);
+  std::vector<std::unique_ptr<nccl_memory>> taken;
+  for (int i = 0; i < 8; ++i) {
+    taken.push_back(std::make_unique<nccl_memory>(gpu, static_cast<bytes_t>(bytes)));
+    emulation::poke(taken.back()->data(), mine.data(), bytes);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  long wrong = 0;
+  std::vector<unsigned char> found(bytes);
+  for (const auto& one : taken) {
+    emulation::peek(found.data(), one->data(), bytes);
+    wrong += found == mine ? 0 : 1;
+  }
+  return wrong;
+}
+
+}  // namespace
+
 TEST_CASE("arenas stay where they are until every device that lives has aborted") {
   ::setenv("EMULATION_DELAY_US", "4000", 1);
   // both others send to 0 alone; 1 may be writing into its arena when it hears that 2 is gone
@@ -578,12 +601,15 @@ TEST_CASE("arenas stay where they are until every device that lives has aborted"
         strikes.left = &left;
         if (d == 2) strikes.number = SIGKILL;
         socket_meeting meeting(d, all.addresses, std::move(listening), two_seconds);
-        struck_endpoint here(meeting, gpu);
-        try {
-          switch_state(change, before.tensors, after.tensors, here);
-        } catch (const peer_failed& e) {
-          left.say(e.what());
+        {
+          struck_endpoint here(meeting, gpu);
+          try {
+            switch_state(change, before.tensors, after.tensors, here);
+          } catch (const peer_failed& e) {
+            left.say(e.what());
+          }
         }
+        left.wrong = written_by_others(gpu);
       }
       emulation::finish();
       left.reached = 2;
@@ -591,6 +617,7 @@ TEST_CASE("arenas stay where they are until every device that lives has aborted"
     REQUIRE(all.ended_within(30));
     for (long d = 0; d < 2; ++d) {
       CHECK(std::string(all.of(d).sentence) == "reshard: device 2 is gone: its connection ended");
+      CHECK(all.of(d).wrong == 0);
       CHECK(all.of(d).reached == 2);
     }
   }
