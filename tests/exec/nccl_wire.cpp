@@ -116,7 +116,7 @@ class struck_endpoint : public nccl_endpoint<socket_meeting, struck_wire> {
  public:
   using nccl_endpoint::nccl_endpoint;
   void move(exchange_moves& m, index_t slot) {
-    strikes.begin(m.stages, slot);
+    strikes.begin(m.slots, slot);
     nccl_endpoint::move(m, slot);
   }
   void await(index_t k) {
