@@ -40,9 +40,9 @@ struct census {
     add("several chains", options.route.chains > 1);
   }
   void require(long least) const {
-    for (const auto& [what, count] : times) {
-      MESSAGE(what, ": ", count);
-      CHECK_MESSAGE(count >= least, what);
+    for (const auto& occurred : times) {
+      MESSAGE(occurred.first, ": ", occurred.second);
+      CHECK_MESSAGE(occurred.second >= least, occurred.first);
     }
   }
 };

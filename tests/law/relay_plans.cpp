@@ -224,7 +224,8 @@ void check_trace(const looked_at& l, const right_plan& p, words how) {
     counted.insert(counted.end(), d.live.begin(), d.live.end());
     counted.push_back(d.after);
     for (const auto& at : live[device]) of_trace.push_back(at.second);
-    CAPTURE(device);
+    const auto which = device;
+    CAPTURE(which);
     CHECK(of_trace == counted);
   }
 }
@@ -409,9 +410,9 @@ TEST_CASE("random switches: every hop of every element is right, and so is every
       "{\"plans\":%ld,\"elements\":%ld,\"with_relay\":%ld,\"chains\":%ld,\"phases_above_3\":%ld,"
       "\"stages_above_1\":%ld,\"least_budgets\":%ld,\"alike\":%ld}\n",
       seen.plans, seen.elements, seen.relayed, seen.in_chains, seen.deep, seen.staged, seen.refused, seen.alike);
-  for (const auto& [feature, n] : random.count()) {
-    std::printf("%-20s %ld\n", feature.c_str(), n);
-    if (cases >= 500 && feature != "lost devices") CHECK_MESSAGE(n >= 50, feature);
+  for (const auto& of : random.count()) {
+    std::printf("%-20s %ld\n", of.first.c_str(), of.second);
+    if (cases >= 500 && of.first != "lost devices") CHECK_MESSAGE(of.second >= 50, of.first);
   }
   if (cases >= 500) CHECK(seen.in_chains >= 50);
   CHECK(seen.rounded * 50 <= cases);

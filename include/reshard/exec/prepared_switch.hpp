@@ -319,8 +319,9 @@ class switch_steps {
   void create() const {
     for (const staged_piece& p : staged_->creates)
       for (const int state : p.states)
-        new_.meet({state, p.tensor, p.where}, [this](const bound_box& b) {
-          if constexpr (requires { transport_.fill_with_zeros(b); }) transport_.fill_with_zeros(b);
+        new_.meet({state, p.tensor, p.where}, [&transport = transport_](const bound_box& b) {
+          static_cast<void>(transport);
+          if constexpr (requires { transport.fill_with_zeros(b); }) transport.fill_with_zeros(b);
           else fill_with_zeros(b);
         });
   }
