@@ -107,7 +107,7 @@ TEST_CASE("a hub that has heard of an end agrees to nothing more: all hear the s
     socket_meeting meeting(d, all.addresses, std::move(listening), ample);
     // 1 proposes and dies, 2 proposes, and only then does 0 look at either
     while (d == 2 ? !proposes(1) : d == 0 && !(proposes(2) && is_gone())) sleep(10);
-    if (d == 0) sleep(100);
+    if (d == 0) sleep(400);
     left.reached = 1;
     try {
       meeting.agree({});
