@@ -58,8 +58,9 @@ inline void add_links(switch_figures& f, const std::vector<relayed_stream>& stre
     if (node != 0 && one.src / node != one.dst / node) f.inter_node = checked_add(f.inter_node, one.bytes);
     if (on.crosses_rails(one.src, one.dst)) f.cross_rail = checked_add(f.cross_rail, one.bytes);
   }
-  std::stable_sort(sums.begin(), sums.end(),
-                   [](const link_figures& a, const link_figures& b) { return a.bytes > b.bytes; });
+  std::sort(sums.begin(), sums.end(), [](const link_figures& a, const link_figures& b) {
+    return std::tuple(-a.bytes, a.dst, a.src) < std::tuple(-b.bytes, b.dst, b.src);
+  });
   constexpr std::size_t links_kept = 6;
   sums.resize(std::min(sums.size(), links_kept));
   f.busiest = sums;
