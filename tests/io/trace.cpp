@@ -51,13 +51,13 @@ struct expected {
 };
 expected of_transfers(const json& plan) {
   expected e;
-  std::set<std::tuple<long, long, long>> seen;
+  std::set<std::tuple<long, long, long, long>> seen;
   for (const json& t : plan["transfers"]) {
-    const long src = t["src"], dst = t["dst"], slot = t["stage"];
+    const long src = t["src"], dst = t["dst"], phase = t["phase"], slot = t["stage"].get<long>() + phase;
     if (src == dst) continue;
     long bytes = t["state"] == "param" ? 2 : 4;
     for (const json& side : t["box"]) bytes *= side[1].get<long>() - side[0].get<long>();
-    const bool inside = src / 3 == dst / 3, first = seen.insert({src, dst, slot}).second;
+    const bool inside = src / 3 == dst / 3, first = seen.insert({src, dst, slot, phase}).second;
     const std::string port = inside ? "nvlink" : "nic";
     for (const auto& key : {std::tuple(src, slot, port + "_out"), std::tuple(dst, slot, port + "_in")}) {
       e.bytes[key] += bytes;
@@ -123,7 +123,9 @@ TEST_CASE("a trace says what the plan's transfers say, slot by slot, and every p
                             {"pp=2,dp=2", "dp=4,ep=2", "--lost-devices", "1", "--to-devices", "0,2,3,4"}};
   int several_ports = 0, across = 0;
   for (const words& what : switches)
-    for (const words& how : {words{}, words{"--stages", "3"}, words{"--budget", "40kB"}}) {
+    for (const words& how :
+         {words{"--relay", "never", "--stages", "1"}, words{"--relay", "never", "--stages", "3"},
+          words{"--relay", "always", "--stages", "3"}, words{"--relay", "never", "--budget", "40kB"}}) {
       CAPTURE(what[0]);
       words planned{"plan", model, "--json", "--transfers", "--cluster", cluster},
           simulated{"simulate", model, "--json", "--trace", file, "--cluster", cluster};
