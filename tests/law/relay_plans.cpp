@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans with relay as `reshard plan` prints them, against the oracle: random switches on clusters, every hop of every
 // element of every device; figures, live bytes and seconds counted again. The program is in RESHARD_TOOL.
-// RESHARD_SWITCHES=N throws N of them, RESHARD_CASE=I looks at the I-th of these alone and tells what it asks.
+// A build throws 80, RESHARD_SWITCHES=520 as many as a release wants (a quarter of an hour), RESHARD_CASE=I looks at
+// the I-th of these alone and tells what it asks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -396,7 +397,7 @@ void check_switch(asked_switch s, tally& seen) {
 }  // namespace
 
 TEST_CASE("random switches: every hop of every element is right, and so is every figure") {
-  const long cases = testing::asked_for("RESHARD_SWITCHES", testing::tries(testing::thrown(520)));
+  const long cases = testing::asked_for("RESHARD_SWITCHES", testing::tries(testing::thrown(80)));
   oracle::relay::switch_generator random(testing::seed() + 61);
   tally seen;
   for (long i = 0; i < cases; ++i) {
@@ -445,7 +446,7 @@ void list_messages(const json& transfers, long device, const char* end, listed& 
 TEST_CASE("a device's own plan is its part of the whole, and both ends list a message alike") {
   oracle::relay::switch_generator random(testing::seed() + 62);
   long devices = 0, messages = 0, relayed = 0;
-  for (int i = 0; i < testing::tries(100); ++i) {
+  for (long i = 0; i < testing::asked_for("RESHARD_OWN_PLANS", testing::tries(testing::thrown(40))); ++i) {
     const asked_switch s = random.next();
     const std::string description = s.describe();
     CAPTURE(description);
