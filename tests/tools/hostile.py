@@ -532,7 +532,7 @@ def whole(words, out):
     elif "ranks" in told:
         ok = all(0 <= begin < end <= dim for r in told["ranks"] for piece in r["regions"] for dim, (begin, end) in zip(piece["dims"], piece["box"], strict=True))
     elif "floor_seconds" in told:
-        ok = 0 <= told["floor_seconds"] <= told["seconds"] and told["seconds"] >= told["direct_seconds"] * 0.999 and told["moved_bytes"] == told["least_bytes"]
+        ok = 0 <= told["floor_seconds"] <= told["seconds"] and (told["relay"] == "always" or told["seconds"] >= told["direct_seconds"] * 0.999) and told["moved_bytes"] == told["least_bytes"]
         ok = ok and math.isclose(sum(told["parts"].values()), told["seconds"]) and told["busiest"]["seconds"] <= told["parts"]["ports"] * 1.001
     else:
         s = told["summary"]
