@@ -218,7 +218,7 @@ TEST_CASE("what compare refuses, and what it leaves out") {
 }
 
 TEST_CASE("the table has 80 columns and says that seconds are simulated") {
-  for (const char* devices : {"32", "96", "1024"}) {
+  for (const char* devices : {"32", "96", "64"}) {
     const answer got = ask({"compare", "qwen3-30b-a3b", "tp=4,pp=8,ep=4,zero=1", "--devices", devices, "--cluster",
                             "a800", "--axes", "pp,dp,ep", "--memory", "40GiB"});
     REQUIRE(got.code == 0);
