@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -55,7 +56,9 @@ template <typename Tensor>
 Tensor tensor_of(described& d, void* data) {
   Tensor t{};
   t.data = data;
-  t.device.device_type = static_cast<decltype(t.device.device_type)>(d.device);
+  // also a number that the enumeration of this machine's dlpack.h does not know
+  static_assert(sizeof t.device.device_type == sizeof d.device);
+  std::memcpy(&t.device.device_type, &d.device, sizeof d.device);
   t.device.device_id = d.number;
   t.ndim = d.ndim;
   t.dtype.code = static_cast<std::uint8_t>(d.code), t.dtype.bits = static_cast<std::uint8_t>(d.bits);

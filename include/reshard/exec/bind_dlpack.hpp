@@ -4,6 +4,7 @@
 // Builds on: memory/bind_shard.hpp.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <string>
 #include <type_traits>
@@ -28,6 +29,14 @@ concept DLPackTensor = requires(const T& t) {
 };
 
 namespace detail {
+
+/// The number of a DLDeviceType. A framework of a newer DLPack than the dlpack.h here has kinds that its enumeration
+/// lacks, so it is read by its bits: as a value of the enumeration it would be undefined.
+template <typename Kind>
+constexpr int number_of(const Kind& kind) {
+  if constexpr (std::is_enum_v<Kind>) return static_cast<int>(std::bit_cast<std::underlying_type_t<Kind>>(kind));
+  else return static_cast<int>(kind);
+}
 
 /// Where a DLDevice is: the host (1), a CUDA device (2), pinned memory (3). `array()` begins the sentence.
 template <typename Array>
@@ -104,7 +113,7 @@ void bind_dlpack(binding& out, const tensor_table& table, const shard& s, const 
     if (!empty) last = checked_add(last, checked_multiply(s.shape.at[i] - 1, stride.at[i]));
   }
   const memory_place place =
-      detail::place_of_dlpack(static_cast<int>(t.device.device_type), static_cast<int>(t.device.device_id), array);
+      detail::place_of_dlpack(detail::number_of(t.device.device_type), static_cast<int>(t.device.device_id), array);
   if (out.boxes().empty()) out.lies_in(place);
   if (place != out.place())
     refuse(array(), " lies in ", place.text(), ", and others of ", out.who(), " in ", out.place().text(),

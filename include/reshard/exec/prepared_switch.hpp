@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch that is made ready once and run as often as one likes, as weights go to rollout replicas after every step:
 // planned, checked, staged and bound when it is made; run() only copies.
-// Builds on: exec/switch_checks.hpp, exec/given_alike.hpp, memory/replay_pages.hpp, memory/relay_arena.hpp,
-// schedule/stage_count.hpp, exec/transport.hpp, exec/rendezvous.hpp.
+// Builds on: exec/agreed_steps.hpp, exec/switch_checks.hpp, exec/given_alike.hpp, memory/replay_pages.hpp,
+// memory/relay_arena.hpp, schedule/stage_count.hpp.
 #pragma once
 
 #include <exception>
-#include <limits>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include <reshard/base/sink.hpp>
+#include <reshard/exec/agreed_steps.hpp>
 #include <reshard/exec/given_alike.hpp>
-#include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/stage_watch.hpp>
 #include <reshard/exec/switch_checks.hpp>
 #include <reshard/exec/switch_options.hpp>
@@ -32,25 +31,22 @@ namespace detail {
 /// The steps of a switch on one device. What can be refused is refused by prepare(), on all devices, before anything is
 /// touched.
 template <Holding From, Holding To, Transport T>
-class switch_steps {
+class switch_steps : agreed_steps<T> {
  public:
   switch_steps(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
                const switch_options& options)
-      : change_(change), old_(old_tensors), new_(new_tensors), transport_(transport), options_(options) {}
+      : agreed_steps<T>(transport), change_(change), old_(old_tensors), new_(new_tensors), options_(options) {}
   switch_steps(const switch_steps&) = delete;
 
   void prepare() {
     tell_failures(sink<>::of([this] {
       all_or_none(sink<>::of([this] { derive(); }));
-      require_one_switch();
+      refuse_together(difference_over(transport_, change_, options_));
       contact();
       choose_stages();
       if (relayed()) all_or_none(sink<>::of([this] { transport_.offer(arena_->sent()); }));
       all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, written(), *targets_)); }));
-      if (const std::string sentence = disagreement_over(transport_, *moves_); !sentence.empty()) {
-        all_know_ = true;
-        refuse(sentence);
-      }
+      refuse_together(disagreement_over(transport_, *moves_));
       taken_ = targets_->taken_by_stage(times().slots());
     }));
   }
@@ -100,9 +96,8 @@ class switch_steps {
   slot_times times() const { return {report_.stages, report_.phases, report_.lag}; }
 
  private:
-  static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
-
-  std::string me() const { return text_of("device ", transport_.device()); }
+  using agreed_steps<T>::transport_, agreed_steps<T>::all_know_, agreed_steps<T>::me, agreed_steps<T>::max_of_all,
+      agreed_steps<T>::all_or_none, agreed_steps<T>::refuse_together;
 
   /// Does something; the other devices are told of what it throws, unless they know.
   void tell_failures(const sink<>& something) {
@@ -125,37 +120,6 @@ class switch_steps {
     transport_.fail(sentence);
   }
 
-  /// Does something that may be refused, and agrees on the largest of the numbers that devices have then: all go on,
-  /// or none does.
-  std::int64_t max_of_all(const std::int64_t& number, const sink<>& something) {
-    std::exception_ptr mine;
-    proposal brought{refused};
-    try {
-      something();
-      brought.number = number;
-    } catch (const peer_failed&) {
-      throw;
-    } catch (const std::exception& e) {
-      mine = std::current_exception();
-      brought.sentence = e.what();
-    } catch (...) {
-      mine = std::current_exception();
-      brought.sentence = "reshard: an exception of no standard kind";
-    }
-    const agreement all = agree_over(transport_, brought);
-    all_know_ = all.largest == refused;
-    if (mine) std::rethrow_exception(mine);
-    if (all_know_) throw peer_failed("reshard: " + me() + ": " + refusal_of(all) + "; nothing was touched");
-    return all.largest;
-  }
-  static std::string refusal_of(const agreement& all) {
-    if (all.refuser < 0) return "another device refused the switch";
-    constexpr std::string_view ours = "reshard: ";
-    const std::string_view why = all.sentence;
-    return text_of("device ", all.refuser,
-                   " refused the switch: ", why.starts_with(ours) ? why.substr(ours.size()) : why);
-  }
-  void all_or_none(const sink<>& something) { max_of_all(0, something); }
   /// Cuts the plan into stages; what the worst device's memory exceeds max(before, after) by.
   bytes_t worst_excess(index_t stages) {
     bytes_t mine = 0;
@@ -258,13 +222,6 @@ class switch_steps {
     }
   }
 
-  void require_one_switch() {
-    const std::string sentence = difference_over(transport_, change_, options_);
-    if (sentence.empty()) return;
-    all_know_ = true;
-    refuse(sentence);
-  }
-
   /// Cuts the plan into stages and replays the memory; what it exceeds max(before, after) by.
   bytes_t cut(index_t stages) {
     const slot_times at{stages, report_.phases, report_.lag};
@@ -361,7 +318,6 @@ class switch_steps {
   const layout_switch<From, To>& change_;
   binding& old_;
   binding& new_;
-  T& transport_;
   switch_options options_;
   plan plan_;
   memory_demand demand_;  // the same on all devices, once agreed on
@@ -373,8 +329,7 @@ class switch_steps {
   std::vector<std::vector<block_span>> taken_;  // by slot
   switch_report report_;
   bool touched_ = false, moved_ = false;
-  index_t left_ = 0;       // stages whose sources have gone
-  bool all_know_ = false;  // they refused together, and may try again
+  index_t left_ = 0;  // stages whose sources have gone
 };
 
 /// What stands for the steps over what is no transport, so that one error says so.

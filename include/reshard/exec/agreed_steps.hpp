@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What devices do before a switch touches anything: each does something that may be refused, and all go on or none
+// does, with the sentence of the lowest device that refused.
+// Builds on: exec/transport.hpp, exec/rendezvous.hpp.
+#pragma once
+
+#include <exception>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include <reshard/base/sink.hpp>
+#include <reshard/exec/rendezvous.hpp>
+#include <reshard/exec/transport.hpp>
+
+namespace reshard::detail {
+
+/// Steps of one device that all devices make, or none.
+template <Transport T>
+class agreed_steps {
+ protected:
+  explicit agreed_steps(T& transport) : transport_(transport) {}
+
+  std::string me() const { return text_of("device ", transport_.device()); }
+
+  /// Does something that may be refused, and agrees on the largest of the numbers that devices have then: all go on,
+  /// or none does.
+  std::int64_t max_of_all(const std::int64_t& number, const sink<>& something) {
+    std::exception_ptr mine;
+    proposal brought{refused};
+    try {
+      something();
+      brought.number = number;
+    } catch (const peer_failed&) {
+      throw;
+    } catch (const std::exception& e) {
+      mine = std::current_exception();
+      brought.sentence = e.what();
+    } catch (...) {
+      mine = std::current_exception();
+      brought.sentence = "reshard: an exception of no standard kind";
+    }
+    const agreement all = agree_over(transport_, brought);
+    all_know_ = all.largest == refused;
+    if (mine) std::rethrow_exception(mine);
+    if (all_know_) throw peer_failed("reshard: " + me() + ": " + refusal_of(all) + "; nothing was touched");
+    return all.largest;
+  }
+  void all_or_none(const sink<>& something) { max_of_all(0, something); }
+  /// Refuses what every device has been told to refuse; nothing where there is no sentence.
+  void refuse_together(const std::string& sentence) {
+    if (sentence.empty()) return;
+    all_know_ = true;
+    refuse(sentence);
+  }
+
+  T& transport_;
+  bool all_know_ = false;  // they refused together, and may try again
+
+ private:
+  static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
+
+  static std::string refusal_of(const agreement& all) {
+    if (all.refuser < 0) return "another device refused the switch";
+    constexpr std::string_view ours = "reshard: ";
+    const std::string_view why = all.sentence;
+    return text_of("device ", all.refuser,
+                   " refused the switch: ", why.starts_with(ours) ? why.substr(ours.size()) : why);
+  }
+};
+
+}  // namespace reshard::detail
