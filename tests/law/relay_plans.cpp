@@ -416,7 +416,7 @@ TEST_CASE("random switches: every hop of every element is right, and so is every
     if (cases >= 500 && of.first != "lost devices") CHECK_MESSAGE(of.second >= 50, of.first);
   }
   if (cases >= 500) CHECK(seen.in_chains >= 50);
-  CHECK(seen.rounded * 50 <= cases);
+  CHECK(seen.rounded <= std::max(2l, cases / 50));
 }
 
 namespace {

@@ -93,3 +93,21 @@ TEST_CASE("figures with relay: what is passed on is apart, and counts as sent an
   CHECK(f.cross_rail > 0);          // device 2 takes part alone on its node
   CHECK(f.slots() == 3 + f.phases - 1);
 }
+
+TEST_CASE(
+    "figures with relay: where devices of a node lack other parts, what passes them is no part of what is moved") {
+  const space from(testing::tiny(2), parse_degrees("dp=2")), to(testing::tiny(2), parse_degrees("tp=2,dp=2"));
+  placement placed;
+  placed.on = nodes_of(2), placed.to = device_map({2, 3, 4, 5}), placed.states = parameter_states;
+  const layout_switch change(from, to, placed);
+  const routing how{relay::always, 1, 3};
+  figure_collector whole(change, how, phases_of(change, how), figures_of::whole_switch);
+  bytes_t needed = 0;
+  for (rank_t device = 0; device < change.devices(); ++device) whole.add(make_plan(change, device, how));
+  for (rank_t rank = 0; rank < 4; ++rank) needed += held_bytes(change.to(), rank, parameter_states);
+  const switch_figures& f = whole.figures();
+  CHECK(f.relayed > 0);
+  CHECK(f.moved == needed);
+  CHECK(f.inter_node == 2 * held_bytes(change.from(), 0, parameter_states));  // into nodes 1 and 2, each byte once
+  CHECK(f.cross_rail == 0);
+}

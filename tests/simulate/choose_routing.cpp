@@ -12,10 +12,12 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/simulate/choose_routing.hpp>
 
+#include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/tiny.hpp"
 
 using namespace reshard;
+using testing::dice;
 
 namespace {
 computed_switch of(const char* from, const char* to, const cluster& on, rank_t to_first = 0) {
@@ -50,6 +52,49 @@ TEST_CASE("F and S are those with the fewest seconds of 1, 2, 4 ..") {
   const routing_choice few = choose_routing(of("tp=8", "tp=8,dp=6", slow, 8), {.when = relay_when::always});
   CHECK(few.how.chains > 1);
   CHECK(few.how.stages == 1);
+}
+
+TEST_CASE("what holders send tells which F need not be tried: the choice is that of trying them all") {
+  constexpr const char* froms[] = {"tp=4", "tp=2,dp=2,zero=1", "tp=4,dp=2", "pp=2,dp=3", "dp=2"};
+  constexpr const char* tos[] = {"tp=4,dp=4", "tp=2,dp=12", "pp=2,tp=2,dp=6", "dp=20", "tp=4,dp=8,zero=1", "dp=3"};
+  dice random(8);
+  int tried = 0, left_out = 0, several = 0, bounded = 0;
+  for (int n = 0; n < 16; ++n) {
+    const space from(testing::tiny(2), parse_degrees(froms[random.below(std::size(froms))])),
+        to(testing::tiny(2), parse_degrees(tos[random.below(std::size(tos))]));
+    cluster on{.gpus = random.within(2, 4),
+               .each = {.nvlink_GBps = 0.4, .nic_GBps = random.coin() ? 0.05 : 0.0004, .copy_GBps = 0.9}};
+    on.message_us = static_cast<double>(random.coin() ? random.within(1, 60) : random.within(500, 9000));
+    on.stage_us = static_cast<double>(random.coin() ? random.within(200, 400) : random.within(1000, 90'000));
+    const layout_switch change(from, to, {.on = on});
+    const port_table ports(change);
+    const routing_choice found = choose_relay(change, {.when = relay_when::always});
+    double best = std::numeric_limits<double>::infinity();
+    routing fastest;
+    for (index_t chains = 1, phases = 4; phases > 3; chains *= 2) {
+      relayed_streams streams = relayed_streams_of(change, chains);
+      phases = streams.phases();
+      const relayed_seconds all(ports, streams);
+      const double held = detail::seconds_of_holders(change, ports, chains);
+      left_out += held > best ? 1 : 0;
+      for (index_t stages = 1; stages <= most_stages; stages *= 2) {
+        if (static_cast<double>(stages) * ports.slot_seconds() > best) break;  // its slots alone take longer
+        const double seconds = all.of_stages(stages).total();
+        CHECK(held <= seconds);
+        bounded += held > 0.5 * seconds ? 1 : 0;
+        if (seconds < best) best = seconds, fastest = {relay::always, chains, stages};
+      }
+      ++tried;
+    }
+    CHECK(found.how == fastest);
+    CHECK(*found.seconds == best);
+    several += fastest.chains > 1 ? 1 : 0;
+  }
+  std::printf("%d tried, %d of them need not be; %d times more than one chain; %d bounds near\n", tried, left_out,
+              several, bounded);
+  CHECK(left_out > 4);
+  CHECK(several > 1);
+  CHECK(bounded > 20);
 }
 
 TEST_CASE("relay is taken where it is faster, and not where it is equal") {

@@ -72,14 +72,16 @@ class device_storage {
     const cuda_stream stream;
     for (const bound_box& b : boxes.boxes()) {
       std::vector<std::byte> dense(static_cast<std::size_t>(b.bytes()));
-      const index_t rows = b.where.dim[1].size(), columns = b.where.dim[2].size();
-      for (index_t i = 0; i < b.where.dim[0].size(); ++i)
-        for (index_t j = 0; j < rows; ++j)
+      const index_t planes = b.where.dim[0].size(), rows = b.where.dim[1].size(), columns = b.where.dim[2].size();
+      const bool side_by_side = rows == 1 || b.stride[1] == columns;  // rows, of which a copy takes as many as can be
+      const index_t at_once = side_by_side ? rows : 1;
+      for (index_t i = 0; i < planes; ++i)
+        for (index_t j = 0; j < rows; j += at_once)
           detail::require_cuda(cudaMemcpyAsync(dense.data() + (i * rows + j) * columns * b.element_bytes,
                                                b.data + (i * b.stride[0] + j * b.stride[1]) * b.element_bytes,
-                                               static_cast<std::size_t>(columns * b.element_bytes),
+                                               static_cast<std::size_t>(at_once * columns * b.element_bytes),
                                                cudaMemcpyDeviceToHost, stream.get()),
-                               "copy a row");
+                               "copy rows");
       detail::require_cuda(cudaStreamSynchronize(stream.get()), "copy a box");
       binding one("a box");
       one.add(b, memory{dense.data(), b.bytes()});

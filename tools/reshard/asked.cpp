@@ -267,11 +267,11 @@ routing_asked routing_asked_for(const arguments& given, const computed_switch& c
     if (!kept.kept) refuse(kept.why);
     return predicted(change, direct);
   }
-  const routing_choice relayed = choose_relay(change, {.when = relay_when::always,
-                                                       .stages = named_stages(given),
-                                                       .budget = budget,
-                                                       .after_use = sources_asked_for(given),
-                                                       .otherwise = stages});
+  routing_choice relayed = choose_relay(change, {.when = relay_when::always,
+                                                 .stages = named_stages(given),
+                                                 .budget = budget,
+                                                 .after_use = sources_asked_for(given),
+                                                 .otherwise = stages});
   if (!relayed.kept && (!direct_can || !kept.kept))
     refuse(direct_can && kept.least.value_or(relayed.least_budget) < relayed.least_budget
                ? kept.why
@@ -280,7 +280,7 @@ routing_asked routing_asked_for(const arguments& given, const computed_switch& c
     direct = predicted(change, direct);
     if (!relayed.kept || *direct.seconds <= *relayed.seconds) return direct;
   }
-  return {relayed.how, relayed.phases, 0, relayed.seconds};
+  return {relayed.how, relayed.phases, 0, relayed.seconds, std::move(relayed.streams)};
 }
 
 }  // namespace reshard::tool

@@ -54,6 +54,7 @@ struct routing_asked {
   index_t phases = 1;
   double planning_seconds = 0;         // that finding the stages of a direct plan took
   std::optional<double> seconds = {};  // predicted; none without speeds
+  relayed_streams streams = {};        // of a plan with relay
 };
 /// --relay, or `otherwise`; chains by seconds; and --stages, or what --budget wants, or else one or the fastest.
 /// Refuses a budget that is not kept, with the least that is, and what crosses rails that do not meet.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // compare: which layout to go to, of all that are legal on so many devices.
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <reshard/io/arguments.hpp>
@@ -65,12 +69,11 @@ std::optional<compared_layout> compared(const arguments& given, const model& m, 
   const relabelled_switch relabelled = relabelled_for(question, m, asked, usual, stages_unless_named::fastest);
   const computed_switch& change = relabelled.change ? *relabelled.change : asked;
   require_possible(question, change);
-  const routing_asked routed = routing_asked_for(question, change, usual, stages_unless_named::fastest);
+  routing_asked routed = routing_asked_for(question, change, usual, stages_unless_named::fastest);
   row.seconds = routed.seconds;
   if (routed.how.how == relay::always) {
-    relayed_streams streams = relayed_streams_of(change, routed.how.chains);
     const switch_figures f =
-        figures_of_relay(change, streams.streams(), routed.how, routed.phases, sources_asked_for(given));
+        figures_of_relay(change, routed.streams.streams(), routed.how, routed.phases, sources_asked_for(given));
     row.moved = f.moved, row.retained = f.retained, row.peak = f.peak;
     return row;
   }
@@ -81,6 +84,33 @@ std::optional<compared_layout> compared(const arguments& given, const model& m, 
   const switch_figures& f = figures.figures();
   row.moved = f.moved, row.retained = f.retained, row.peak = f.peak;
   return row;
+}
+
+/// A sentence without "reshard: ".
+std::string_view without_prefix(std::string_view sentence) {
+  constexpr std::string_view whose = "reshard: ";
+  return sentence.starts_with(whose) ? sentence.substr(whose.size()) : sentence;
+}
+
+/// Calls work(i) for all i < count, once each, on all cores; throws the exception of the lowest i that had one.
+template <typename Work>
+void each_in_parallel(std::size_t count, Work&& work) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::exception_ptr> thrown(count);
+  const auto work_off = [&] {
+    for (std::size_t i = next++; i < count; i = next++) try {
+        work(i);
+      } catch (...) {
+        thrown[i] = std::current_exception();
+      }
+  };
+  std::vector<std::jthread> others;
+  const std::size_t threads = std::min(count, std::size_t{std::max(1u, std::thread::hardware_concurrency())});
+  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work_off);
+  work_off();
+  others.clear();
+  for (const std::exception_ptr& one : thrown)
+    if (one) std::rethrow_exception(one);
 }
 
 }  // namespace
@@ -98,17 +128,19 @@ void compare(const arguments& given) {
   if (layouts.empty()) refuse_none(m, from, devices, axes);
   layout_comparison found;
   found.legal = std::ssize(layouts);
-  for (const degrees& layout : layouts) {
+  std::vector<std::optional<compared_layout>> rows(layouts.size());
+  std::vector<std::string> refusals(layouts.size());
+  each_in_parallel(layouts.size(), [&](std::size_t i) {
     try {
-      const std::optional<compared_layout> row = compared(given, m, layout, memory);
-      if (row) found.layouts.push_back(*row);
-      else ++found.too_large;
+      rows[i] = compared(given, m, layouts[i], memory);
     } catch (const refusal& why) {
-      constexpr std::string_view whose = "reshard: ";
-      std::string_view sentence = why.what();
-      if (sentence.starts_with(whose)) sentence.remove_prefix(whose.size());
-      if (found.refused++ == 0) found.why_refused = sentence;
+      refusals[i] = why.what();
     }
+  });
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    if (rows[i]) found.layouts.push_back(*rows[i]);
+    else if (refusals[i].empty()) ++found.too_large;
+    else if (found.refused++ == 0) found.why_refused = without_prefix(refusals[i]);
   }
   if (found.refused == found.legal) refuse(found.why_refused);
   sort_best_first(found);

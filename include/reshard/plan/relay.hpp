@@ -23,12 +23,21 @@ void with_sources(const layout_switch<From, To>& change, Visit&& visit) {
 
 template <Holding From, Holding To, Holding Sources, typename Sink>
 void route_relay(const layout_switch<From, To>& change, const Sources& sources, const node_rails& rails, index_t chains,
-                 interval nodes, rank_t device, Sink&& sink) {
+                 interval nodes, wanted_hops wanted, Sink&& sink) {
   relay_router route(change, sources, rails, chains, sink);
-  for (index_t node = nodes.begin; node < nodes.end; ++node)
+  for (wanted.node = nodes.begin; wanted.node < nodes.end; ++wanted.node)
     for (const role r : roles)
       if (const state_set states = change.states().of(r); !states.empty() && has_role(change.to(), r))
-        route.route({node, device}, r, states);
+        route.route(wanted, r, states);
+}
+
+/// The same of all nodes of a switch.
+template <Holding From, Holding To, typename Sink>
+void route_relay(const layout_switch<From, To>& change, index_t chains, const wanted_hops& wanted, Sink&& sink) {
+  const node_rails rails(change);
+  const index_t gpus = change.node_devices();
+  const interval nodes{0, gpus == 0 ? 1 : ceil_divide(change.devices(), gpus)};
+  with_sources(change, [&](const auto& sources) { route_relay(change, sources, rails, chains, nodes, wanted, sink); });
 }
 
 /// The plan of one device with relay in so many chains.
@@ -41,7 +50,7 @@ plan relayed_plan(const layout_switch<From, To>& change, rank_t device, index_t 
   const node_rails rails(change);
   with_sources(change, [&](const auto& sources) {
     keep_all(change, sources, result);
-    route_relay(change, sources, rails, chains, {node, node + 1}, device,
+    route_relay(change, sources, rails, chains, {node, node + 1}, {.device = device},
                 [&](const transfer& t) { (t.src == device ? result.sends : result.receives).push_back(t); });
   });
   sort_plan(result);
@@ -54,11 +63,14 @@ plan relayed_plan(const layout_switch<From, To>& change, rank_t device, index_t 
 /// are not among them.
 template <Holding From, Holding To, typename Sink>
 void each_relayed(const layout_switch<From, To>& change, index_t chains, Sink&& sink) {
-  const node_rails rails(change);
-  const index_t gpus = change.node_devices();
-  const interval nodes{0, gpus == 0 ? 1 : ceil_divide(change.devices(), gpus)};
-  detail::with_sources(
-      change, [&](const auto& sources) { detail::route_relay(change, sources, rails, chains, nodes, -1, sink); });
+  detail::route_relay(change, chains, {}, sink);
+}
+
+/// Calls sink(transfer) with those of them by which a node that held bytes before the switch sends them to another
+/// node. Costs the nodes of FROM, not those of TO.
+template <Holding From, Holding To, typename Sink>
+void each_relayed_by_holders(const layout_switch<From, To>& change, index_t chains, Sink&& sink) {
+  detail::route_relay(change, chains, {.from_holders = true}, sink);
 }
 
 /// The plan of one device, as it is routed. Without relay that of make_plan(change, device). With relay every element

@@ -42,10 +42,12 @@ constexpr int even_axis(const family_box& b, index_t parts) {
   return best;
 }
 
-/// Which hops a caller wants: those of one device; or, without one, all that end on a node.
+/// Which hops a caller wants: those of one device; or, without one, all that end on a node, or all by which its holders
+/// send what they hold to other nodes.
 struct wanted_hops {
   index_t node = 0;
   rank_t device = -1;
+  bool from_holders = false;
 };
 
 /// Goes through the hops of a switch node by node. `Sources` is FROM, or what lives of it; `Sink` takes a transfer.
@@ -75,6 +77,7 @@ class relay_router {
         each_shared(*from_, rank, r, [&](int f, const family_box& source, const Holders auto& holders) {
           if (lowest_on_node(holders, from_ranks_) == rank) held(f, r, source, holders);
         });
+    if (wanted.from_holders) return;
     for (const interval& ranks : to_ranks_)
       for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)
         each_shared(*to_, rank, r, [&](int f, const family_box& target, const Holders auto& destinations) {
@@ -191,7 +194,7 @@ class relay_router {
   template <Holders Wanting>
   void across(rank_t carrier, index_t node, index_t s, index_t phase, std::uint64_t stream, const family_box& box,
               const Wanting& destinations) {
-    if (wanted_.device != carrier) return;
+    if (wanted_.device != carrier && !wanted_.from_holders) return;
     const rank_t device = node * gpus_ + rails_->carriers(node)[static_cast<std::size_t>(s)];
     const rank_t rank = change_->to_rank(device);
     hop(carrier, device, phase, rank >= 0 && destinations.contains(rank) ? purpose::delivered : purpose::passed_on,
@@ -289,7 +292,9 @@ class relay_router {
   }
 
   void hop(rank_t src, rank_t dst, index_t phase, purpose why, std::uint64_t stream, const family_box& box) {
-    if (wanted_.device < 0 ? !devices_.contains(dst) : wanted_.device != src && wanted_.device != dst) return;
+    if (wanted_.device >= 0 ? wanted_.device != src && wanted_.device != dst
+                            : devices_.contains(dst) == wanted_.from_holders)
+      return;
     if (phase > most_phases)
       refuse("relay: a byte would pass ", phase, " devices one after the other; at most ", most_phases,
              ", so that more chains are needed");

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds how a switch is routed: relay or not, F, and S, once for all devices, by predicted seconds, within a budget.
 // F is 1, 2, 4 .. as long as a chain is longer than a node; S is given, what a budget wants, or the fastest.
-// Builds on: schedule/relayed_memory.hpp, schedule/stage_count.hpp, simulate/relayed_streams.hpp,
+// Builds on: schedule/relayed_memory.hpp, schedule/stage_count.hpp, simulate/relayed_seconds.hpp,
 // simulate/simulation.hpp.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/relayed_memory.hpp>
 #include <reshard/schedule/stage_count.hpp>
-#include <reshard/simulate/relayed_streams.hpp>
+#include <reshard/simulate/relayed_seconds.hpp>
 #include <reshard/simulate/simulation.hpp>
 
 namespace reshard {
@@ -38,7 +40,8 @@ struct routing_choice {
   std::optional<double> seconds = {};  // none without speeds
   bool kept = true;                    // the budget, where there is one
   bytes_t least_budget = 0;            // that is kept, where this one is not
-  bytes_t excess = 0;  // beyond max(before, after), of that device with the most, where a budget is named
+  bytes_t excess = 0;            // beyond max(before, after), of that device with the most, where a budget is named
+  relayed_streams streams = {};  // all that moves or stays with relay; nothing of a direct plan
 };
 
 /// B: the most that any device holds on either side of what moves; with sources kept, of all that it holds afterwards.
@@ -105,20 +108,28 @@ class relay_budget {
 
 }  // namespace detail
 
-/// Every transfer of a switch with relay, retained ones too.
+namespace detail {
+
+/// What ports take at least with F chains, in any number of stages: what holders send to other nodes, by the busiest of
+/// its ports. Costs the nodes of FROM.
 template <Holding From, Holding To>
-[[nodiscard]] relayed_streams relayed_streams_of(const layout_switch<From, To>& change, index_t chains) {
-  relayed_streams streams;
-  each_relayed(change, chains, [&](const transfer& t) {
-    streams.add(t, [&] {
-      const rank_t rank = change.to_rank(t.src);
-      bool needs = false;
-      if (rank >= 0)
-        change.to().owners(t.family, t.states.role_of(*t.states.begin()), t.where,
-                           [&](const family_box&, const Holders auto& holders) { needs = holders.contains(rank); });
-      return needs;
-    });
+[[nodiscard]] double seconds_of_holders(const layout_switch<From, To>& change, const port_table& on, index_t chains) {
+  std::vector<bytes_t> bytes(on.ports().size(), 0);
+  each_relayed_by_holders(change, chains, [&](const transfer& t) {
+    on.each_port(t.src, t.dst, [&](std::size_t p) { bytes[p] += t.bytes(); });
   });
+  double most = 0;
+  for (std::size_t p = 0; p < bytes.size(); ++p)
+    if (bytes[p] > 0) most = std::max(most, static_cast<double>(bytes[p]) / on.ports()[p].bytes_per_second);
+  return most;
+}
+
+}  // namespace detail
+
+/// What stays where it is, whatever the routing.
+template <Holding From, Holding To>
+[[nodiscard]] relayed_streams retained_streams_of(const layout_switch<From, To>& change) {
+  relayed_streams streams;
   detail::with_sources(change, [&](const auto& sources) {
     for (rank_t device = 0; device < change.devices(); ++device) {
       plan kept;
@@ -130,6 +141,27 @@ template <Holding From, Holding To>
   return streams;
 }
 
+/// Every transfer of a switch with relay, beside what is retained.
+template <Holding From, Holding To>
+[[nodiscard]] relayed_streams relayed_streams_of(const layout_switch<From, To>& change, index_t chains,
+                                                 relayed_streams retained) {
+  each_relayed(change, chains, [&](const transfer& t) {
+    retained.add(t, [&] {
+      const rank_t rank = change.to_rank(t.src);
+      bool needs = false;
+      if (rank >= 0)
+        change.to().owners(t.family, t.states.role_of(*t.states.begin()), t.where,
+                           [&](const family_box&, const Holders auto& holders) { needs = holders.contains(rank); });
+      return needs;
+    });
+  });
+  return retained;
+}
+template <Holding From, Holding To>
+[[nodiscard]] relayed_streams relayed_streams_of(const layout_switch<From, To>& change, index_t chains) {
+  return relayed_streams_of(change, chains, retained_streams_of(change));
+}
+
 /// The best way to route a switch with relay: F and S. With speeds the fastest that keeps the budget, of equal ones the
 /// fewest chains; without speeds one chain. Where none keeps it, the one with the least budget.
 template <Holding From, Holding To>
@@ -137,16 +169,21 @@ template <Holding From, Holding To>
   constexpr index_t phases_without_chains = 3;
   std::optional<port_table> on;
   if (change.on().has_speeds()) on.emplace(change);
+  constexpr double rounding = 1 + 1e-9;
+  const relayed_streams retained = retained_streams_of(change);
   std::optional<routing_choice> best;
   for (index_t chains = 1;; chains *= 2) {
+    if (best && best->kept && best->seconds &&
+        detail::seconds_of_holders(change, *on, chains) > rounding * *best->seconds)
+      return std::move(*best);  // more chains only send more
     routing_choice found;
     found.how = {relay::always, chains, 1};
-    relayed_streams streams = relayed_streams_of(change, chains);
-    found.phases = streams.phases();
+    found.streams = relayed_streams_of(change, chains, retained);
+    found.phases = found.streams.phases();
     if (wishes.stages) found.how.stages = *wishes.stages;
     if (wishes.budget > 0) detail::relay_budget(change, chains, found.phases, wishes.after_use).find(wishes, found);
     if (on) {
-      const relayed_seconds seconds(*on, streams);
+      const relayed_seconds seconds(*on, found.streams);
       if (!wishes.stages && wishes.budget == 0 && wishes.otherwise == stages_unless_named::fastest)
         found.how.stages = seconds.best_stages(most_stages);
       if (found.how.stages <= most_stages) found.seconds = seconds.of_stages(found.how.stages).total();
@@ -154,9 +191,9 @@ template <Holding From, Holding To>
     const bool better = !best || (found.kept && !best->kept) ||
                         (found.kept && best->kept && on && *found.seconds < *best->seconds) ||
                         (!found.kept && !best->kept && found.least_budget < best->least_budget);
-    if (better) best = found;
-    if (!on && found.kept) return *best;
-    if (found.phases <= phases_without_chains) return *best;
+    const bool last = (!on && found.kept) || found.phases <= phases_without_chains;
+    if (better) best = std::move(found);
+    if (last) return std::move(*best);
   }
 }
 
@@ -180,7 +217,7 @@ template <Holding From, Holding To>
     if (change.on().has_speeds()) direct.seconds = direct_seconds(change, direct.how.stages);
     return direct;
   }
-  const routing_choice relayed = choose_relay(change, wishes);
+  routing_choice relayed = choose_relay(change, wishes);
   if (wishes.when == relay_when::always) return relayed;
   direct.seconds = direct_seconds(change, direct.how.stages);
   return direct.seconds && *direct.seconds <= *relayed.seconds ? direct : relayed;
