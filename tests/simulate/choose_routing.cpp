@@ -97,6 +97,50 @@ TEST_CASE("what holders send tells which F need not be tried: the choice is that
   CHECK(bounded > 20);
 }
 
+TEST_CASE("where F chains can't win, twice as many may: where holders serve all nodes, some send less") {
+  const model m = make_transformer({.name = "experts",
+                                    .layers = 2,
+                                    .hidden = 64,
+                                    .heads = 4,
+                                    .groups = 4,
+                                    .head_dim = 16,
+                                    .ffn = 128,
+                                    .vocabulary = 1024,
+                                    .experts = 8,
+                                    .expert_ffn = 1});
+  cluster on{.gpus = 1, .message_us = 0, .stage_us = 8000};
+  for (index_t node = 0; node < 28; ++node)
+    on.nodes.push_back(
+        {.count = 1, .nvlink_GBps = 100, .nic_GBps = node < 8 && node % 2 == 0 ? 0.001 : 0.05, .copy_GBps = 1000});
+  int risen = 0, found = 0;
+  for (const char* to : {"dp=28", "dp=26"})
+    for (const double stage_us : {5000.0, 8000.0}) {
+      on.stage_us = stage_us;
+      const layout_switch change(
+          space(m, parse_degrees("dp=8,ep=8")), space(m, parse_degrees(to)),
+          {.from = device_map(std::vector<rank_t>{0, 2, 4, 6, 8, 10, 12, 14}), .on = on, .states = parameter_states});
+      const port_table ports(change);
+      double best = std::numeric_limits<double>::infinity();
+      index_t fastest = 0;
+      bool left_out = false;
+      for (index_t chains = 1; chains <= 32; chains *= 2) {
+        relayed_streams streams = relayed_streams_of(change, chains);
+        const relayed_seconds all(ports, streams);
+        left_out = left_out || detail::seconds_of_holders(change, ports, chains) > best;
+        if (const double seconds = all.of_stages(all.best_stages(most_stages)).total(); seconds < best) {
+          best = seconds, fastest = chains;
+          risen += left_out ? 1 : 0;
+        }
+      }
+      const routing_choice choice = choose_relay(change, {.when = relay_when::always});
+      CHECK(choice.how.chains == fastest);
+      CHECK(*choice.seconds == best);
+      ++found;
+    }
+  CHECK(found == 4);
+  CHECK(risen > 0);  // after one that was left out
+}
+
 TEST_CASE("relay is taken where it is faster, and not where it is equal") {
   CHECK(choose_routing(of("", "dp=8", clusters::a800)).how.how == relay::always);
   CHECK(choose_routing(of("", "dp=8", clusters::a800), {.when = relay_when::never}).how == routing{});

@@ -139,10 +139,31 @@ TEST_CASE("streams of fewer elements than stages are counted as they are, and de
     const switch_seconds a = told.of_stages(stages), b = by_pieces(change, {relay::always, 1, stages}, told.phases());
     CHECK(a.ports == doctest::Approx(b.ports).epsilon(1e-9));
     CHECK(a.messages == doctest::Approx(b.messages).epsilon(1e-9));
-    CHECK(told.of_stages(stages, a.total() / 2).total() > a.total() / 2);  // which it need not end
+    const double enough = a.slots + (a.ports + a.messages) / 2, ended = told.of_stages(stages, enough).total();
+    CHECK(ended > enough);
+    CHECK(ended < a.total());
+    CHECK(told.of_stages(stages, a.total()).total() == a.total());
     moved += b.messages > 0 ? 1 : 0;
   }
   CHECK(moved > 10);
+}
+
+TEST_CASE("streams of a long chain are in order as well, and what was moved from can be added to") {
+  const layout_switch change(space(testing::tiny(1), parse_degrees("dp=1")),
+                             space(testing::tiny(1), parse_degrees("dp=300")),
+                             {.on = nodes_of(1), .states = parameter_states});
+  relayed_streams streams = relayed_streams_of(change, 1);  // 299 phases, each of one source
+  CHECK(streams.phases() == phases_of(change, {relay::always, 1, 1}));
+  CHECK(streams.phases() > 290);
+  CHECK(std::is_sorted(streams.streams().begin(), streams.streams().end(),
+                       [](const relayed_stream& a, const relayed_stream& b) { return a.key() < b.key(); }));
+  const std::size_t count = streams.streams().size();
+  relayed_streams taken = std::move(streams);
+  CHECK(taken.streams().size() == count);
+  streams = {};
+  streams.add(
+      transfer{.src = 0, .dst = 1, .states = parameter_states, .where = {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, {0, 1}}}});
+  CHECK(streams.streams().size() == 1);
 }
 
 TEST_CASE("the best number of stages is the first of 1, 2, 4 .. with the fewest seconds") {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -102,11 +103,15 @@ void each_in_parallel(std::size_t count, Work&& work) {
         work(i);
       } catch (...) {
         thrown[i] = std::current_exception();
+        next = count;  // all below i are done or under way
       }
   };
   std::vector<std::jthread> others;
   const std::size_t threads = std::min(count, std::size_t{std::max(1u, std::thread::hardware_concurrency())});
-  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work_off);
+  try {
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work_off);
+  } catch (const std::system_error&) {  // those that could be started, or this one alone
+  }
   work_off();
   others.clear();
   for (const std::exception_ptr& one : thrown)

@@ -106,10 +106,6 @@ class relay_budget {
   std::vector<held_by> devices_;
 };
 
-}  // namespace detail
-
-namespace detail {
-
 /// What ports take at least with F chains, in any number of stages: what holders send to other nodes, by the busiest of
 /// its ports. Costs the nodes of FROM.
 template <Holding From, Holding To>
@@ -170,12 +166,15 @@ template <Holding From, Holding To>
   std::optional<port_table> on;
   if (change.on().has_speeds()) on.emplace(change);
   constexpr double rounding = 1 + 1e-9;
+  const index_t gpus = change.node_devices(), nodes = gpus == 0 ? 1 : ceil_divide(change.devices(), gpus);
   const relayed_streams retained = retained_streams_of(change);
   std::optional<routing_choice> best;
   for (index_t chains = 1;; chains *= 2) {
     if (best && best->kept && best->seconds &&
-        detail::seconds_of_holders(change, *on, chains) > rounding * *best->seconds)
-      return std::move(*best);  // more chains only send more
+        detail::seconds_of_holders(change, *on, chains) > rounding * *best->seconds) {
+      if (chains >= nodes) return std::move(*best);  // there are no chains any more
+      continue;  // twice as many may send less, where all nodes that need a piece are served by its holders
+    }
     routing_choice found;
     found.how = {relay::always, chains, 1};
     found.streams = relayed_streams_of(change, chains, retained);
@@ -220,7 +219,8 @@ template <Holding From, Holding To>
   routing_choice relayed = choose_relay(change, wishes);
   if (wishes.when == relay_when::always) return relayed;
   direct.seconds = direct_seconds(change, direct.how.stages);
-  return direct.seconds && *direct.seconds <= *relayed.seconds ? direct : relayed;
+  if (direct.seconds && *direct.seconds <= *relayed.seconds) return direct;
+  return relayed;
 }
 
 }  // namespace reshard

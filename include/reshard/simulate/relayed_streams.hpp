@@ -38,10 +38,11 @@ class relayed_streams {
     add(t, [] { return false; });
   }
   /// stays() says whether the source's rank of TO needs it. It is asked once for hops of a stream that leave one device
-  /// one after the other, and not for those that another phase brought there.
+  /// one after the other, and not from phase 2 on, where no source held before what it sends.
   template <typename Stays>
   void add(const transfer& t, Stays&& stays) {
     const index_t elements = t.where.volume();
+    if (recent_.empty()) recent_.assign(recent_kept, 0);
     std::size_t& recent = recent_[recent_place(t)];
     if (recent < streams_.size())
       if (relayed_stream& same = streams_[recent];
@@ -97,7 +98,7 @@ class relayed_streams {
     if (!streams_.empty()) streams_.resize(kept + 1);
     mark_sources();
   }
-  /// By key: into groups of one phase and source, of which there are few, and then inside of each.
+  /// By key: into groups of one phase and source, where these are not more than the streams, and then inside of each.
   void sort_streams() {
     std::size_t sources = 0, phases = 0;
     for (const relayed_stream& s : streams_) {
@@ -107,6 +108,9 @@ class relayed_streams {
     const auto group = [&](const relayed_stream& s) {
       return static_cast<std::size_t>(s.phase) * sources + static_cast<std::size_t>(s.sized.src);
     };
+    const auto before = [](const relayed_stream& a, const relayed_stream& b) { return a.key() < b.key(); };
+    if (phases > streams_.size() / std::max<std::size_t>(sources, 1))
+      return std::sort(streams_.begin(), streams_.end(), before);
     std::vector<std::size_t> ends(phases * sources + 1, 0);
     for (const relayed_stream& s : streams_) ++ends[group(s) + 1];
     for (std::size_t g = 1; g < ends.size(); ++g) ends[g] += ends[g - 1];
@@ -116,8 +120,7 @@ class relayed_streams {
     const auto at = [&](std::size_t i) { return streams_.begin() + static_cast<std::ptrdiff_t>(i); };
     std::size_t first = 0;
     for (const std::size_t past : ends) {
-      std::sort(at(first), at(past),
-                [](const relayed_stream& a, const relayed_stream& b) { return a.key() < b.key(); });
+      std::sort(at(first), at(past), before);
       first = past;
     }
   }
@@ -136,11 +139,12 @@ class relayed_streams {
   static std::size_t recent_place(const transfer& t) {
     constexpr std::uint64_t spread = 0x9E3779B97F4A7C15u;
     const std::uint64_t ends = (static_cast<std::uint64_t>(t.src) << 32) ^ static_cast<std::uint64_t>(t.dst);
-    return static_cast<std::size_t>(((t.stream ^ ends * spread) * spread) >> 52);
+    return static_cast<std::size_t>(((t.stream ^ ends * spread) * spread) >> 52);  // below recent_kept
   }
 
   std::vector<relayed_stream> streams_;
-  std::vector<std::size_t> recent_ = std::vector<std::size_t>(4096, 0);  // where some were put, by what they are
+  static constexpr std::size_t recent_kept = 4096;
+  std::vector<std::size_t> recent_;  // where some were put, by what they are
   bool settled_ = true;
 };
 
