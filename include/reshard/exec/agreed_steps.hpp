@@ -24,8 +24,8 @@ class agreed_steps {
 
   std::string me() const { return text_of("device ", transport_.device()); }
 
-  /// Does something that may be refused, and agrees on the largest of the numbers that devices have then, `number` being
-  /// read after it was done: all go on, or none does.
+  /// Does something that may be refused, and agrees on the largest of the numbers that devices have then (`number` is
+  /// read after it was done): all go on, or none does.
   std::int64_t max_of_all(const std::int64_t& number, const sink<>& something) {
     std::exception_ptr mine;
     proposal brought{refused};

@@ -162,11 +162,11 @@ template <Holding From, Holding To>
 /// fewest chains; without speeds one chain. Where none keeps it, the one with the least budget.
 template <Holding From, Holding To>
 [[nodiscard]] routing_choice choose_relay(const layout_switch<From, To>& change, const routing_wishes& wishes) {
-  constexpr index_t phases_without_chains = 3;
   std::optional<port_table> on;
   if (change.on().has_speeds()) on.emplace(change);
   constexpr double rounding = 1 + 1e-9;
   const index_t gpus = change.node_devices(), nodes = gpus == 0 ? 1 : ceil_divide(change.devices(), gpus);
+  const index_t phases_without_chains = gpus == 1 ? 2 : 3;  // to carriers, across, and to the devices of a node
   const relayed_streams retained = retained_streams_of(change);
   std::optional<routing_choice> best;
   for (index_t chains = 1;; chains *= 2) {
