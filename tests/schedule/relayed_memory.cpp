@@ -29,6 +29,11 @@ index_t messages_of(const std::vector<staged_piece>& list) {
   for (const staged_piece& p : list) distinct.insert({p.src, p.dst, p.stage, p.phase});
   return static_cast<index_t>(distinct.size());
 }
+/// Parameters of two replicas on a node of two go to others, on nodes of two.
+computed_switch on_pairs(const char* layout, const std::vector<rank_t>& devices) {
+  return layout_switch(space(testing::tiny(2), parse_degrees("dp=2")), space(testing::tiny(2), parse_degrees(layout)),
+                       {.to = device_map(devices), .on = nodes_of(2), .states = parameter_states});
+}
 }  // namespace
 
 TEST_CASE("streams tell the live bytes and messages that staged pieces come to, slot by slot") {
@@ -69,10 +74,7 @@ TEST_CASE("streams tell the live bytes and messages that staged pieces come to, 
 }
 
 TEST_CASE("figures with relay: what is passed on is apart, and counts as sent and received") {
-  const space from(testing::tiny(2), parse_degrees("dp=2")), to(testing::tiny(2), parse_degrees("dp=4"));
-  placement placed;
-  placed.on = nodes_of(2), placed.to = device_map({2, 4, 5, 6}), placed.states = parameter_states;
-  const layout_switch change(from, to, placed);
+  const computed_switch change = on_pairs("dp=4", {2, 4, 5, 6});
   const routing how{relay::always, 1, 3};
   figure_collector whole(change, how, phases_of(change, how), figures_of::whole_switch);
   bytes_t sent = 0, received = 0, passed = 0;
@@ -96,10 +98,7 @@ TEST_CASE("figures with relay: what is passed on is apart, and counts as sent an
 
 TEST_CASE(
     "figures with relay: where devices of a node lack other parts, what passes them is no part of what is moved") {
-  const space from(testing::tiny(2), parse_degrees("dp=2")), to(testing::tiny(2), parse_degrees("tp=2,dp=2"));
-  placement placed;
-  placed.on = nodes_of(2), placed.to = device_map({2, 3, 4, 5}), placed.states = parameter_states;
-  const layout_switch change(from, to, placed);
+  const computed_switch change = on_pairs("tp=2,dp=2", {2, 3, 4, 5});
   const routing how{relay::always, 1, 3};
   figure_collector whole(change, how, phases_of(change, how), figures_of::whole_switch);
   bytes_t needed = 0;

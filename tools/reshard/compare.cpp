@@ -7,7 +7,6 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -87,12 +86,6 @@ std::optional<compared_layout> compared(const arguments& given, const model& m, 
   return row;
 }
 
-/// A sentence without "reshard: ".
-std::string_view without_prefix(std::string_view sentence) {
-  constexpr std::string_view whose = "reshard: ";
-  return sentence.starts_with(whose) ? sentence.substr(whose.size()) : sentence;
-}
-
 /// Calls work(i) for all i < count, once each, on all cores; throws the exception of the lowest i that had one.
 template <typename Work>
 void each_in_parallel(std::size_t count, Work&& work) {
@@ -145,7 +138,7 @@ void compare(const arguments& given) {
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     if (rows[i]) found.layouts.push_back(*rows[i]);
     else if (refusals[i].empty()) ++found.too_large;
-    else if (found.refused++ == 0) found.why_refused = without_prefix(refusals[i]);
+    else if (found.refused++ == 0) found.why_refused = detail::without_prefix(refusals[i]);
   }
   if (found.refused == found.legal) refuse(found.why_refused);
   sort_best_first(found);

@@ -7,6 +7,7 @@
 
 #include <initializer_list>
 #include <stdexcept>
+#include <string_view>
 
 #include <reshard/base/text.hpp>
 
@@ -25,6 +26,12 @@ class refusal : public std::invalid_argument {
 namespace detail {
 [[noreturn]] inline void throw_refusal(std::initializer_list<text_part> parts) {
   throw refusal("reshard: " + joined(parts));
+}
+
+/// What a refusal says inside another sentence: without "reshard: ".
+inline std::string_view without_prefix(std::string_view sentence) {
+  constexpr std::string_view prefix = "reshard: ";
+  return sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence;
 }
 }  // namespace detail
 

@@ -8,8 +8,8 @@
 #include <exception>
 #include <limits>
 #include <string>
-#include <string_view>
 
+#include <reshard/base/refusal.hpp>
 #include <reshard/base/sink.hpp>
 #include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/transport.hpp>
@@ -63,10 +63,7 @@ class agreed_steps {
 
   static std::string refusal_of(const agreement& all) {
     if (all.refuser < 0) return "another device refused the switch";
-    constexpr std::string_view ours = "reshard: ";
-    const std::string_view why = all.sentence;
-    return text_of("device ", all.refuser,
-                   " refused the switch: ", why.starts_with(ours) ? why.substr(ours.size()) : why);
+    return text_of("device ", all.refuser, " refused the switch: ", without_prefix(all.sentence));
   }
 };
 

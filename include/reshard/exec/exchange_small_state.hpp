@@ -112,9 +112,8 @@ class small_state_exchange {
     all_know_ = all.refuser >= 0;
     if (!sentence.empty()) throw refusal(sentence);
     if (!all_know_) return all;
-    constexpr std::string_view ours = "reshard: ";  // every refusal begins so
     throw peer_failed(text_of("reshard: device ", me(), ": device ", all.refuser,
-                              " refused the small state: ", std::string_view(all.sentence).substr(ours.size())));
+                              " refused the small state: ", without_prefix(all.sentence)));
   }
 
   /// What this device has and asks for, as text; refused by all where one of them asks for what can't be.

@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <reshard/base/integer.hpp>
@@ -41,10 +40,8 @@ struct agreement {
   /// The largest number, for a device that asks for nothing else: peer_failed with the sentence of one that refuses.
   std::int64_t largest_for(rank_t device) const {
     if (refuser < 0) return largest;
-    constexpr std::string_view ours = "reshard: ";
-    const std::string_view why = sentence;
     throw peer_failed(detail::text_of("reshard: device ", device, ": device ", refuser,
-                                      " does something else: ", why.starts_with(ours) ? why.substr(ours.size()) : why));
+                                      " does something else: ", detail::without_prefix(sentence)));
   }
 };
 

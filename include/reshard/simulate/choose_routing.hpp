@@ -5,7 +5,6 @@
 // simulate/simulation.hpp.
 #pragma once
 
-#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -110,14 +109,11 @@ class relay_budget {
 /// its ports. Costs the nodes of FROM.
 template <Holding From, Holding To>
 [[nodiscard]] double seconds_of_holders(const layout_switch<From, To>& change, const port_table& on, index_t chains) {
-  std::vector<bytes_t> bytes(on.ports().size(), 0);
+  slot_load sent(on);
   each_relayed_by_holders(change, chains, [&](const transfer& t) {
-    on.each_port(t.src, t.dst, [&](std::size_t p) { bytes[p] += t.bytes(); });
+    on.each_port(t.src, t.dst, [&](std::size_t p) { sent.bytes[p] += static_cast<double>(t.bytes()); });
   });
-  double most = 0;
-  for (std::size_t p = 0; p < bytes.size(); ++p)
-    if (bytes[p] > 0) most = std::max(most, static_cast<double>(bytes[p]) / on.ports()[p].bytes_per_second);
-  return most;
+  return sent.busiest(on).seconds;
 }
 
 }  // namespace detail

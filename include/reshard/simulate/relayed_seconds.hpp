@@ -101,6 +101,8 @@ class relayed_seconds {
     const index_t slots = stages + phases_ - 1;
     sum.slots = on_->slot_seconds() * static_cast<double>(slots);
     const std::vector<std::size_t> short_ones = shorter_than(stages);
+    std::vector<passing> now;          // of these, in a slot
+    std::vector<std::size_t> alone;    // hops that have no other message in it
     detail::slot_window window(*on_);  // S times what a slot has
     double even_ports = 0;             // of what is even, which a phase alone changes
     index_t even_messages = 0;
@@ -110,12 +112,19 @@ class relayed_seconds {
       if (t < phases_ || t >= stages) even_ports = window.busiest().first, even_messages = window.most_messages();
       double ports = even_ports;
       index_t messages = even_messages;
-      for (const std::size_t first : short_ones) add_short(window, first, t, stages, 1);
+      now.clear(), alone.clear();
       for (const std::size_t first : short_ones)
-        each_short(first, t, stages, [&](const relayed_stream& s, index_t) {
-          ports = std::max(ports, window.busiest_of(s)), messages = greatest(messages, window.most_messages_of(s));
-        });
-      for (const std::size_t first : short_ones) add_short(window, first, t, stages, -1);
+        if (add_short(first, t - (*streams_)[first].phase, stages, now)) alone.push_back(first);
+      const auto add_all = [&](index_t sign) {
+        for (const passing& one : now) window.add(*one.stream, sign * one.amount);
+        for (const std::size_t first : alone) window.add_message((*streams_)[first], sign);
+      };
+      add_all(1);
+      for (const passing& one : now) {
+        ports = std::max(ports, window.busiest_of(*one.stream));
+        messages = greatest(messages, window.most_messages_of(*one.stream));
+      }
+      add_all(-1);
       sum.ports += ports / static_cast<double>(stages);
       sum.messages += on_->message_seconds() * static_cast<double>(messages);
     }
@@ -145,6 +154,10 @@ class relayed_seconds {
  private:
   struct rank_pair {
     rank_t src, dst;
+  };
+  struct passing {
+    const relayed_stream* stream;
+    bytes_t amount;  // S times its bytes
   };
   std::size_t past_hop(std::size_t first) const {
     std::size_t past = first + 1;
@@ -203,31 +216,18 @@ class relayed_seconds {
       if (always) window.add_message((*streams_)[i], sign);
     }
   }
-  /// Calls sink(stream, elements) with what is not, in slot t, of one hop; returns whether the hop has a message then
-  /// that it would not have without.
-  template <typename Sink>
-  bool each_short(std::size_t first, index_t t, index_t stages, Sink&& sink) const {
-    const index_t k = t - (*streams_)[first].phase;
+  /// Appends what is not, in stage k, of one hop; whether the hop has a message then that it would not have without.
+  bool add_short(std::size_t first, index_t k, index_t stages, std::vector<passing>& to) const {
     if (k < 0 || k >= stages) return false;
-    bool always = false, any = false;
+    const std::size_t before = to.size();
+    bool always = false;
     for (std::size_t i = first, past = past_hop(first); i < past; ++i) {
       const relayed_stream& s = (*streams_)[i];
-      if (s.sized.elements >= stages) {
-        always = true;
-        continue;
-      }
-      const index_t elements = s.sized.in_stage(k, stages);
-      if (elements == 0) continue;
-      any = true;
-      sink(s, elements);
+      if (s.sized.elements >= stages) always = true;
+      else if (const index_t elements = s.sized.in_stage(k, stages); elements > 0)
+        to.push_back({&s, elements * s.sized.width * stages});
     }
-    return any && !always;
-  }
-  void add_short(detail::slot_window& window, std::size_t first, index_t t, index_t stages, index_t sign) const {
-    const bool alone = each_short(first, t, stages, [&](const relayed_stream& s, index_t elements) {
-      window.add(s, sign * elements * s.sized.width * stages);
-    });
-    if (alone) window.add_message((*streams_)[first], sign);
+    return to.size() > before && !always;
   }
 
   const port_table* on_;

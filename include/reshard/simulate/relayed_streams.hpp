@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 #include <vector>
 
@@ -42,7 +43,7 @@ class relayed_streams {
   template <typename Stays>
   void add(const transfer& t, Stays&& stays) {
     const index_t elements = t.where.volume();
-    if (recent_.empty()) recent_.assign(recent_kept, 0);
+    if (recent_.empty()) recent_.assign(std::size_t{1} << recent_bits, 0);
     std::size_t& recent = recent_[recent_place(t)];
     if (recent < streams_.size())
       if (relayed_stream& same = streams_[recent];
@@ -136,14 +137,14 @@ class relayed_streams {
         s.source = had::from_another;
   }
 
+  static constexpr int recent_bits = 12;
   static std::size_t recent_place(const transfer& t) {
     constexpr std::uint64_t spread = 0x9E3779B97F4A7C15u;
     const std::uint64_t ends = (static_cast<std::uint64_t>(t.src) << 32) ^ static_cast<std::uint64_t>(t.dst);
-    return static_cast<std::size_t>(((t.stream ^ ends * spread) * spread) >> 52);  // below recent_kept
+    return static_cast<std::size_t>(((t.stream ^ ends * spread) * spread) >> (64 - recent_bits));
   }
 
   std::vector<relayed_stream> streams_;
-  static constexpr std::size_t recent_kept = 4096;
   std::vector<std::size_t> recent_;  // where some were put, by what they are
   bool settled_ = true;
 };
