@@ -138,7 +138,7 @@ void compare(const arguments& given) {
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     if (rows[i]) found.layouts.push_back(*rows[i]);
     else if (refusals[i].empty()) ++found.too_large;
-    else if (found.refused++ == 0) found.why_refused = detail::without_prefix(refusals[i]);
+    else if (found.refused++ == 0) found.why_refused = reshard::detail::without_prefix(refusals[i]);
   }
   if (found.refused == found.legal) refuse(found.why_refused);
   sort_best_first(found);
