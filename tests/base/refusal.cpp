@@ -35,3 +35,11 @@ TEST_CASE("what is thrown is a refusal, which is an invalid argument, and no oth
   CHECK_FALSE(std::is_base_of_v<refusal, std::invalid_argument>);
   CHECK(std::string(refusal("as it is").what()) == "as it is");
 }
+
+TEST_CASE("inside another sentence a refusal speaks without who says it, and any other sentence stays as it is") {
+  CHECK(detail::without_prefix(sentence("tp=", 3, " is no divisor")) == "tp=3 is no divisor");
+  CHECK(detail::without_prefix("reshard: ").empty());
+  CHECK(detail::without_prefix("reshard: reshard: x") == "reshard: x");
+  for (const std::string_view other : {"", "reshard", "out of memory", " reshard: x", "who: reshard: x"})
+    CHECK(detail::without_prefix(other) == other);
+}

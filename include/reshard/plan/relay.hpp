@@ -25,10 +25,12 @@ template <Holding From, Holding To, Holding Sources, typename Sink>
 void route_relay(const layout_switch<From, To>& change, const Sources& sources, const node_rails& rails, index_t chains,
                  interval nodes, wanted_hops wanted, Sink&& sink) {
   relay_router route(change, sources, rails, chains, sink);
-  for (wanted.node = nodes.begin; wanted.node < nodes.end; ++wanted.node)
+  for (wanted.node = nodes.begin; wanted.node < nodes.end; ++wanted.node) {
+    route.enter(wanted);
     for (const role r : roles)
       if (const state_set states = change.states().of(r); !states.empty() && has_role(change.to(), r))
-        route.route(wanted, r, states);
+        route.route(r, states);
+  }
 }
 
 /// The same of all nodes of a switch.

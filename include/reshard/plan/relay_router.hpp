@@ -8,8 +8,8 @@
 //                node j + F n.
 // What a node holds, does not send, and more of its devices lack than hold is scattered over these in phase 0, and
 // exchanged among them in phase 1; else holders send it in phase 0.
-// Builds on: plan/holder_key.hpp, plan/holder_nodes.hpp, plan/node_holders.hpp, plan/node_rails.hpp, plan/source.hpp,
-// plan/transfer.hpp.
+// Builds on: plan/holder_key.hpp, plan/holder_nodes.hpp, plan/node_holders.hpp, plan/node_rails.hpp,
+// plan/node_ranks.hpp, plan/source.hpp, plan/transfer.hpp.
 #pragma once
 
 #include <limits>
@@ -22,6 +22,7 @@
 #include <reshard/plan/holder_nodes.hpp>
 #include <reshard/plan/node_holders.hpp>
 #include <reshard/plan/node_rails.hpp>
+#include <reshard/plan/node_ranks.hpp>
 #include <reshard/plan/source.hpp>
 #include <reshard/plan/transfer.hpp>
 
@@ -59,30 +60,36 @@ class relay_router {
       : change_(&change), from_(&sources), to_(&change.to()), rails_(&rails), sink_(&sink), chains_(chains),
         gpus_(change.node_devices()) {}
 
-  void route(const wanted_hops& wanted, role r, const state_set& states) {
-    wanted_ = wanted, states_ = states;
-    devices_ = gpus_ == 0 ? interval{0, change_->devices()} : interval{wanted.node * gpus_, (wanted.node + 1) * gpus_};
+  /// From here on, hops of this node.
+  void enter(const wanted_hops& wanted) {
+    wanted_ = wanted;
+    here_ = node_ranks(*change_, wanted.node);
+    if (wanted.device < 0 && !wanted.from_holders) here_.leaving = here_.from;
+    devices_ = here_.devices;
     holds_.assign(static_cast<std::size_t>(devices_.size()), 0), needs_ = holds_;
     own_.clear();
-    if (gpus_ != 0 && wanted.device >= 0) {
-      const std::vector<index_t>& carriers = rails_->carriers(wanted.node);
-      for (index_t s = 0; s < rails_->segments(); ++s)
-        if (devices_.begin + carriers[static_cast<std::size_t>(s)] == wanted.device) own_.push_back(s);
-    }
-    from_ranks_.clear(), to_ranks_.clear();
-    change_->from_devices().ranks_on(devices_, from_ranks_);
-    change_->to_devices().ranks_on(devices_, to_ranks_);
-    for (const interval& ranks : from_ranks_)
+    if (gpus_ == 0 || wanted.device < 0) return;
+    const std::vector<index_t>& carriers = rails_->carriers(wanted.node);
+    for (index_t s = 0; s < rails_->segments(); ++s)
+      if (devices_.begin + carriers[static_cast<std::size_t>(s)] == wanted.device) own_.push_back(s);
+  }
+
+  /// What a device is wanted for and stays on its node is asked of the device's own boxes, all else of those of the
+  /// node.
+  void route(role r, const state_set& states) {
+    states_ = states;
+    for (const interval& ranks : here_.leaving)
       for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)
         each_shared(*from_, rank, r, [&](int f, const family_box& source, const Holders auto& holders) {
-          if (lowest_on_node(holders, from_ranks_) == rank) held(f, r, source, holders);
+          if (lowest_among(holders, here_.from) == rank) held(f, r, source, holders);
         });
-    if (wanted.from_holders) return;
-    for (const interval& ranks : to_ranks_)
+    if (wanted_.from_holders) return;
+    for (const interval& ranks : here_.entering)
       for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)
         each_shared(*to_, rank, r, [&](int f, const family_box& target, const Holders auto& destinations) {
-          if (lowest_on_node(destinations, to_ranks_) == rank) needed(f, r, target, destinations);
+          if (lowest_among(destinations, here_.to) == rank) needed(f, r, target, destinations);
         });
+    if (wanted_.device >= 0) staying(r);
   }
 
  private:
@@ -95,43 +102,57 @@ class relay_router {
     std::uint64_t key = 0;
   };
 
-  template <Holders All>
-  static rank_t lowest_on_node(const All& all, const std::vector<interval>& node_ranks) {
-    for (const interval& ranks : node_ranks)
-      if (const index_t first = all.count_below(ranks.begin); first < all.count())
-        if (const rank_t rank = all[first]; rank < ranks.end) return rank;
-    return -1;
-  }
-  /// Appends the devices of this node that are among the ranks, in rank order.
-  template <Holders All>
-  static void devices_among(const All& all, const std::vector<interval>& node_ranks, const device_map& seats,
-                            std::vector<rank_t>& devices) {
-    for (const interval& ranks : node_ranks) {
-      const index_t past = all.count_below(ranks.end);
-      for (index_t i = all.count_below(ranks.begin); i < past; ++i) devices.push_back(seats.device_of(all[i]));
-    }
-  }
   std::size_t place(rank_t device) const { return static_cast<std::size_t>(device - devices_.begin); }
 
   /// A FROM box that the node holds: what it sends to other nodes, and what its own devices lack.
   template <Holders Having>
   void held(int f, role r, const family_box& source, const Having& holders) {
-    holding_.clear();
-    devices_among(holders, from_ranks_, change_->from_devices(), holding_);
-    for (const rank_t device : holding_) holds_[place(device)] = 1;
+    find_holding(holders);
     to_->owners(f, r, source, [&](const family_box& target, const Holders auto& destinations) {
       family_ = f, piece_ = intersect(source, target);
-      lacking_.clear();
-      devices_among(destinations, to_ranks_, change_->to_devices(), lacking_);
-      const index_t here = static_cast<index_t>(lacking_.size());
-      std::erase_if(lacking_, [&](rank_t device) { return holds_[place(device)] != 0; });
-      if (here == destinations.count()) {
-        if (!lacking_.empty()) within_node(piece_, mixed_key(holder_key(holders), holder_key(destinations)));
-        return;
-      }
-      send_parts(holders, destinations);
+      if (find_lacking(destinations) < destinations.count()) send_parts(holders, destinations);
+      else if (!lacking_.empty()) within_node(piece_, mixed_key(holder_key(holders), holder_key(destinations)));
     });
     for (const rank_t device : holding_) holds_[place(device)] = 0;
+  }
+  template <Holders Having>
+  void find_holding(const Having& holders) {
+    holding_.clear();
+    devices_among(holders, here_.from, change_->from_devices(), holding_);
+    for (const rank_t device : holding_) holds_[place(device)] = 1;
+  }
+  /// Of the destinations here, whose number it returns, those that do not hold.
+  template <Holders Wanting>
+  index_t find_lacking(const Wanting& destinations) {
+    lacking_.clear();
+    devices_among(destinations, here_.to, change_->to_devices(), lacking_);
+    const index_t here = static_cast<index_t>(lacking_.size());
+    std::erase_if(lacking_, [&](rank_t device) { return holds_[place(device)] != 0; });
+    return here;
+  }
+
+  /// What the wanted device sends of boxes that do not leave the node, and what it receives of them.
+  void staying(role r) {
+    const rank_t from = change_->from_rank(wanted_.device), to = change_->to_rank(wanted_.device);
+    const auto stays = [&](const Holders auto& holders) {
+      const rank_t lowest = lowest_among(holders, here_.from);
+      return lowest >= 0 && !covered_by({lowest, lowest + 1}, here_.leaving);
+    };
+    if (from >= 0)
+      each_shared(*from_, from, r, [&](int f, const family_box& source, const Holders auto& holders) {
+        if (stays(holders)) held(f, r, source, holders);
+      });
+    if (to < 0) return;
+    each_shared(*to_, to, r, [&](int f, const family_box& target, const Holders auto& destinations) {
+      from_->owners(f, r, target, [&](const family_box& source, const Holders auto& holders) {
+        if (!stays(holders) || (from >= 0 && holders.contains(from))) return;
+        find_holding(holders);
+        find_lacking(destinations);
+        family_ = f, piece_ = intersect(source, target);
+        within_node(piece_, mixed_key(holder_key(holders), holder_key(destinations)));
+        for (const rank_t device : holding_) holds_[place(device)] = 0;
+      });
+    });
   }
 
   /// Part by part: to other nodes by way of the carriers, which hand it to the devices here that lack it as well; or
@@ -206,11 +227,11 @@ class relay_router {
   void needed(int f, role r, const family_box& target, const Wanting& destinations) {
     bool listed = false;
     from_->owners(f, r, target, [&](const family_box& source, const Holders auto& holders) {
-      if (lowest_on_node(holders, from_ranks_) >= 0) return;  // the node has it
+      if (lowest_among(holders, here_.from) >= 0) return;  // the node has it
       if (!listed) {
         listed = true;
         lacking_.clear();
-        devices_among(destinations, to_ranks_, change_->to_devices(), lacking_);
+        devices_among(destinations, here_.to, change_->to_devices(), lacking_);
         for (const rank_t device : lacking_) needs_[place(device)] = 1;
       }
       family_ = f, piece_ = intersect(source, target);
@@ -333,9 +354,9 @@ class relay_router {
   index_t gpus_;
   wanted_hops wanted_;
   state_set states_;
+  node_ranks here_;
   interval devices_;          // of the node
   std::vector<index_t> own_;  // segments of the wanted device
-  std::vector<interval> from_ranks_, to_ranks_;
   int family_ = 0;
   family_box piece_;
   std::vector<rank_t> holding_, lacking_;     // devices of the node, of one piece

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a node: those whose devices are on it and live; and of ranks that are left out of `leaving` or
+// `entering`, that no element of theirs is ever on the other side's rank of another node.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <reshard/algebra/box.hpp>
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/plan/node_ranks.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+using testing::dice;
+using ranks_listed = std::vector<rank_t>;
+
+namespace {
+
+ranks_listed listed(const std::vector<interval>& ranks) {
+  ranks_listed all;
+  for (const interval& part : ranks)
+    for (rank_t rank = part.begin; rank < part.end; ++rank) all.push_back(rank);
+  return all;
+}
+
+bool contains(const ranks_listed& all, rank_t rank) { return std::find(all.begin(), all.end(), rank) != all.end(); }
+
+bool share(const computed_holding& a, rank_t rank, const computed_holding& b, rank_t other) {
+  bool found = false;
+  for (const role r : {role::parameter, role::optimizer})
+    each_held(a, rank, r, [&](int f, const family_box& mine) {
+      b.held(f, other, r, [&](int, const family_box& theirs) { found = found || intersects(mine, theirs); });
+    });
+  return found;
+}
+
+constexpr const char* layouts[] = {"pp=4",
+                                   "tp=2,pp=2",
+                                   "pp=2,dp=3,zero=1",
+                                   "tp=2,pp=4,zero=1,dp=2",
+                                   "dp=5,zero=1",
+                                   "pp=4,dp=2,order=tp-cp-pp-dp-ep",
+                                   "pp=4,vpp=2,tp=2"};
+
+device_map some_seats(dice& random, rank_t ranks) {
+  std::vector<rank_t> devices(static_cast<std::size_t>(ranks + random.below(3)));
+  std::iota(devices.begin(), devices.end(), random.below(3));
+  for (std::size_t i = devices.size(); random.coin() && i > 1; --i)
+    std::swap(devices[i - 1], devices[static_cast<std::size_t>(random.below(static_cast<index_t>(i)))]);
+  devices.resize(static_cast<std::size_t>(ranks));
+  return device_map(devices);
+}
+
+/// The ranks of one side on a node, by asking each device; and of those that do not meet others, that they do not.
+struct judged {
+  long ranks = 0, inside = 0, meeting = 0;
+
+  void side(const ranks_listed& here, const ranks_listed& meeting_others, const computed_holding& mine,
+            const ranks_listed& others_here, const computed_holding& theirs) {
+    ranks += static_cast<long>(here.size());
+    meeting += static_cast<long>(meeting_others.size());
+    for (const rank_t rank : meeting_others) CHECK(contains(here, rank));
+    for (const rank_t rank : here) {
+      if (contains(meeting_others, rank)) continue;
+      ++inside;
+      for (rank_t other = 0; other < theirs.ranks(); ++other)
+        if (!contains(others_here, other)) CHECK_FALSE(share(mine, rank, theirs, other));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what is left out meets no other node") {
+  dice random(1);
+  const model m = make_transformer(
+      {.name = "m", .layers = 8, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2, .ffn = 8, .vocabulary = 8});
+  judged leaving, entering;
+  long lost = 0;
+  for (int n = 0; n < testing::tries(200); ++n) {
+    const space a(m, parse_degrees(layouts[random.below(std::size(layouts))])),
+        b(m, parse_degrees(layouts[random.below(std::size(layouts))]));
+    placement placed{.from = some_seats(random, a.ranks()), .to = some_seats(random, b.ranks())};
+    placed.on = nodes_of(random.within(1, 6));
+    rank_t gone = -1;
+    for (rank_t rank = 0; n % 2 == 0 && rank < a.ranks() && gone < 0; ++rank)
+      if (placed.to.of_world(b.ranks()).rank_of(placed.from.device_of(rank)) < 0) gone = rank;
+    if (gone >= 0) placed.lost = {placed.from.device_of(gone)}, placed.lost_elements = when_lost::leave_out, ++lost;
+    const layout_switch change(a, b, placed);
+    for (index_t node = 0; node * change.node_devices() < change.devices(); ++node) {
+      const detail::node_ranks found(change, node);
+      ranks_listed from, to;
+      for (rank_t device = node * placed.on.gpus; device < (node + 1) * placed.on.gpus; ++device) {
+        if (const rank_t rank = change.from_rank(device); rank >= 0) from.push_back(rank);
+        if (const rank_t rank = change.to_rank(device); rank >= 0) to.push_back(rank);
+      }
+      std::sort(from.begin(), from.end()), std::sort(to.begin(), to.end());
+      CHECK(found.devices == interval{node * placed.on.gpus, (node + 1) * placed.on.gpus});
+      CHECK(listed(found.from) == from);
+      CHECK(listed(found.to) == to);
+      leaving.side(from, listed(found.leaving), change.from(), to, change.to());
+      entering.side(to, listed(found.entering), change.to(), from, change.from());
+    }
+  }
+  MESSAGE("of ", leaving.ranks, " ranks ", leaving.inside, " do not leave, of ", entering.ranks, " ", entering.inside,
+          " are not entered; ", lost, " switches with a lost device");
+  for (const judged& j : {leaving, entering})
+    CHECK((j.inside > testing::tries(200) / 20 && j.meeting > testing::tries(200) / 20));
+  CHECK(lost > testing::tries(200) / 20);
+}
+
+TEST_CASE("by hand: a node of five of eight devices, one node alone, intervals that touch") {
+  const model m = make_transformer(
+      {.name = "m", .layers = 8, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2, .ffn = 8, .vocabulary = 8});
+  const auto on = [&](index_t gpus) {
+    return layout_switch(space(m, parse_degrees("tp=2,pp=4")), space(m, parse_degrees("pp=8")),
+                         {.on = gpus == 0 ? cluster() : nodes_of(gpus)});
+  };
+  const detail::node_ranks first(on(5), 0), second(on(5), 1), all(on(0), 0);
+  CHECK(listed(first.leaving) == ranks_listed{4});
+  CHECK(listed(first.entering) == ranks_listed{4});
+  CHECK(listed(second.from) == ranks_listed{5, 6, 7});
+  CHECK(listed(second.leaving) == ranks_listed{5});
+  CHECK(listed(second.entering) == ranks_listed{5});
+  CHECK(all.leaving.empty());
+  CHECK(all.entering.empty());
+  CHECK(listed(all.from) == ranks_listed{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(detail::covered_by({2, 7}, {{0, 4}, {4, 5}, {5, 9}}));
+  CHECK_FALSE(detail::covered_by({2, 7}, {{0, 4}, {5, 9}}));
+  CHECK_FALSE(detail::covered_by({2, 7}, {{3, 9}}));
+  CHECK_FALSE(detail::covered_by({2, 7}, {{0, 6}}));
+  CHECK(detail::covered_by({2, 2}, {}));
+}
