@@ -158,8 +158,13 @@ with tempfile.TemporaryDirectory() as name:
         case(f"a compiler is missing: {told}", room / "small", ["tools/check", "--compiler", "clang++-99"], 1, "0 passed, 1 failed", "clang-99", FAKE_MISSING="clang-99", **fakes)
 
     # examples and benchmarks
-    for told, shell, code, closing in [("speaks", "echo so", 0, "1 passed, 0 failed"), ("says nothing", ":", 1, "0 passed, 1 failed"), ("fails", "echo so; exit 3", 1, "0 passed, 1 failed")]:
+    for told, shell, code, closing in [("speaks", "echo so", 0, "1 passed, 0 failed"), ("says nothing", ":", 1, "0 passed, 1 failed"), ("fails", "echo so; exit 3", 1, "0 passed, 1 failed"),
+                                       ("refuses", "echo none here; exit 77", 1, "0 passed, 1 failed")]:
         case(f"a benchmark {told}", room, [sys.executable, str(source / "tools" / "lib" / "runs.py"), "sh", "-c", shell], code, closing)
+    for told, shell, code, closing in [("speaks", "echo so", 0, "1 passed, 0 failed"), ("refuses", "echo none here; exit 77", 0, "1 passed, 0 failed"),
+                                       ("refuses without a word", "exit 77", 1, "0 passed, 1 failed"), ("says more", "echo so; echo so; exit 77", 1, "0 passed, 1 failed"),
+                                       ("fails", "echo so; exit 3", 1, "0 passed, 1 failed")]:
+        case(f"what may refuse {told}", room, [sys.executable, str(source / "tools" / "lib" / "runs.py"), "--or-refuses", "sh", "-c", shell], code, closing)
 
     # .ci/run: a CUDA toolkit, the machine's or of wheels
     none = {"CUDA_PATH": str(room / "none")}
