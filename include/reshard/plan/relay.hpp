@@ -21,10 +21,10 @@ void with_sources(const layout_switch<From, To>& change, Visit&& visit) {
   else visit(living_holding(change.from(), change.lost_ranks()));
 }
 
-template <Holding From, Holding To, Holding Sources, typename Sink>
+template <Holding From, Holding To, Holding Sources>
 void route_relay(const layout_switch<From, To>& change, const Sources& sources, const node_rails& rails, index_t chains,
-                 interval nodes, wanted_hops wanted, Sink&& sink) {
-  relay_router route(change, sources, rails, chains, sink);
+                 interval nodes, wanted_hops wanted, const hop_sink& sink) {
+  relay_router<From, To, Sources> route(change, sources, rails, chains, sink);
   for (wanted.node = nodes.begin; wanted.node < nodes.end; ++wanted.node) {
     route.enter(wanted);
     for (const role r : roles)
@@ -34,8 +34,9 @@ void route_relay(const layout_switch<From, To>& change, const Sources& sources, 
 }
 
 /// The same of all nodes of a switch.
-template <Holding From, Holding To, typename Sink>
-void route_relay(const layout_switch<From, To>& change, index_t chains, const wanted_hops& wanted, Sink&& sink) {
+template <Holding From, Holding To>
+void route_relay(const layout_switch<From, To>& change, index_t chains, const wanted_hops& wanted,
+                 const hop_sink& sink) {
   const node_rails rails(change);
   const index_t gpus = change.node_devices();
   const interval nodes{0, gpus == 0 ? 1 : ceil_divide(change.devices(), gpus)};
@@ -52,8 +53,9 @@ plan relayed_plan(const layout_switch<From, To>& change, rank_t device, index_t 
   const node_rails rails(change);
   with_sources(change, [&](const auto& sources) {
     keep_all(change, sources, result);
-    route_relay(change, sources, rails, chains, {node, node + 1}, {.device = device},
-                [&](const transfer& t) { (t.src == device ? result.sends : result.receives).push_back(t); });
+    route_relay(
+        change, sources, rails, chains, {node, node + 1}, {.device = device},
+        hop_sink::of([&](const transfer& t) { (t.src == device ? result.sends : result.receives).push_back(t); }));
   });
   sort_plan(result);
   return result;
@@ -65,14 +67,14 @@ plan relayed_plan(const layout_switch<From, To>& change, rank_t device, index_t 
 /// are not among them.
 template <Holding From, Holding To, typename Sink>
 void each_relayed(const layout_switch<From, To>& change, index_t chains, Sink&& sink) {
-  detail::route_relay(change, chains, {}, sink);
+  detail::route_relay(change, chains, {}, detail::hop_sink::of(sink));
 }
 
 /// Calls sink(transfer) with those of them by which a node that held bytes before the switch sends them to another
 /// node. Costs the nodes of FROM, not those of TO.
 template <Holding From, Holding To, typename Sink>
 void each_relayed_by_holders(const layout_switch<From, To>& change, index_t chains, Sink&& sink) {
-  detail::route_relay(change, chains, {.from_holders = true}, sink);
+  detail::route_relay(change, chains, {.from_holders = true}, detail::hop_sink::of(sink));
 }
 
 /// The plan of one device, as it is routed. Without relay that of make_plan(change, device). With relay every element

@@ -8,7 +8,7 @@
 //                node j + F n.
 // What a node holds, does not send, and more of its devices lack than hold is scattered over these in phase 0, and
 // exchanged among them in phase 1; else holders send it in phase 0.
-// Builds on: plan/holder_key.hpp, plan/holder_nodes.hpp, plan/node_holders.hpp, plan/node_rails.hpp,
+// Builds on: base/sink.hpp, plan/holder_key.hpp, plan/holder_nodes.hpp, plan/node_holders.hpp, plan/node_rails.hpp,
 // plan/node_ranks.hpp, plan/source.hpp, plan/transfer.hpp.
 #pragma once
 
@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/sink.hpp>
 #include <reshard/plan/holder_key.hpp>
 #include <reshard/plan/holder_nodes.hpp>
 #include <reshard/plan/node_holders.hpp>
@@ -51,12 +52,14 @@ struct wanted_hops {
   bool from_holders = false;
 };
 
-/// Goes through the hops of a switch node by node. `Sources` is FROM, or what lives of it; `Sink` takes a transfer.
-template <Holding From, Holding To, Holding Sources, typename Sink>
+using hop_sink = sink<const transfer&>;
+
+/// Goes through the hops of a switch node by node. `Sources` is FROM, or what lives of it.
+template <Holding From, Holding To, Holding Sources>
 class relay_router {
  public:
   relay_router(const layout_switch<From, To>& change, const Sources& sources, const node_rails& rails, index_t chains,
-               Sink& sink)
+               const hop_sink& sink)
       : change_(&change), from_(&sources), to_(&change.to()), rails_(&rails), sink_(&sink), chains_(chains),
         gpus_(change.node_devices()) {}
 
@@ -349,7 +352,7 @@ class relay_router {
   const Sources* from_;
   const To* to_;
   const node_rails* rails_;
-  Sink* sink_;
+  const hop_sink* sink_;
   index_t chains_;
   index_t gpus_;
   wanted_hops wanted_;

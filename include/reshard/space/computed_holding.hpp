@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The holding of a space: the boxes of a rank, and the owners of a box, by arithmetic; where ZeRO shards a state, by
 // the slices of its optimizer buffers or by rows.
-// Builds on: space/holding.hpp, space/rank_seat.hpp, space/shard_slices.hpp.
+// Builds on: base/sink.hpp, space/holding.hpp, space/rank_seat.hpp, space/shard_slices.hpp.
 #pragma once
 
 #include <iterator>
 #include <vector>
 
+#include <reshard/base/sink.hpp>
 #include <reshard/space/holding.hpp>
 #include <reshard/space/rank_seat.hpp>
 #include <reshard/space/shard_slices.hpp>
@@ -55,21 +56,7 @@ class computed_holding {
   }
   template <typename Sink>
   friend constexpr void each_shared(const computed_holding& h, rank_t rank, role r, Sink&& sink) {
-    const seat at(h.space_, rank);
-    const bool whole = h.cut_of(r) == cut::whole;
-    const rank_product replicas[2][2] = {{h.replicas_at(at, 0, false), h.replicas_at(at, 0, true)},
-                                         {h.replicas_at(at, 1, false), h.replicas_at(at, 1, true)}};
-    int f = 0;
-    const auto give = shared_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); });
-    for (; f < h.families(); ++f) {
-      if (!h.has(f, r)) continue;
-      if (!whole || h.space_.shared_between_stages(f)) h.shared_boxes_of(f, at, h.cut_of(r), give);
-      else
-        detail::shards_at(h.space_, f, at,
-                          [&, &holders = replicas[h.kind_of(f)][h.by_tensor(f)]](index_t, const family_box& shard) {
-                            give(shard, holders);
-                          });
-    }
+    h.all_shared(rank, r, detail::sink<int, const family_box&, const rank_product&>::of(sink));
   }
 
   template <typename Sink>
@@ -165,7 +152,27 @@ class computed_holding {
     return holders_.replicas(kind, by_tensor, at.stage, at.expert[kind], at.tensor[kind]);
   }
 
-  /// The same with their holders, which costs more.
+  /// shared() of every family, compiled once.
+  constexpr void all_shared(rank_t rank, role r,
+                            const detail::sink<int, const family_box&, const rank_product&>& sink) const {
+    const seat at(space_, rank);
+    const bool whole = cut_of(r) == cut::whole;
+    const rank_product replicas[2][2] = {{replicas_at(at, 0, false), replicas_at(at, 0, true)},
+                                         {replicas_at(at, 1, false), replicas_at(at, 1, true)}};
+    int f = 0;
+    const auto give = shared_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); });
+    for (; f < families(); ++f) {
+      if (!has(f, r)) continue;
+      if (!whole || space_.shared_between_stages(f)) shared_boxes_of(f, at, cut_of(r), give);
+      else
+        detail::shards_at(space_, f, at,
+                          [&, &holders = replicas[kind_of(f)][by_tensor(f)]](index_t, const family_box& shard) {
+                            sink(f, shard, holders);
+                          });
+    }
+  }
+
+  /// Of one family, the boxes of boxes_of with their holders, which costs more.
   constexpr void shared_boxes_of(int f, const seat& at, cut by, const shared_sink& sink) const {
     const index_t e = at.expert[kind_of(f)], t = at.tensor[kind_of(f)];
     const index_t i = at.slice[static_cast<int>(space_.shard_kind(f))];
