@@ -54,6 +54,7 @@ void check_placement(index_t layers, const degrees& d, index_t predictions = 0) 
     const interval chunk = placed.chunk(k);
     CHECK(placed.stage_of_chunk(k) == dealt.stage_of(k));
     CHECK(chunk.size() == past - first);
+    CHECK(chunk == interval{placed.point(k), placed.point(k + 1)});
     if (!chunk.empty()) CHECK(chunk == interval{first, past});
     for (index_t layer = chunk.begin; layer < chunk.end; ++layer) CHECK(placed.chunk_of(layer) == k);
   }

@@ -59,7 +59,9 @@ with tempfile.TemporaryDirectory() as folder:
         if transport == "mpi" and not (pathlib.Path(demo).parent / "demo-mpi").exists() or transport != "mailboxes" and not between_processes:
             continue
         result = run("--transport", transport, str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1", "--budget", "2MiB")
-        assert result.returncode == 0 and result.stderr == "", result
+        # an MPI may say that this system tells it nothing of its processors
+        said = [line for line in result.stderr.splitlines() if transport != "mpi" or not line.startswith("[hwloc/linux] ")]
+        assert result.returncode == 0 and said == [], result
         (line,) = result.stdout.splitlines()
         told = json.loads(line)
         assert list(told) == keys, told
