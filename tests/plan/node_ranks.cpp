@@ -57,6 +57,13 @@ device_map some_seats(dice& random, rank_t ranks) {
   return device_map(devices);
 }
 
+std::vector<interval> leaving_of(const computed_switch& change, const detail::node_ranks& here) {
+  return detail::ranks_meeting_others(change.from(), here.from, change.to(), here.to);
+}
+std::vector<interval> entering_of(const computed_switch& change, const detail::node_ranks& here) {
+  return detail::ranks_meeting_others(change.to(), here.to, change.from(), here.from);
+}
+
 /// The ranks of one side on a node, by asking each device; and of those that do not meet others, that they do not.
 struct judged {
   long ranks = 0, inside = 0, meeting = 0;
@@ -94,7 +101,7 @@ TEST_CASE("what is left out meets no other node") {
     if (gone >= 0) placed.lost = {placed.from.device_of(gone)}, placed.lost_elements = when_lost::leave_out, ++lost;
     const layout_switch change(a, b, placed);
     for (index_t node = 0; node * change.node_devices() < change.devices(); ++node) {
-      const detail::node_ranks found(change, node);
+      const detail::node_ranks found = detail::node_ranks_of(change, node);
       ranks_listed from, to;
       for (rank_t device = node * placed.on.gpus; device < (node + 1) * placed.on.gpus; ++device) {
         if (const rank_t rank = change.from_rank(device); rank >= 0) from.push_back(rank);
@@ -104,8 +111,8 @@ TEST_CASE("what is left out meets no other node") {
       CHECK(found.devices == interval{node * placed.on.gpus, (node + 1) * placed.on.gpus});
       CHECK(listed(found.from) == from);
       CHECK(listed(found.to) == to);
-      leaving.side(from, listed(found.leaving), change.from(), to, change.to());
-      entering.side(to, listed(found.entering), change.to(), from, change.from());
+      leaving.side(from, listed(leaving_of(change, found)), change.from(), to, change.to());
+      entering.side(to, listed(entering_of(change, found)), change.to(), from, change.from());
     }
   }
   MESSAGE("of ", leaving.ranks, " ranks ", leaving.inside, " do not leave, of ", entering.ranks, " ", entering.inside,
@@ -119,17 +126,19 @@ TEST_CASE("by hand: a node of five of eight devices, one node alone, intervals t
   const model m = make_transformer(
       {.name = "m", .layers = 8, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2, .ffn = 8, .vocabulary = 8});
   const auto on = [&](index_t gpus) {
-    return layout_switch(space(m, parse_degrees("tp=2,pp=4")), space(m, parse_degrees("pp=8")),
-                         {.on = gpus == 0 ? cluster() : nodes_of(gpus)});
+    return computed_switch(space(m, parse_degrees("tp=2,pp=4")), space(m, parse_degrees("pp=8")),
+                           {.on = gpus == 0 ? cluster() : nodes_of(gpus)});
   };
-  const detail::node_ranks first(on(5), 0), second(on(5), 1), all(on(0), 0);
-  CHECK(listed(first.leaving) == ranks_listed{4});
-  CHECK(listed(first.entering) == ranks_listed{4});
+  const computed_switch fives = on(5), alone = on(0);
+  const detail::node_ranks first = detail::node_ranks_of(fives, 0), second = detail::node_ranks_of(fives, 1),
+                           all = detail::node_ranks_of(alone, 0);
+  CHECK(listed(leaving_of(fives, first)) == ranks_listed{4});
+  CHECK(listed(entering_of(fives, first)) == ranks_listed{4});
   CHECK(listed(second.from) == ranks_listed{5, 6, 7});
-  CHECK(listed(second.leaving) == ranks_listed{5});
-  CHECK(listed(second.entering) == ranks_listed{5});
-  CHECK(all.leaving.empty());
-  CHECK(all.entering.empty());
+  CHECK(listed(leaving_of(fives, second)) == ranks_listed{5});
+  CHECK(listed(entering_of(fives, second)) == ranks_listed{5});
+  CHECK(leaving_of(alone, all).empty());
+  CHECK(entering_of(alone, all).empty());
   CHECK(listed(all.from) == ranks_listed{0, 1, 2, 3, 4, 5, 6, 7});
   CHECK(detail::covered_by({2, 7}, {{0, 4}, {4, 5}, {5, 9}}));
   CHECK_FALSE(detail::covered_by({2, 7}, {{0, 4}, {5, 9}}));

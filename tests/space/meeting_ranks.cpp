@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks can meet: no element of a stretch of ranks is ever with a rank that is left out, for random layouts of
-// every order, pipeline and copy; and how close the bound is, by hand.
+// Which ranks can meet: no element of a stretch of ranks is ever with a rank that is left out, for random layouts
+// with chunks of every size, copies, and stages that are spread; and how close the bound is, by hand.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using testing::dice;
 namespace {
 
 /// What a switch is to have, by turns, so that few of them have all.
-enum feature { plain, copies, interleaved, spread, features };
+enum feature { plain, copies, interleaved, spread, uneven, features };
 
 model some_model(dice& random, int wanted) {
   return make_transformer({.name = "m",
@@ -40,10 +40,17 @@ model some_model(dice& random, int wanted) {
                            .experts = random.coin() ? 4 : 0,
                            .expert_ffn = 8,
                            .dense_first = random.below(3),
-                           .predictions = wanted == copies ? 0 : random.below(2)});
+                           .predictions = wanted == copies || wanted == uneven ? 0 : random.below(2)});
 }
 
+constexpr const char* uneven_layouts[] = {
+    "pp=2,string=Ett|ttttttL", "tp=2,pp=2,zero=1,string=Ettttttt|tL",      "pp=4,string=Et||ttttt|ttL",
+    "pp=3,split=spread,dp=2",  "pp=5,split=spread,dp=2,zero=1,shard=rows", "pp=2,vpp=5,split=account",
+    "pp=3,first=1,last=1",     "pp=3,split=account_embedding,tp=2"};
+
 degrees some_degrees(dice& random, int wanted) {
+  if (wanted == uneven && random.below(3) > 0)
+    return parse_degrees(uneven_layouts[random.below(std::size(uneven_layouts))]);
   degrees d;
   d.tp = random.within(1, 2), d.cp = random.within(1, 2), d.dp = random.within(1, 2);
   d.pp = random.within(wanted == plain ? 1 : 2, 4);
@@ -74,7 +81,7 @@ meeting_ranks of(const char* a, rank_t rank, const char* b) {
 
 TEST_CASE("no rank outside has an element of the stretch, and a rank is in its own stretch") {
   dice random(1);
-  int switches = 0, met = 0, bounded = 0, tight = 0, tied = 0, of_chunks = 0, not_last = 0;
+  int switches = 0, met = 0, bounded = 0, tight = 0, tied = 0, of_chunks = 0, not_last = 0, not_even = 0;
   for (int tried = 0; switches < testing::tries(150) && tried < 100000; ++tried) {
     const int wanted = switches % features;
     const model m = some_model(random, wanted);
@@ -104,14 +111,16 @@ TEST_CASE("no rank outside has an element of the stretch, and a rank is in its o
                    : 0;
     }
     tied += m.shape.tied && from.pp > 1 && to.pp > 1 ? 1 : 0;
+    not_even += wanted == uneven ? 1 : 0;
     of_chunks += from.vpp > 1 || to.vpp > 1 ? 1 : 0;
     not_last += a.space().first_rank(1) != a.space().stage_ranks() && from.pp > 1 ? 1 : 0;
   }
-  MESSAGE(switches, " switches, ", met, " pairs that meet; ", bounded, " bounds, ", tight, " of them tight; ", tied,
-          " with copies, ", of_chunks, " interleaved, ", not_last, " whose stages do not lie side by side");
+  MESSAGE(not_even, " uneven of ", switches, " switches, ", met, " pairs that meet; ", bounded, " bounds, ", tight,
+          " of them tight; ", tied, " with copies, ", of_chunks, " interleaved, ", not_last,
+          " whose stages do not lie side by side");
   CHECK(switches >= testing::tries(150));
   CHECK(2 * tight > bounded);
-  for (const int feature : {bounded, tied, of_chunks, not_last}) CHECK(feature > testing::tries(150) / 20);
+  for (const int times : {bounded, tied, of_chunks, not_last, not_even}) CHECK(times > testing::tries(150) / 20);
 }
 
 TEST_CASE("by hand: stages whose layers overlap, all ranks where a stage is spread, or where nothing is known") {
@@ -145,6 +154,22 @@ constexpr meeting_ranks of_a_stage_with_itself(rank_t rank, bool tied) {
 static_assert(of_a_stage_with_itself(1, false) == meeting_ranks{{1, 2}, {1, 2}});
 static_assert(of_a_stage_with_itself(3, false) == meeting_ranks{{3, 4}, {3, 4}});
 }  // namespace
+
+TEST_CASE("chunks that do not meet at the same layers, and a stage without layers") {
+  const model m = make_transformer(
+      {.name = "m", .layers = 8, .hidden = 8, .heads = 4, .groups = 4, .head_dim = 2, .ffn = 8, .vocabulary = 8});
+  const auto between = [&](const char* a, rank_t rank, const char* b) {
+    const auto holding = [&](const char* text) {
+      return computed_holding(space(m, parse_degrees(text)), parameter_states);
+    };
+    return meeting_ranks_of(holding(a), rank, holding(b));
+  };
+  CHECK(between("tp=2,pp=2,string=Ett|ttttttL", 1, "pp=4,vpp=2") == meeting_ranks{{0, 2}, {0, 2}});
+  CHECK(between("tp=2,pp=2,string=Ett|ttttttL", 2, "pp=4,vpp=2") == meeting_ranks{{2, 4}, {0, 4}});
+  CHECK(between("pp=4,string=Et||ttttt|ttL", 1, "pp=4") == meeting_ranks{{1, 2}, {0, 0}});
+  CHECK(between("pp=4,string=Et||ttttt|ttL", 2, "pp=4,tp=2") == meeting_ranks{{2, 3}, {0, 6}});
+  CHECK(between("pp=4", 1, "pp=4,string=Et||ttttt|ttL") == meeting_ranks{{1, 2}, {2, 3}});
+}
 
 TEST_CASE("a tied embedding is on the last stage too; the first two cases at both times") {
   CHECK(of_a_stage_with_itself(1, false) == meeting_ranks{{1, 2}, {1, 2}});

@@ -17,42 +17,38 @@ constexpr bool covered_by(interval ranks, const std::vector<interval>& ascending
   return ranks.empty();
 }
 
-/// Ranks are ascending, disjoint intervals; FROM's are those that live.
-///   leaving    FROM's but for stretches of ranks which all TO ranks that meet them share the node with;
-///   entering   TO's but for stretches of ranks which all FROM ranks that meet them share the node with.
-/// So what a rank of FROM that is not leaving holds goes to no other node, and to a rank of TO that is not entering
-/// nothing comes from one. Costs the stretches (space/meeting_ranks.hpp).
+/// The devices of a node, and the ranks that sit on them as ascending, disjoint intervals; FROM's are those that live.
 struct node_ranks {
   interval devices;
   std::vector<interval> from, to;
-  std::vector<interval> leaving, entering;
-
-  node_ranks() = default;
-  template <Holding From, Holding To>
-  node_ranks(const layout_switch<From, To>& change, index_t node) {
-    const index_t gpus = change.node_devices();
-    devices = gpus == 0 ? interval{0, change.devices()} : interval{node * gpus, (node + 1) * gpus};
-    change.from_devices().ranks_on(devices, from);
-    change.to_devices().ranks_on(devices, to);
-    leaving = meeting_others(change.from(), from, change.to(), to);
-    entering = meeting_others(change.to(), to, change.from(), from);
-  }
-
- private:
-  template <Holding A, Holding B>
-  static std::vector<interval> meeting_others(const A& a, const std::vector<interval>& here, const B& b,
-                                              const std::vector<interval>& others_here) {
-    std::vector<interval> meeting;
-    for (const interval& ranks : here)
-      for (rank_t rank = ranks.begin; rank < ranks.end;) {
-        const meeting_ranks meet = meeting_ranks_of(a, rank, b);
-        const interval alike{rank, least(ranks.end, meet.of.end)};
-        if (!covered_by(meet.with, others_here)) meeting.push_back(alike);
-        rank = alike.end;
-      }
-    return meeting;
-  }
 };
+
+template <Holding From, Holding To>
+node_ranks node_ranks_of(const layout_switch<From, To>& change, index_t node) {
+  const index_t gpus = change.node_devices();
+  node_ranks here;
+  here.devices = gpus == 0 ? interval{0, change.devices()} : interval{node * gpus, (node + 1) * gpus};
+  change.from_devices().ranks_on(here.devices, here.from);
+  change.to_devices().ranks_on(here.devices, here.to);
+  return here;
+}
+
+/// The ranks of a side that sit on a node, but for those whose elements no rank of the other side outside of the node
+/// can have: to these nothing comes from another node, and what they hold goes to none. Ranks of FROM that are lost sit
+/// on no node. Costs, for each stretch of ranks (space/meeting_ranks.hpp), the intervals of the other side's here.
+template <Holding A, Holding B>
+std::vector<interval> ranks_meeting_others(const A& a, const std::vector<interval>& here, const B& b,
+                                           const std::vector<interval>& others_here) {
+  std::vector<interval> meeting;
+  for (const interval& ranks : here)
+    for (rank_t rank = ranks.begin; rank < ranks.end;) {
+      const meeting_ranks meet = meeting_ranks_of(a, rank, b);
+      const interval alike{rank, least(ranks.end, meet.of.end)};
+      if (!covered_by(meet.with, others_here)) meeting.push_back(alike);
+      rank = alike.end;
+    }
+  return meeting;
+}
 
 /// The lowest of the holders among such ranks, or -1.
 template <Holders All>

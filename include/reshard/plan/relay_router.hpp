@@ -66,28 +66,29 @@ class relay_router {
   /// From here on, hops of this node.
   void enter(const wanted_hops& wanted) {
     wanted_ = wanted;
-    here_ = node_ranks(*change_, wanted.node);
-    if (wanted.device < 0 && !wanted.from_holders) here_.leaving = here_.from;
-    devices_ = here_.devices;
-    holds_.assign(static_cast<std::size_t>(devices_.size()), 0), needs_ = holds_;
+    here_ = node_ranks_of(*change_, wanted.node);
+    const bool all_hops = wanted.device < 0 && !wanted.from_holders;
+    leaving_ = all_hops ? here_.from : ranks_meeting_others(change_->from(), here_.from, *to_, here_.to);
+    entering_.clear();
+    if (!wanted.from_holders) entering_ = ranks_meeting_others(*to_, here_.to, change_->from(), here_.from);
+    holds_.assign(static_cast<std::size_t>(here_.devices.size()), 0), needs_ = holds_;
     own_.clear();
     if (gpus_ == 0 || wanted.device < 0) return;
     const std::vector<index_t>& carriers = rails_->carriers(wanted.node);
     for (index_t s = 0; s < rails_->segments(); ++s)
-      if (devices_.begin + carriers[static_cast<std::size_t>(s)] == wanted.device) own_.push_back(s);
+      if (here_.devices.begin + carriers[static_cast<std::size_t>(s)] == wanted.device) own_.push_back(s);
   }
 
-  /// What a device is wanted for and stays on its node is asked of the device's own boxes, all else of those of the
-  /// node.
+  /// Boxes of which nothing leaves the node, as the lowest rank here that holds them is not leaving, are asked of the
+  /// wanted device alone; all others of the ranks of the node.
   void route(role r, const state_set& states) {
     states_ = states;
-    for (const interval& ranks : here_.leaving)
+    for (const interval& ranks : leaving_)
       for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)
         each_shared(*from_, rank, r, [&](int f, const family_box& source, const Holders auto& holders) {
           if (lowest_among(holders, here_.from) == rank) held(f, r, source, holders);
         });
-    if (wanted_.from_holders) return;
-    for (const interval& ranks : here_.entering)
+    for (const interval& ranks : entering_)
       for (rank_t rank = ranks.begin; rank < ranks.end; ++rank)
         each_shared(*to_, rank, r, [&](int f, const family_box& target, const Holders auto& destinations) {
           if (lowest_among(destinations, here_.to) == rank) needed(f, r, target, destinations);
@@ -105,7 +106,7 @@ class relay_router {
     std::uint64_t key = 0;
   };
 
-  std::size_t place(rank_t device) const { return static_cast<std::size_t>(device - devices_.begin); }
+  std::size_t place(rank_t device) const { return static_cast<std::size_t>(device - here_.devices.begin); }
 
   /// A FROM box that the node holds: what it sends to other nodes, and what its own devices lack.
   template <Holders Having>
@@ -139,7 +140,7 @@ class relay_router {
     const rank_t from = change_->from_rank(wanted_.device), to = change_->to_rank(wanted_.device);
     const auto stays = [&](const Holders auto& holders) {
       const rank_t lowest = lowest_among(holders, here_.from);
-      return lowest >= 0 && !covered_by({lowest, lowest + 1}, here_.leaving);
+      return lowest >= 0 && !covered_by({lowest, lowest + 1}, leaving_);
     };
     if (from >= 0)
       each_shared(*from_, from, r, [&](int f, const family_box& source, const Holders auto& holders) {
@@ -198,7 +199,7 @@ class relay_router {
     const int axis = even_axis(part, rails_->segments());
     std::size_t handed = 0;
     for (index_t s = 0; s < rails_->segments(); ++s) {
-      const rank_t carrier = devices_.begin + carriers[static_cast<std::size_t>(s)];
+      const rank_t carrier = here_.devices.begin + carriers[static_cast<std::size_t>(s)];
       const rank_t holder = holds_[place(carrier)] != 0 ? carrier : holding_[handed++ % holding_.size()];
       const bool own = wanted_.device < 0 || wanted_.device == carrier || wanted_.device == holder ||
                        needs_[place(wanted_.device)] != 0;
@@ -273,7 +274,7 @@ class relay_router {
       family_box box = part;
       box.dim[axis] = rails_->segment_of(part.dim[axis], s);
       if (box.dim[axis].empty()) return;
-      const rank_t carrier = devices_.begin + carriers[static_cast<std::size_t>(s)];
+      const rank_t carrier = here_.devices.begin + carriers[static_cast<std::size_t>(s)];
       const std::uint64_t stream = mixed_key(key, static_cast<std::uint64_t>(s)) | 1;
       hop(source * gpus_ + senders[static_cast<std::size_t>(s)], carrier, phase,
           needs_[place(carrier)] != 0 ? purpose::delivered : purpose::passed_on, stream, box);
@@ -317,7 +318,7 @@ class relay_router {
 
   void hop(rank_t src, rank_t dst, index_t phase, purpose why, std::uint64_t stream, const family_box& box) {
     if (wanted_.device >= 0 ? wanted_.device != src && wanted_.device != dst
-                            : devices_.contains(dst) == wanted_.from_holders)
+                            : here_.devices.contains(dst) == wanted_.from_holders)
       return;
     if (phase > most_phases)
       refuse("relay: a byte would pass ", phase, " devices one after the other; at most ", most_phases,
@@ -358,8 +359,8 @@ class relay_router {
   wanted_hops wanted_;
   state_set states_;
   node_ranks here_;
-  interval devices_;          // of the node
-  std::vector<index_t> own_;  // segments of the wanted device
+  std::vector<interval> leaving_, entering_;  // of these, those that can have to do with other nodes
+  std::vector<index_t> own_;                  // segments of the wanted device
   int family_ = 0;
   family_box piece_;
   std::vector<rank_t> holding_, lacking_;     // devices of the node, of one piece

@@ -22,16 +22,17 @@ constexpr meeting_ranks meeting_ranks_of(const A& a, rank_t, const B& b) {
 }
 
 /// Of spaces whose ranks of a pipeline stage lie side by side on both sides: the rank's stage, and from the first to
-/// the last of the stages that have a chunk, or a copy, of what is on it. Costs the families and the chunks of a stage.
+/// the last of the stages that have a chunk, or a copy, of what is on it. Costs the stage's families and, of each, the
+/// other side's chunks from its first to its last layer.
 constexpr meeting_ranks meeting_ranks_of(const computed_holding& a, rank_t rank, const computed_holding& b) {
   const space &from = a.space(), &to = b.space();
-  const auto side_by_side = [](const space& s) { return s.degrees().pp == 1 || s.first_rank(1) == s.stage_ranks(); };
+  const auto side_by_side = [](const space& s) { return s.first_rank(1) == s.stage_ranks(); };
   if (!side_by_side(from) || !side_by_side(to)) return {{0, a.ranks()}, {0, b.ranks()}};
   const index_t stage = from.stage_of(rank);
   index_t first = to.degrees().pp, past = 0;
   for (index_t k = stage; k < from.pipeline().chunks(); k += from.pipeline().parts())
     for (int f = 0; f < from.families(); ++f) {
-      const interval members = intersect(from.chunk_members(f, k), to.family_at(f).whole().dim[axis_of::layer]);
+      const interval members = from.chunk_members(f, k);
       if (members.empty()) continue;
       const interval chunks = to.chunks_of_members(f, members);
       for (index_t other = chunks.begin; other < chunks.end; ++other)
