@@ -8,70 +8,37 @@
 //                node j + F n.
 // What a node holds, does not send, and more of its devices lack than hold is scattered over these in phase 0, and
 // exchanged among them in phase 1; else holders send it in phase 0.
-// Builds on: base/sink.hpp, plan/holder_key.hpp, plan/holder_nodes.hpp, plan/node_holders.hpp, plan/node_rails.hpp,
-// plan/node_ranks.hpp, plan/source.hpp, plan/transfer.hpp.
+// Builds on: plan/node_hops.hpp, plan/node_rails.hpp, plan/node_ranks.hpp, plan/node_routes.hpp.
 #pragma once
 
-#include <limits>
-#include <list>
-#include <map>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include <reshard/base/sink.hpp>
-#include <reshard/plan/holder_key.hpp>
-#include <reshard/plan/holder_nodes.hpp>
-#include <reshard/plan/node_holders.hpp>
+#include <reshard/plan/node_hops.hpp>
 #include <reshard/plan/node_rails.hpp>
 #include <reshard/plan/node_ranks.hpp>
-#include <reshard/plan/source.hpp>
-#include <reshard/plan/transfer.hpp>
+#include <reshard/plan/node_routes.hpp>
 
 namespace reshard::detail {
 
-/// Along which axis a box is cut among so many: the first, of layers, experts, parts, rows and columns, along which no
-/// part is more than 1/64 above the mean; else that with the least.
-constexpr int even_axis(const family_box& b, index_t parts) {
-  int best = axis_of::layer;
-  index_t best_excess = std::numeric_limits<index_t>::max();  // of the largest part, in 1/1024 of the mean
-  for (int axis = 0; axis < family_ndim; ++axis) {
-    const index_t extent = b.dim[axis].size();
-    const index_t largest = ceil_divide(extent, parts) * parts;
-    const index_t excess = (largest - extent) * 1024 / extent;
-    if (excess <= 16) return axis;
-    if (excess < best_excess) best = axis, best_excess = excess;
-  }
-  return best;
-}
-
-/// Which hops a caller wants: those of one device; or, without one, all that end on a node, or all by which its holders
-/// send what they hold to other nodes.
-struct wanted_hops {
-  index_t node = 0;
-  rank_t device = -1;
-  bool from_holders = false;
-};
-
-using hop_sink = sink<const transfer&>;
-
 /// Goes through the hops of a switch node by node. `Sources` is FROM, or what lives of it.
 template <Holding From, Holding To, Holding Sources>
-class relay_router {
+class relay_router : node_hops {
  public:
   relay_router(const layout_switch<From, To>& change, const Sources& sources, const node_rails& rails, index_t chains,
                const hop_sink& sink)
-      : change_(&change), from_(&sources), to_(&change.to()), rails_(&rails), sink_(&sink), chains_(chains),
-        gpus_(change.node_devices()) {}
+      : node_hops(sink), change_(&change), from_(&sources), to_(&change.to()), rails_(&rails),
+        gpus_(change.node_devices()), routes_(change.from_devices(), change.to_devices(), gpus_, chains) {}
 
   /// From here on, hops of this node.
   void enter(const wanted_hops& wanted) {
-    wanted_ = wanted;
     here_ = node_ranks_of(*change_, wanted.node);
+    node_hops::enter(wanted, here_.devices);
     const bool all_hops = wanted.device < 0 && !wanted.from_holders;
     leaving_ = all_hops ? here_.from : ranks_meeting_others(change_->from(), here_.from, *to_, here_.to);
     entering_.clear();
     if (!wanted.from_holders) entering_ = ranks_meeting_others(*to_, here_.to, change_->from(), here_.from);
-    holds_.assign(static_cast<std::size_t>(here_.devices.size()), 0), needs_ = holds_;
     own_.clear();
     if (gpus_ == 0 || wanted.device < 0) return;
     const std::vector<index_t>& carriers = rails_->carriers(wanted.node);
@@ -97,23 +64,12 @@ class relay_router {
   }
 
  private:
-  /// The nodes of a piece, and how it goes from one to the next.
-  struct node_route {
-    const node_set* holders = nullptr;
-    const node_set* all = nullptr;           // that destinations are on
-    const needing_nodes* needing = nullptr;  // where chains are needed
-    index_t heads = 0;                       // destinations that holders share
-    std::uint64_t key = 0;
-  };
-
-  std::size_t place(rank_t device) const { return static_cast<std::size_t>(device - here_.devices.begin); }
-
   /// A FROM box that the node holds: what it sends to other nodes, and what its own devices lack.
   template <Holders Having>
   void held(int f, role r, const family_box& source, const Having& holders) {
     find_holding(holders);
     to_->owners(f, r, source, [&](const family_box& target, const Holders auto& destinations) {
-      family_ = f, piece_ = intersect(source, target);
+      take_up(f, from_->family_at(f), intersect(source, target));
       if (find_lacking(destinations) < destinations.count()) send_parts(holders, destinations);
       else if (!lacking_.empty()) within_node(piece_, mixed_key(holder_key(holders), holder_key(destinations)));
     });
@@ -152,7 +108,7 @@ class relay_router {
         if (!stays(holders) || (from >= 0 && holders.contains(from))) return;
         find_holding(holders);
         find_lacking(destinations);
-        family_ = f, piece_ = intersect(source, target);
+        take_up(f, from_->family_at(f), intersect(source, target));
         within_node(piece_, mixed_key(holder_key(holders), holder_key(destinations)));
         for (const rank_t device : holding_) holds_[place(device)] = 0;
       });
@@ -163,9 +119,9 @@ class relay_router {
   /// to these alone.
   template <Holders Having, Holders Wanting>
   void send_parts(const Having& holders, const Wanting& destinations) {
-    const node_route way = route_of(holders, destinations);
+    const node_route way = routes_.between(holders, destinations);
     const index_t n = way.holders->count(), index = way.holders->index_of(wanted_.node);
-    const piece_cut cut = cut_piece(piece_, from_->family_at(family_), n, way.heads);
+    const piece_cut cut = cut_piece(piece_, *tensors_, n, way.heads);
     receivers_.clear();  // (q, node)
     destinations_of_holder(index, n, way.heads, cut.parts, [&](index_t k, index_t q) {
       const index_t node = way.needing != nullptr ? (*way.needing)[k] : (*way.all)[k];
@@ -238,7 +194,7 @@ class relay_router {
         devices_among(destinations, here_.to, change_->to_devices(), lacking_);
         for (const rank_t device : lacking_) needs_[place(device)] = 1;
       }
-      family_ = f, piece_ = intersect(source, target);
+      take_up(f, from_->family_at(f), intersect(source, target));
       receive_parts(holders, destinations);
     });
     if (listed)
@@ -247,11 +203,11 @@ class relay_router {
 
   template <Holders Having, Holders Wanting>
   void receive_parts(const Having& holders, const Wanting& destinations) {
-    const node_route way = route_of(holders, destinations);
+    const node_route way = routes_.between(holders, destinations);
     const index_t n = way.holders->count();
     const index_t j = way.needing != nullptr ? way.needing->index_of(wanted_.node) : way.all->index_of(wanted_.node);
     const index_t depth = j / way.heads;
-    const piece_cut cut = cut_piece(piece_, from_->family_at(family_), n, way.heads);
+    const piece_cut cut = cut_piece(piece_, *tensors_, n, way.heads);
     const index_t next =
         way.needing != nullptr && j + way.heads < way.needing->count() ? (*way.needing)[j + way.heads] : index_t{-1};
     for (index_t q = 0; q < cut.parts; ++q) {
@@ -289,86 +245,16 @@ class relay_router {
     for (index_t s = 0; s < rails_->segments(); ++s) take(s);
   }
 
-  /// What holders of the node have for devices of the node, and for no other.
-  void within_node(const family_box& part, std::uint64_t key) {
-    const index_t having = static_cast<index_t>(holding_.size()), lacking = static_cast<index_t>(lacking_.size());
-    if (having >= lacking) {
-      const piece_cut cut = cut_piece(part, from_->family_at(family_), having, lacking);
-      for (index_t q = 0; q < cut.parts; ++q) {
-        const std::uint64_t parts = static_cast<std::uint64_t>(cut.parts) << 32 | static_cast<std::uint64_t>(q);
-        for (index_t k = 0; k < lacking; ++k)
-          hop(holding_[static_cast<std::size_t>(holder_of_part(k, q, cut.parts, having))],
-              lacking_[static_cast<std::size_t>(k)], 0, purpose::delivered, mixed_key(mixed_key(key, 1), parts) | 1,
-              cut.part(part, q));
-      }
-      return;
-    }
-    const int axis = even_axis(part, lacking);
-    for (index_t k = 0; k < lacking; ++k) {
-      family_box box = part;
-      box.dim[axis] = even_part(part.dim[axis], k, lacking);
-      if (box.dim[axis].empty()) continue;
-      const rank_t first = lacking_[static_cast<std::size_t>(k)];
-      const std::uint64_t stream = mixed_key(mixed_key(key, 0), static_cast<std::uint64_t>(k)) | 1;
-      hop(holding_[static_cast<std::size_t>(k % having)], first, 0, purpose::delivered, stream, box);
-      for (const rank_t device : lacking_)
-        if (device != first) hop(first, device, 1, purpose::delivered, stream, box);
-    }
-  }
-
-  void hop(rank_t src, rank_t dst, index_t phase, purpose why, std::uint64_t stream, const family_box& box) {
-    if (wanted_.device >= 0 ? wanted_.device != src && wanted_.device != dst
-                            : here_.devices.contains(dst) == wanted_.from_holders)
-      return;
-    if (phase > most_phases)
-      refuse("relay: a byte would pass ", phase, " devices one after the other; at most ", most_phases,
-             ", so that more chains are needed");
-    (*sink_)(transfer{src, dst, states_, family_, box, static_cast<int>(phase), why, stream});
-  }
-
-  /// The nodes of two sets of ranks; made once for each two sets.
-  template <Holders Having, Holders Wanting>
-  node_route route_of(const Having& holders, const Wanting& destinations) {
-    const std::uint64_t having = holder_key(holders), wanting = holder_key(destinations);
-    const std::uint64_t key = mixed_key(having, wanting);
-    if (const auto found = routes_.find(key); found != routes_.end()) return found->second;
-    node_route way;
-    way.key = key;
-    way.holders = nodes_of(mixed_key(having, 1), holders, change_->from_devices());
-    way.all = nodes_of(mixed_key(wanting, 2), destinations, change_->to_devices());
-    way.heads = way.all->count();
-    if (const index_t most = checked_multiply(chains_, way.holders->count()); most < way.heads) {
-      const needing_nodes& needing = needing_.emplace_back(*way.all, *way.holders);
-      if (needing.count() > most) way.needing = &needing, way.heads = most;
-    }
-    return routes_.emplace(key, way).first->second;
-  }
-  template <Holders All>
-  const node_set* nodes_of(std::uint64_t key, const All& all, const device_map& seats) {
-    const auto found = nodes_.find(key);
-    return &(found != nodes_.end() ? found : nodes_.emplace(key, nodes_of_holders(all, seats, gpus_)).first)->second;
-  }
-
   const layout_switch<From, To>* change_;
   const Sources* from_;
   const To* to_;
   const node_rails* rails_;
-  const hop_sink* sink_;
-  index_t chains_;
   index_t gpus_;
-  wanted_hops wanted_;
-  state_set states_;
+  node_routes routes_;
   node_ranks here_;
   std::vector<interval> leaving_, entering_;  // of these, those that can have to do with other nodes
   std::vector<index_t> own_;                  // segments of the wanted device
-  int family_ = 0;
-  family_box piece_;
-  std::vector<rank_t> holding_, lacking_;     // devices of the node, of one piece
-  std::vector<unsigned char> holds_, needs_;  // the same by place
   std::vector<std::pair<index_t, index_t>> receivers_;
-  std::map<std::uint64_t, node_set> nodes_;
-  std::map<std::uint64_t, node_route> routes_;
-  std::list<needing_nodes> needing_;
 };
 
 }  // namespace reshard::detail
