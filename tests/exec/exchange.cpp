@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include <reshard/exec/exchange.hpp>
+#include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/known_values.hpp>

@@ -13,6 +13,7 @@
 
 #include <reshard/exec/exchange_small_state.hpp>
 #include <reshard/exec/mailbox_group.hpp>
+#include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/memory/known_values.hpp>

@@ -16,6 +16,7 @@
 
 #include <reshard/exec/exchange.hpp>
 #include <reshard/exec/mailbox_group.hpp>
+#include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/known_values.hpp>

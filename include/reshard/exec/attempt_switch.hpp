@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The switch of a job that outlives its devices: it does not throw, it says how it ended, the same way on all who live.
-// Builds on: exec/prepared_switch.hpp, exec/switch_ending.hpp.
+// Builds on: exec/switch_steps.hpp, exec/switch_ending.hpp.
 #pragma once
 
 #include <exception>
 #include <string>
 
-#include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/switch_ending.hpp>
+#include <reshard/exec/switch_steps.hpp>
 
 namespace reshard {
 

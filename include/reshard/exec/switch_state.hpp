@@ -2,10 +2,10 @@
 // The switch: every device calls switch_state with its tensors before and after, and the state moves from one layout to
 // the other in memory-bounded stages. Whatever can be refused is refused, on all devices, before the first page is
 // touched.
-// Builds on: exec/prepared_switch.hpp.
+// Builds on: exec/switch_steps.hpp.
 #pragma once
 
-#include <reshard/exec/prepared_switch.hpp>
+#include <reshard/exec/switch_steps.hpp>
 
 namespace reshard {
 

@@ -17,6 +17,7 @@
 
 #include <reshard/exec/attempt_switch.hpp>
 #include <reshard/exec/nccl.hpp>
+#include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/socket_meeting.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/torn_switch.hpp>

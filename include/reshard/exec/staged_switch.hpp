@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// A switch on one device up to where it moves: planned, checked, agreed on with the other devices, and cut into as many
+// stages as its budget asks for. What can be refused is refused here, on all devices, before anything is touched.
+// Builds on: exec/agreed_steps.hpp, exec/given_alike.hpp, exec/switch_checks.hpp, memory/relay_arena.hpp,
+// memory/replay_pages.hpp, plan/relay.hpp, schedule/stage_count.hpp, schedule/staged_plan.hpp.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <reshard/base/sink.hpp>
+#include <reshard/exec/agreed_steps.hpp>
+#include <reshard/exec/given_alike.hpp>
+#include <reshard/exec/switch_checks.hpp>
+#include <reshard/exec/switch_options.hpp>
+#include <reshard/exec/transport.hpp>
+#include <reshard/memory/relay_arena.hpp>
+#include <reshard/memory/replay_pages.hpp>
+#include <reshard/memory/tensor_names.hpp>
+#include <reshard/plan/relay.hpp>
+#include <reshard/schedule/stage_count.hpp>
+#include <reshard/schedule/staged_plan.hpp>
+
+namespace reshard::detail {
+
+/// A switch that prepare() makes ready. Whatever throws, the other devices are told of it.
+template <Holding From, Holding To, Transport T>
+class staged_switch : protected agreed_steps<T> {
+ public:
+  staged_switch(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
+                const switch_options& options)
+      : agreed_steps<T>(transport), old_(old_tensors), new_(new_tensors), options_(options), change_(change) {}
+  staged_switch(const staged_switch&) = delete;
+
+  void prepare() {
+    tell_failures(sink<>::of([this] {
+      all_or_none(sink<>::of([this] { derive(); }));
+      refuse_together(difference_over(transport_, change_, options_));
+      contact();
+      choose_stages();
+      if (relayed()) all_or_none(sink<>::of([this] { transport_.offer(arena_->sent()); }));
+      all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, written(), *targets_)); }));
+      refuse_together(disagreement_over(transport_, *moves_));
+      taken_ = targets_->taken_by_stage(times().slots());
+    }));
+  }
+
+  const switch_report& report() const { return report_; }
+  slot_times times() const { return {report_.stages, report_.phases, report_.lag}; }
+
+ protected:
+  using agreed_steps<T>::transport_, agreed_steps<T>::all_know_, agreed_steps<T>::me, agreed_steps<T>::max_of_all,
+      agreed_steps<T>::all_or_none, agreed_steps<T>::refuse_together;
+
+  /// Does something; the other devices are told of what it throws, unless they know.
+  void tell_failures(const sink<>& something) {
+    try {
+      something();
+    } catch (const std::exception& e) {
+      give_up(e.what());
+      throw;
+    } catch (...) {  // from an owner's give_back, or a transport's prepare
+      give_up("reshard: an exception of no standard kind");
+      throw;
+    }
+  }
+
+  void give_up(const std::string& sentence) {
+    if (all_know_) return;
+    if constexpr (requires { moves_->arenas.ranges; })  // messages into the arena may outlive this
+      if (moves_ && arena_)
+        if (std::optional<page_range> pages = arena_->take_pages()) moves_->arenas.ranges.push_back(std::move(*pages));
+    transport_.fail(sentence);
+  }
+
+  /// Whether bytes are passed on, by whatever device.
+  bool relayed() const { return report_.phases > 1; }
+  /// Where memory is no question and the switch is made again and again, the arena stays from run to run.
+  bool arena_stays() const { return options_.budget == no_budget && options_.after_use == sources::keep; }
+  /// What the transport writes.
+  const binding& written() const { return relayed() ? arena_->written() : new_; }
+
+  binding& old_;
+  binding& new_;
+  switch_options options_;
+  std::optional<staged_plan> staged_;
+  std::optional<relay_arena> arena_;  // where bytes are passed on
+  std::optional<page_stages> sources_;
+  std::optional<page_stages> targets_;
+  std::optional<moves_of<T>> moves_;
+  std::vector<std::vector<block_span>> taken_;  // by slot
+  switch_report report_;
+
+ private:
+  /// Cuts the plan into stages; what the worst device's memory exceeds max(before, after) by.
+  bytes_t worst_excess(index_t stages) {
+    bytes_t mine = 0;
+    return max_of_all(mine, sink<>::of([&] { mine = cut(stages); }));
+  }
+
+  /// s0, or the first power of two above it, at which every device's memory fits the budget.
+  void choose_stages() {
+    if (options_.budget == no_budget) {
+      report_.stages = options_.route.stages;
+      worst_excess(report_.stages);
+      return;
+    }
+    demand_.staging = transport_.all_reduce_max(demand_.staging);
+    demand_.fixed = transport_.all_reduce_max(fixed_bytes_of(transport_));
+    demand_.largest = transport_.all_reduce_max(demand_.largest);
+    index_t& stages = report_.stages;
+    max_of_all(0, sink<>::of([&] { stages = stage_count(demand_, options_.budget); }));
+    if (stages > most_stages) refuse_budget(stages, 0);
+    const index_t first = stages;
+    const bytes_t at_first = worst_excess(first);
+    for (bytes_t excess = at_first; excess > options_.budget - demand_.fixed; excess = worst_excess(stages)) {
+      stages = memory_demand::stages_after(stages);
+      if (stages > most_stages) refuse_budget(first, at_first);
+    }
+  }
+
+  void derive() {
+    if (change_.devices() > transport_.devices())
+      refuse("the switch names ", change_.devices(), " devices, and the transport has ", transport_.devices());
+    for (const rank_t gone : absent_from(transport_))
+      if (change_.from_rank(gone) >= 0 || change_.to_rank(gone) >= 0)
+        refuse("the switch names device ", gone, ", which the transport has no more; say that it is lost");
+    if (const index_t stages = options_.route.stages; stages < 1 || stages > most_stages)
+      refuse("a switch in ", stages, " stages; it is made in 1 to ", most_stages);
+    plan_ = make_plan(change_, transport_.device(), options_.route);
+    report_.phases = phases_of(change_, options_.route);
+    report_.sent = total_bytes(plan_.sends);
+    report_.received = total_bytes(plan_.receives);
+    report_.retained = total_bytes(plan_.retains);
+    for (const transfer& t : plan_.receives)
+      if (t.why == purpose::passed_on) report_.passed_on += t.bytes();
+    old_.seal();
+    new_.seal();
+    for (binding* const tensors : {&old_, &new_}) {
+      if constexpr (requires { transport_.locate(*tensors); }) transport_.locate(*tensors);
+      if (!tensors->boxes().empty() && !reaches(transport_, tensors->place()))
+        refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
+               ", which this transport does not reach");
+      if (report_.phases > 1 && tensors->place().is == memory_place::kind::device)
+        refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
+               ", and what is relayed is passed on through memory of the host; route it directly");
+    }
+    if (relayed())
+      for (const bound_box& b : new_.boxes())
+        if (b.converts())
+          refuse(me(), ", ", new_.who(), ": ", new_.name(b), " is ", reshard::name(b.travels), " and is kept as ",
+                 reshard::name(b.holds),
+                 "; what is relayed is sent on as it is kept, so keep it as it is, or route it directly");
+    transport_.offer(old_);
+    check_messages_over(transport_, options_.checks);
+    report_.lag = lag_of(transport_);
+    if (options_.budget != no_budget) {
+      if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
+      demand_.largest = largest_holding(change_);
+      const staged_plan at_once = stage_plan(plan_, change_, slot_times{1, report_.phases, report_.lag});
+      demand_.staging = checked_add(most_staging_of(transport_, at_once), report_.passed_on);
+    }
+    require_one_list(me(), old_, change_.list(), change_.states());
+    require_one_list(me(), new_, change_.list(), change_.states());
+    const tensor_names names = names_of(change_.to());
+    const auto require = [&](const std::vector<transfer>& list, const binding& in, const char* side, auto&& wanted) {
+      std::vector<transfer> kept;
+      for (const transfer& t : list)
+        if (wanted(t)) kept.push_back(t);
+      require_bound(me(), kept, in, side, names);
+    };
+    const streams_of coming(plan_.receives);
+    require(plan_.sends, old_, "FROM", [&](const transfer& t) { return !coming.has(t); });
+    require(plan_.receives, new_, "TO", [](const transfer& t) { return t.why == purpose::delivered; });
+    require_bound(me(), plan_.retains, old_, "FROM", names);
+    for (const std::vector<transfer>* list : {&plan_.retains, &plan_.creates, &plan_.lost})
+      require_bound(me(), *list, new_, "TO", names);
+    require_exact(me(), old_, "FROM", change_.states(), options_.rounds);
+    require_exact(me(), new_, "TO", change_.states(), options_.rounds);
+    require_apart(me(), old_, new_, change_.states(), options_.after_use);
+  }
+
+  /// Where the transport wants it, first contact with all devices that this one will send to or receive from.
+  void contact() {
+    if constexpr (requires(const std::vector<rank_t>& peers) { transport_.contact(peers, peers); }) {
+      const auto all = [](const std::vector<transfer>& list, rank_t transfer::*peer) {
+        std::vector<rank_t> result;
+        for (const transfer& t : list) result.push_back(t.*peer);
+        sort_items(result, std::less<rank_t>());
+        result.erase(std::unique(result.begin(), result.end()), result.end());
+        return result;
+      };
+      transport_.contact(all(plan_.sends, &transfer::dst), all(plan_.receives, &transfer::src));
+    }
+  }
+
+  /// Cuts the plan into stages and replays the memory; what it exceeds max(before, after) by.
+  bytes_t cut(index_t stages) {
+    const slot_times at{stages, report_.phases, report_.lag};
+    staged_ = stage_plan(plan_, change_, at);
+    if (relayed()) arena_.emplace(*staged_, old_, new_, change_.list(), names_of(change_.to()));
+    sources_.emplace(old_, binding_side::source, change_.states());
+    targets_.emplace(written(), binding_side::target, change_.states());
+    std::vector<bytes_t> staging;
+    for (index_t slot = 0; slot < at.slots(); ++slot) staging.push_back(transport_.staging_bytes(*staged_, slot));
+    const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in,
+                         const sink<const bound_box&, const staged_piece&>& visit) {
+      for (const staged_piece& p : pieces)
+        for (const int state : p.states) in.meet({state, p.tensor, p.where}, [&](const bound_box& b) { visit(b, p); });
+    };
+    using each = sink<const bound_box&, const staged_piece&>;
+    for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
+      mark(*list, old_, each::of([&](const bound_box& b, const staged_piece& p) { sources_->read(b, p.stage); }));
+    mark(staged_->receives, written(), each::of([&](const bound_box& b, const staged_piece& p) {
+           targets_->written(b, slot_that_writes(transport_, p.slot(at.lag)));
+         }));
+    for (const std::vector<staged_piece>* list : {&staged_->retains, &staged_->creates})
+      mark(*list, new_, each::of([&](const bound_box& b, const staged_piece& p) { targets_->written(b, p.stage); }));
+    const passed_pages passed{relayed() ? &arena_->by_reader() : nullptr, arena_stays()};
+    report_.memory = replay_pages(*sources_, *targets_, at, options_.after_use, staging, passed);
+    return report_.memory.excess();
+  }
+
+  /// Says the least budget that does.
+  [[noreturn]] void refuse_budget(index_t stages, bytes_t excess) {
+    const bytes_t least_that_does = least_budget(demand_, [&](index_t s) { return worst_excess(s); });
+    std::string why;
+    if (options_.after_use == sources::keep) why = ", the sources being kept";
+    else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";
+    all_know_ = true;
+    if (stages > most_stages)
+      refuse("a budget of ", options_.budget, " bytes would take ", stages, " stages, and at most ", most_stages,
+             " are made", why, "; the least budget that does is ", least_that_does, " bytes");
+    refuse("a budget of ", options_.budget, " bytes cannot work: in ", stages, " stages a device needs ", excess,
+           " bytes beyond max(before, after)", why, "; the least budget that does is ", least_that_does, " bytes");
+  }
+
+  const layout_switch<From, To>& change_;
+  plan plan_;
+  memory_demand demand_;  // the same on all devices, once agreed on
+};
+
+}  // namespace reshard::detail
