@@ -3,7 +3,7 @@
 """check_docs.py SOURCE HEADER... [--tool RESHARD]: the documentation says what is there.
 
 Every header of the list has its line in docs/reference/headers.md, and no other; every relative link resolves, anchors too; every
-```cpp block occurs in a program of examples/, whitespace aside; every row of figures, in the README and on their page, is one that
+```cpp block occurs in a file of examples/, whitespace aside; every row of figures, in the README and on their page, is one that
 tools/figures measures, and the README's stand on that page with the same value; every page is reached from docs/README.md and says its licence; the page of names is what names.py writes. With the tool: what it is shown to print, it prints, and
 the README's picture is what it draws."""
 import ast
@@ -101,12 +101,12 @@ if (docs / "reference" / "names.md").read_text() != names.page(source):
     fault(docs / "reference" / "names.md", "is not what docs/names.py writes; run it")
 
 # Code that is shown is code that is compiled
-programs = {p.name: squeezed(p.read_text()) for p in sorted((source / "examples").glob("*.?pp"))}
+programs = {p.name: squeezed(p.read_text()) for p in sorted((source / "examples").glob("*.[ch]pp"))}
 for page in pages:
     for block in re.findall(r"^```cpp\n(.*?)^```", page.read_text(), flags=re.S | re.M):
         seen += 1
         if not any(squeezed(block) in text for text in programs.values()):
-            fault(page, f"this block occurs in no program of examples/:\n{block}")
+            fault(page, f"this block occurs in no file of examples/:\n{block}")
 
 # Figures
 readme = (source / "README.md").read_text()

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory messages take: what a message holds at most, and the arenas of each direction that messages are
-// packed into and unpacked from, which are there from the first.
+// How messages are exchanged, and how much memory that takes: what a message holds at most, and the arenas of each
+// direction in which messages are packed and unpacked, all there from the first.
 // Builds on: exec/packing.hpp, exec/wire.hpp, memory/pages.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>

@@ -18,13 +18,10 @@ class prepared_switch {
 
  public:
   prepared_switch(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
-                  switch_options options = {})
-      : steps_(change, old_tensors, new_tensors, transport, kept(std::move(options))) {
-    steps_.prepare();
-  }
+                  switch_options options = {});
 
   /// Called by every device, with what its old tensors hold by then. On return the new tensors hold it.
-  void run() { steps_.run(); }
+  void run();
 
   /// What each run moves, and the memory from the first on.
   const switch_report& report() const { return steps_.report(); }
@@ -37,5 +34,18 @@ class prepared_switch {
 
   typename detail::steps_over<From, To, T>::type steps_;
 };
+
+// Outside of the class they are not inline, so that who declares an instance `extern` does not compile it again.
+template <Holding From, Holding To, typename T>
+prepared_switch<From, To, T>::prepared_switch(const layout_switch<From, To>& change, binding& old_tensors,
+                                              binding& new_tensors, T& transport, switch_options options)
+    : steps_(change, old_tensors, new_tensors, transport, kept(std::move(options))) {
+  steps_.prepare();
+}
+
+template <Holding From, Holding To, typename T>
+void prepared_switch<From, To, T>::run() {
+  steps_.run();
+}
 
 }  // namespace reshard

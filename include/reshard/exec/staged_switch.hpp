@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch on one device up to where it moves: planned, checked, agreed on with the other devices, and cut into as many
 // stages as its budget asks for. What can be refused is refused here, on all devices, before anything is touched.
-// Builds on: exec/agreed_steps.hpp, exec/given_alike.hpp, exec/switch_checks.hpp, memory/relay_arena.hpp,
-// memory/replay_pages.hpp, plan/relay.hpp, schedule/stage_count.hpp, schedule/staged_plan.hpp.
+// Builds on: exec/agreed_steps.hpp, exec/given_alike.hpp, exec/switch_checks.hpp, exec/switch_options.hpp,
+// exec/transport.hpp, memory/relay_arena.hpp, memory/replay_pages.hpp, memory/tensor_names.hpp, plan/relay.hpp,
+// schedule/stage_count.hpp, schedule/staged_plan.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <reshard/base/sink.hpp>

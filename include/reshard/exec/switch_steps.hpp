@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a switch on one device: made ready, and then moved slot by slot, in which pages are taken before they
-// are written and given back once every device has read them.
+// How a switch moves on one device, slot by slot: pages are taken before they are written, and given back once every
+// device has read them.
 // Builds on: exec/staged_switch.hpp, exec/stage_watch.hpp, memory/zero_box.hpp.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace reshard::detail {
 
-/// A switch that can be run once it was prepared, as often as its sources are kept.
+/// A switch that can be run once it was prepared: once, or as often as one likes where its sources are kept.
 template <Holding From, Holding To, Transport T>
 class switch_steps : public staged_switch<From, To, T> {
   using ready = staged_switch<From, To, T>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hops of a switch with relay as one node sees them: which of its devices hold a piece and which lack it, and how it
-// passes among these. With h holders here and l devices that lack it:
-//   h >= l   each of them is sent it by the holders, who share it by plan/source.hpp;
-//   h < l    holders scatter it over them in phase 0, a part each, and they exchange the parts in phase 1.
+// Hops of a switch with relay as one node sees them: which are wanted, and how a piece, or a part of one, that no other
+// node is sent passes from the h devices here that hold it to the l that lack it:
+//   h >= l   holders send it to each of the l in phase 0, and share it by plan/source.hpp;
+//   h < l    holders scatter it over the l in phase 0, at most a part each, which exchange the parts in phase 1.
 // Builds on: base/sink.hpp, plan/holder_key.hpp, plan/source.hpp, plan/transfer.hpp.
 #pragma once
 
@@ -42,7 +42,7 @@ struct wanted_hops {
 
 using hop_sink = sink<const transfer&>;
 
-/// What a router knows of the node that it is at. A stream is told by the key of its piece, which both ends find alike.
+/// What a router knows of the node that it is at.
 class node_hops {
  protected:
   explicit node_hops(const hop_sink& sink) : sink_(&sink) {}
@@ -54,16 +54,17 @@ class node_hops {
   }
   /// From here on, hops of this piece of a family.
   void take_up(int f, const family& tensors, const family_box& piece) {
-    family_ = f, tensors_ = &tensors, piece_ = piece;
+    family_ = f, tensors_ = tensors, piece_ = piece;
   }
 
   std::size_t place(rank_t device) const { return static_cast<std::size_t>(device - devices_.begin); }
 
-  /// What holders of the node have for devices of the node, and for no other.
+  /// What holders of the node have for devices of the node, and for no other. `key` is that of the piece, alike at both
+  /// ends: streams are told by it.
   void within_node(const family_box& part, std::uint64_t key) {
     const index_t having = static_cast<index_t>(holding_.size()), lacking = static_cast<index_t>(lacking_.size());
     if (having >= lacking) {
-      const piece_cut cut = cut_piece(part, *tensors_, having, lacking);
+      const piece_cut cut = cut_piece(part, tensors_, having, lacking);
       for (index_t q = 0; q < cut.parts; ++q) {
         const std::uint64_t parts = static_cast<std::uint64_t>(cut.parts) << 32 | static_cast<std::uint64_t>(q);
         for (index_t k = 0; k < lacking; ++k)
@@ -100,7 +101,7 @@ class node_hops {
   wanted_hops wanted_;
   state_set states_;
   family_box piece_;
-  const family* tensors_ = nullptr;           // that it is of
+  family tensors_;                            // the family of piece_
   std::vector<rank_t> holding_, lacking_;     // devices of the node, of one piece
   std::vector<unsigned char> holds_, needs_;  // the same by place
 

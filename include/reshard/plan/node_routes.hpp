@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From which nodes to which nodes a piece goes, by its holders and its destinations: h nodes hold it, d have
-// destinations, and of the d' that have no holder the first F h are sent it by holders, the others along chains from
-// node to node, where d' > F h.
-// Builds on: plan/holder_key.hpp, plan/holder_nodes.hpp, plan/device_map.hpp.
+// From which nodes to which nodes a piece goes, by its holders and its destinations. With n nodes that hold it and F
+// chains each, d nodes of destinations, and d' of these that do not hold it:
+//   d' <= F n   holders share the d, and nothing is sent to those that hold it;
+//   d' > F n    holders share the first F n of the d'; each of the others has it from the node F n before it.
+// Builds on: plan/device_map.hpp, plan/holder_key.hpp, plan/holder_nodes.hpp.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,15 @@ struct node_route {
   std::uint64_t key = 0;
 };
 
-/// Routes between nodes of so many devices, with so many chains a node; made once for each two sets of ranks. The seats
-/// outlive it.
+/// Routes between nodes of so many devices, with so many chains a node that holds; each is made once for two sets of
+/// ranks. Both maps of devices outlive it.
 class node_routes {
  public:
   node_routes(const device_map& from, const device_map& to, index_t gpus, index_t chains)
       : from_(&from), to_(&to), gpus_(gpus), chains_(chains) {}
+  node_routes(const node_routes&) = delete;  // routes point into it
 
+  /// The route from these nodes to those; stays where it is as long as this does.
   template <Holders Having, Holders Wanting>
   const node_route& between(const Having& holders, const Wanting& destinations) {
     const std::uint64_t having = holder_key(holders), wanting = holder_key(destinations);

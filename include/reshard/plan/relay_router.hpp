@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -119,9 +120,9 @@ class relay_router : node_hops {
   /// to these alone.
   template <Holders Having, Holders Wanting>
   void send_parts(const Having& holders, const Wanting& destinations) {
-    const node_route way = routes_.between(holders, destinations);
+    const node_route& way = routes_.between(holders, destinations);
     const index_t n = way.holders->count(), index = way.holders->index_of(wanted_.node);
-    const piece_cut cut = cut_piece(piece_, *tensors_, n, way.heads);
+    const piece_cut cut = cut_piece(piece_, tensors_, n, way.heads);
     receivers_.clear();  // (q, node)
     destinations_of_holder(index, n, way.heads, cut.parts, [&](index_t k, index_t q) {
       const index_t node = way.needing != nullptr ? (*way.needing)[k] : (*way.all)[k];
@@ -203,11 +204,11 @@ class relay_router : node_hops {
 
   template <Holders Having, Holders Wanting>
   void receive_parts(const Having& holders, const Wanting& destinations) {
-    const node_route way = routes_.between(holders, destinations);
+    const node_route& way = routes_.between(holders, destinations);
     const index_t n = way.holders->count();
     const index_t j = way.needing != nullptr ? way.needing->index_of(wanted_.node) : way.all->index_of(wanted_.node);
     const index_t depth = j / way.heads;
-    const piece_cut cut = cut_piece(piece_, *tensors_, n, way.heads);
+    const piece_cut cut = cut_piece(piece_, tensors_, n, way.heads);
     const index_t next =
         way.needing != nullptr && j + way.heads < way.needing->count() ? (*way.needing)[j + way.heads] : index_t{-1};
     for (index_t q = 0; q < cut.parts; ++q) {
