@@ -7,20 +7,21 @@
 
 namespace testing {
 
-/// How often to try what is tried n times: n / RESHARD_FEW where that is set, for sanitizers and for what runs programs
-/// in thousands; but 20 times, or n where that is less.
-inline int tries(int n) {
-  const char* const few = std::getenv("RESHARD_FEW");
-  return few == nullptr ? n : std::min(n, std::max(20, n / std::max(1, std::atoi(few))));
-}
-
-/// Whether fewer tries are asked for: then what is costly beside what it can find is made small, too.
-inline bool few() { return std::getenv("RESHARD_FEW") != nullptr; }
-
 /// The number that the environment asks for by this name.
 inline long asked_for(const char* name, long otherwise) {
   const char* const given = std::getenv(name);
   return given != nullptr ? std::atol(given) : otherwise;
 }
+
+/// How often to try what is tried n times: n / RESHARD_FEW where that is set, for sanitizers and for what runs programs
+/// in thousands; but RESHARD_LEAST times, 20 if not set, or n where that is less.
+inline int tries(int n) {
+  const int few = static_cast<int>(std::max(1l, asked_for("RESHARD_FEW", 1)));
+  const int least = static_cast<int>(std::max(1l, asked_for("RESHARD_LEAST", 20)));
+  return std::min(n, std::max(least, n / few));
+}
+
+/// Whether fewer tries are asked for: then what is costly beside what it can find is made small, too.
+inline bool few() { return std::getenv("RESHARD_FEW") != nullptr; }
 
 }  // namespace testing
