@@ -16,6 +16,7 @@
 
 #include "../support/dice.hpp"
 #include "../support/tiny.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -39,7 +40,8 @@ computed_switch on_pairs(const char* layout, const std::vector<rank_t>& devices)
 TEST_CASE("streams tell the live bytes and messages that staged pieces come to, slot by slot") {
   dice random(5);
   int passing = 0, leaving = 0, short_ones = 0;
-  for (int n = 0; n < 60; ++n) {
+  const int tried = testing::tries(60);
+  for (int n = 0; n < tried; ++n) {
     const model m = testing::tiny(2);
     const space from(m, parse_degrees(layouts[random.below(std::size(layouts))])),
         to(m, parse_degrees(layouts[random.below(std::size(layouts))]));
@@ -68,9 +70,9 @@ TEST_CASE("streams tell the live bytes and messages that staged pieces come to, 
   }
   std::printf("%d devices pass on, %d have less at the end, %d have streams of fewer elements than stages\n", passing,
               leaving, short_ones);
-  CHECK(passing > 30);
-  CHECK(leaving > 10);
-  CHECK(short_ones > 3);
+  CHECK(passing > tried / 2);
+  CHECK(leaving > tried / 6);
+  CHECK((short_ones > 3 || tried < 60));
 }
 
 TEST_CASE("figures with relay: what is passed on is apart, and counts as sent and received") {

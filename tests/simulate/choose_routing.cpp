@@ -15,6 +15,7 @@
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/tiny.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -59,7 +60,8 @@ TEST_CASE("what holders send tells which F need not be tried: the choice is that
   constexpr const char* tos[] = {"tp=4,dp=4", "tp=2,dp=12", "pp=2,tp=2,dp=6", "dp=20", "tp=4,dp=8,zero=1", "dp=3"};
   dice random(8);
   int tried = 0, left_out = 0, several = 0, bounded = 0;
-  for (int n = 0; n < 16; ++n) {
+  const int switches = testing::tries(16);
+  for (int n = 0; n < switches; ++n) {
     const space from(testing::tiny(2), parse_degrees(froms[random.below(std::size(froms))])),
         to(testing::tiny(2), parse_degrees(tos[random.below(std::size(tos))]));
     cluster on{.gpus = random.within(2, 4),
@@ -92,9 +94,9 @@ TEST_CASE("what holders send tells which F need not be tried: the choice is that
   }
   std::printf("%d tried, %d of them need not be; %d times more than one chain; %d bounds near\n", tried, left_out,
               several, bounded);
-  CHECK(left_out > 4);
-  CHECK(several > 1);
-  CHECK(bounded > 20);
+  CHECK((left_out > 4 || switches < 16));
+  CHECK((several > 1 || switches < 16));
+  CHECK(bounded > switches);
 }
 
 TEST_CASE("where F chains can't win, twice as many may: where holders serve all nodes, some send less") {
