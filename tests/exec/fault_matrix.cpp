@@ -26,8 +26,8 @@
 #include "../support/forwarding.hpp"
 #include "../support/held_elements.hpp"
 #include "../support/processes.hpp"
-#include "../support/tiny.hpp"
 #include "../support/tries.hpp"
+#include "../support/tiny.hpp"
 
 using namespace reshard;
 using testing::dice, testing::left_behind, testing::processes, testing::element_map, testing::never_zero,
@@ -286,7 +286,7 @@ TEST_CASE(
     "who is killed or stopped in a stage, packing, exchanging or unpacking: told in time, and all that is left lies "
     "there") {
   const std::vector<cell> cells =
-      sample(static_cast<std::size_t>(testing::asked_for("RESHARD_CELLS", testing::tries(testing::thrown(24)))));
+      sample(static_cast<std::size_t>(testing::asked_for("RESHARD_CELLS", testing::thrown(24))));
   dice random(82);
   std::map<std::string, int> times;
   double slowest_kill = 0, slowest_stop = 0;
@@ -410,7 +410,7 @@ TEST_CASE(
   const layout_switch direct = in.change(), relayed(in.change().from(), in.change().to(), {.on = nodes_of(2)});
   dice random(71);
   long kinds[5] = {}, died = 0, died_closing = 0, finished_runs = 0, torn_relays = 0;
-  const long kills = testing::asked_for("RESHARD_KILLS", testing::tries(testing::thrown(24)));
+  const long kills = testing::asked_for("RESHARD_KILLS", testing::thrown(24));
   for (long n = 0; n < kills; ++n) {
     const auto victim = static_cast<rank_t>(random.below(in.devices));
     const bool keep = random.coin(), closing = n % 3 == 0;
