@@ -26,8 +26,8 @@
 #include "../support/forwarding.hpp"
 #include "../support/held_elements.hpp"
 #include "../support/processes.hpp"
-#include "../support/tries.hpp"
 #include "../support/tiny.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::dice, testing::left_behind, testing::processes, testing::element_map, testing::never_zero,
