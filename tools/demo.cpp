@@ -314,7 +314,7 @@ outcome measure_all(const switch_request& r, index_t asked_rounds, const progres
   return result;
 }
 
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     char code[8];
@@ -328,8 +328,8 @@ std::string quoted(std::string_view text) {
 
 void print_json(const outcome& o) {
   std::string line =
-      text_of("{\"switch\":", quoted(o.of.name), ",\"from\":", quoted(o.of.from), ",\"to\":", quoted(o.of.to),
-              ",\"ranks\":", static_cast<bytes_t>(o.plan.at("ranks")), ",\"transport\":", quoted(o.of.transport));
+      text_of("{\"switch\":", json_text(o.of.name), ",\"from\":", json_text(o.of.from), ",\"to\":", json_text(o.of.to),
+              ",\"ranks\":", static_cast<bytes_t>(o.plan.at("ranks")), ",\"transport\":", json_text(o.of.transport));
   for (const char* key : {"elements", "wrong", "moved_bytes"}) line += text_of(",\"", key, "\":", o.count(key));
   if (o.of.node_devices > 0)
     for (const char* key : {"relayed_bytes", "phases"}) line += text_of(",\"", key, "\":", o.count(key));

@@ -3,7 +3,7 @@
 """reject.py SOURCE -- COMPILER...: each case must be refused with its sentence, and its twin (-DACCEPT) must compile.
 
 A case is tests/reject/<name>.cpp; among its first lines stand one or more `// expect: <regex>`, all to be found in what
-the compiler says; perhaps `// alone`, where they are to stand in its first five lines and be its only error; and perhaps
+the compiler says; perhaps `// alone`, where they are to stand in its first five lines, source that is shown not counted, and be its only error; and perhaps
 `// flags: <words>`, which the twin does without. Without the twin, a case that fails for a wrong reason (a missing header, a typing error) would pass."""
 import concurrent.futures
 import os
@@ -36,7 +36,8 @@ def faults_of(case):
         if not re.search(sentence, said):
             faults.append(f"is refused without saying /{sentence}/:\n" + "\n".join(said.splitlines()[:30]))
     errors = len(re.findall(r"\berror: ", said))
-    first = "\n".join(said.splitlines()[:5])
+    # g++ 14 shows the source below each line that leads to the sentence
+    first = "\n".join([line for line in said.splitlines() if not re.match(r"\s*\d* \|", line)][:5])
     if code and re.search(r"^// alone$", head, flags=re.M) and (errors != 1 or not all(re.search(w, first) for w in wanted)):
         faults.append(f"is refused with {errors} errors, or not in the first five lines:\n" + "\n".join(said.splitlines()[:30]))
     code, said = compile_case(case, "-DACCEPT")

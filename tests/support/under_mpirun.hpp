@@ -27,6 +27,9 @@ inline std::vector<std::string> under_mpirun(int processes) {
                            "OMPI_MCA_rmaps_base_oversubscribe", "OMPI_MCA_mpi_yield_when_idle"})
     ::setenv(name, "1", 0);
   ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+  // of Open MPI 5
+  ::setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0);
+  ::setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 0);
   return {"mpirun.openmpi", "-n", std::to_string(processes)};
 #else
   return {"mpirun.mpich", "-n", std::to_string(processes)};

@@ -278,7 +278,7 @@ routing_asked routing_asked_for(const arguments& given, const computed_switch& c
                : why_relay_is_not_kept(given, budget, relayed));
   if (direct_can && kept.kept) {
     direct = predicted(change, direct);
-    if (!relayed.kept || *direct.seconds <= *relayed.seconds) return direct;
+    if (!relayed.kept || !relay_is_better(direct.seconds, relayed.seconds)) return direct;
   }
   return {relayed.how, relayed.phases, 0, relayed.seconds, std::move(relayed.streams)};
 }

@@ -108,7 +108,7 @@ class job_list {
     commit_pages(job, into);
     const copy_shape shape = job.shape();
     if (!job.as.none()) return run_table_copy(table_copy_of(job.dst, job.src, shape, job.as), 0, 1);
-    copy(job.dst, job.src, shape, job.spans > 0 ? copy_path::cached : there);
+    reshard::copy(job.dst, job.src, shape, job.spans > 0 ? copy_path::cached : there);
   }
 
  private:

@@ -22,7 +22,7 @@ namespace detail {
 inline std::vector<std::size_t> undominated(const std::vector<compared_layout>& layouts) {
   std::vector<std::size_t> found;
   const auto same_cost = [&](const compared_layout& a, const compared_layout& b) {
-    return a.seconds || b.seconds ? a.seconds == b.seconds : a.moved == b.moved;
+    return a.seconds && b.seconds ? same_seconds(*a.seconds, *b.seconds) : a.moved == b.moved;
   };
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     if (!found.empty() && layouts[i].bytes_per_rank >= layouts[found.back()].bytes_per_rank) continue;

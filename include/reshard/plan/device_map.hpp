@@ -61,7 +61,7 @@ class device_map {
   /// The same map, but for devices of some ascending, disjoint intervals, which are lost: no rank is on them.
   constexpr device_map without(const std::vector<interval>& lost) const {
     device_map living = *this;
-    if (identity() && ranks_ > 0) living.by_rank_ = living.by_device_ = {{0, 0, ranks_}};
+    if (identity() && ranks_ > 0) living.by_rank_.assign(1, run{0, 0, ranks_}), living.by_device_ = living.by_rank_;
     for (const interval& gone : lost) {
       std::vector<run> left;
       for (const run& piece : living.by_device_) {

@@ -44,12 +44,10 @@ struct relabel_saves {
 /// has no speeds. Not relabelled where neither seconds nor bytes are saved, nor where only that is refused.
 constexpr relabel_saves saves_of(bool proposed, bytes_t bytes, const std::optional<double>& without,
                                  const std::optional<double>& with) {
-  constexpr double rounding = 1e-9;  // sums of the same bytes in another order
   if (!proposed || (without && !with)) return {};
   if (!without) return {true, bytes, {}};
-  const double seconds = *without - *with;
-  if (bytes <= 0 && seconds <= *without * rounding) return {};
-  return {true, bytes, seconds};
+  if (bytes <= 0 && !fewer_seconds(*with, *without)) return {};
+  return {true, bytes, same_seconds(*with, *without) ? 0 : *without - *with};
 }
 
 namespace detail {
@@ -73,9 +71,10 @@ group_choice choose_groups(const layout_switch<From, To>& change, relabel_table&
   const group_relabeller search(table, bytes, units);
   assignment moved = units.node_of;
   for (std::size_t& node : moved) node = blocks.node_of[node];
-  group_choice best = search.from(moved), other = search.best();
-  const bool better = other.seconds < best.seconds || (other.seconds == best.seconds && other.retained > best.retained);
-  return better ? other : best;
+  group_choice best = devices_of(blocks, table, ranks);
+  keep_better(best, search.from(moved));
+  keep_better(best, search.best());
+  return best;
 }
 
 }  // namespace detail
@@ -98,7 +97,8 @@ template <Holding From, Holding To>
     else refuse("relabel: a TO without a layout has no tensor-parallel groups; relabel by nodes");
   }
   relabelling result{change.to_devices(), false, {was.seconds, was.retained}, {was.seconds, was.retained}};
-  if (best.retained <= was.retained && !(change.on().has_speeds() && best.seconds < was.seconds)) return result;
+  if (best.retained <= was.retained && !(change.on().has_speeds() && fewer_seconds(best.seconds, was.seconds)))
+    return result;
   result.to = device_map(best.devices), result.relabelled = true;
   result.proposed = {best.seconds, best.retained};
   return result;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <reshard/algebra/assignment.hpp>
+#include <reshard/base/same_seconds.hpp>
 #include <reshard/parallelism/mesh.hpp>
 #include <reshard/plan/relabel_bytes.hpp>
 
@@ -49,6 +50,13 @@ struct group_choice {
   bytes_t retained = -1;
 };
 
+/// Fewer seconds are better, and of equal ones more bytes retained.
+inline void keep_better(group_choice& best, group_choice other) {
+  if (fewer_seconds(other.seconds, best.seconds) ||
+      (same_seconds(other.seconds, best.seconds) && other.retained > best.retained))
+    best = std::move(other);
+}
+
 class group_relabeller {
  public:
   group_relabeller(const relabel_table& table, const relabel_bytes& bytes, const rank_units& units)
@@ -80,10 +88,6 @@ class group_relabeller {
   static constexpr std::size_t most_units = 512;
   static constexpr int most_tried = 50'000;  // swaps
 
-  static void keep_better(group_choice& best, group_choice other) {
-    if (other.seconds < best.seconds || (other.seconds == best.seconds && other.retained > best.retained))
-      best = std::move(other);
-  }
   bytes_t retained(std::size_t node, std::size_t place, rank_t rank) const {
     const std::size_t places = table_->gpus.size(), was = place_of_[static_cast<std::size_t>(rank)];
     const std::vector<bytes_t>& tile = bytes_->retained[node * table_->nodes.size() + was / places];
@@ -128,7 +132,7 @@ class group_relabeller {
     for (int tried = 0; tried < most_tried;) {
       const std::size_t busiest =
           static_cast<std::size_t>(std::max_element(costs.begin(), costs.end()) - costs.begin());
-      if (costs[busiest] <= table_->elsewhere) return;
+      if (!fewer_seconds(table_->elsewhere, costs[busiest])) return;
       double least = costs[busiest];
       std::pair<std::size_t, std::size_t> swapped;
       const std::vector<std::size_t> there = at.on[busiest];
@@ -138,8 +142,9 @@ class group_relabeller {
           if (other == busiest || units_->ranks[u].size() != units_->ranks[v].size()) continue;
           ++tried;
           at.swap(u, v);
-          if (const double most = cost(at, busiest); most < least)
-            if (const double both = std::max(most, cost(at, other)); both < least) least = both, swapped = {u, v};
+          if (const double most = cost(at, busiest); fewer_seconds(most, least))
+            if (const double both = std::max(most, cost(at, other)); fewer_seconds(both, least))
+              least = both, swapped = {u, v};
           at.swap(v, u);
         }
       if (swapped.first == swapped.second) return;

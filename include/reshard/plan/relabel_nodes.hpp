@@ -116,7 +116,7 @@ class node_relabeller {
       const std::size_t to = (c + i) % classes_.size();  // its own first
       if (taken_[to] != 0 || !alike(c, to)) continue;
       const double most = std::max(seconds, bottleneck_.at(c, to));
-      if (consider_all ? most > least_ : most >= least_) continue;
+      if (consider_all ? fewer_seconds(least_, most) : !fewer_seconds(most, least_)) continue;
       class_of_[c] = to;
       if (!possible(c + 1)) continue;
       taken_[to] = 1;
@@ -138,9 +138,7 @@ class node_relabeller {
     }
     for (const auto& alike_before_and_after : places) trades.places.push_back(alike_before_and_after.second);
     node_choice found = place_search(*table_, *bytes_, cost_, least_, std::move(trades)).best();
-    if (best_.retained < 0 || found.seconds < best_.seconds ||
-        (found.seconds == best_.seconds && found.retained > best_.retained))
-      best_ = std::move(found);
+    if (found.retained > best_.retained) best_ = std::move(found);  // all have the least seconds
   }
 
   const relabel_table* table_;

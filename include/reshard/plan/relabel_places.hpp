@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <reshard/algebra/assignment.hpp>
+#include <reshard/base/same_seconds.hpp>
 #include <reshard/plan/relabel_bytes.hpp>
 
 namespace reshard::detail {
@@ -28,7 +29,7 @@ struct node_trades {
   std::vector<trade> nodes, places;
 };
 
-/// max over p, s of retained bytes, with cost(b, p(b)) <= allowed: tried from several s, every one where there are few.
+/// max over p, s of retained bytes, with cost(b, p(b)) <= allowed but for rounding: tried from several s, every one where there are few.
 class place_search {
  public:
   place_search(const relabel_table& table, const relabel_bytes& bytes, const square<double>& cost, double allowed,
@@ -114,7 +115,7 @@ class place_search {
     }
     return places;
   }
-  bool may(std::size_t block, std::size_t node) const { return cost_->at(block, node) <= allowed_; }
+  bool may(std::size_t block, std::size_t node) const { return !fewer_seconds(allowed_, cost_->at(block, node)); }
   bytes_t retained(std::size_t block, std::size_t node, std::size_t g, std::size_t to) const {
     const std::vector<bytes_t>& tile = bytes_->retained[node * nodes_ + block];
     return tile.empty() ? 0 : tile[to * places_ + g];

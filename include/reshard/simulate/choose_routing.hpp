@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/same_seconds.hpp>
 #include <reshard/plan/volume.hpp>
 #include <reshard/schedule/relayed_memory.hpp>
 #include <reshard/schedule/stage_count.hpp>
@@ -154,20 +155,31 @@ template <Holding From, Holding To>
   return relayed_streams_of(change, chains, retained_streams_of(change));
 }
 
+/// Fewer seconds; of equal ones fewer stages. Ways without seconds are alike.
+[[nodiscard]] constexpr bool better_routing(const routing_choice& a, const routing_choice& b) {
+  if (!a.seconds || !b.seconds) return false;
+  return fewer_seconds(*a.seconds, *b.seconds) || (same_seconds(*a.seconds, *b.seconds) && a.how.stages < b.how.stages);
+}
+
+/// Of both ways to route a switch that keep what is asked for: the direct one unless relay takes fewer seconds.
+[[nodiscard]] constexpr bool relay_is_better(const std::optional<double>& direct,
+                                             const std::optional<double>& relayed) {
+  return !direct || (relayed && fewer_seconds(*relayed, *direct));
+}
+
 /// The best way to route a switch with relay: F and S. With speeds the fastest that keeps the budget, of equal ones the
-/// fewest chains; without speeds one chain. Where none keeps it, the one with the least budget.
+/// fewest stages, then the fewest chains; without speeds one chain. Where none keeps it, the one with the least budget.
 template <Holding From, Holding To>
 [[nodiscard]] routing_choice choose_relay(const layout_switch<From, To>& change, const routing_wishes& wishes) {
   std::optional<port_table> on;
   if (change.on().has_speeds()) on.emplace(change);
-  constexpr double rounding = 1 + 1e-9;
   const index_t gpus = change.node_devices(), nodes = gpus == 0 ? 1 : ceil_divide(change.devices(), gpus);
   const index_t phases_without_chains = gpus == 1 ? 2 : 3;  // to carriers, across, and to the devices of a node
   const relayed_streams retained = retained_streams_of(change);
   std::optional<routing_choice> best;
   for (index_t chains = 1;; chains *= 2) {
     if (best && best->kept && best->seconds &&
-        detail::seconds_of_holders(change, *on, chains) > rounding * *best->seconds) {
+        fewer_seconds(*best->seconds, detail::seconds_of_holders(change, *on, chains))) {
       if (chains >= nodes) return std::move(*best);  // there are no chains any more
       continue;  // twice as many may send less, where all nodes that need a piece are served by its holders
     }
@@ -184,7 +196,7 @@ template <Holding From, Holding To>
       if (found.how.stages <= most_stages) found.seconds = seconds.of_stages(found.how.stages).total();
     }
     const bool better = !best || (found.kept && !best->kept) ||
-                        (found.kept && best->kept && on && *found.seconds < *best->seconds) ||
+                        (found.kept && best->kept && better_routing(found, *best)) ||
                         (!found.kept && !best->kept && found.least_budget < best->least_budget);
     const bool last = (!on && found.kept) || found.phases <= phases_without_chains;
     if (better) best = std::move(found);
@@ -215,8 +227,7 @@ template <Holding From, Holding To>
   routing_choice relayed = choose_relay(change, wishes);
   if (wishes.when == relay_when::always) return relayed;
   direct.seconds = direct_seconds(change, direct.how.stages);
-  if (direct.seconds && *direct.seconds <= *relayed.seconds) return direct;
-  return relayed;
+  return relay_is_better(direct.seconds, relayed.seconds) ? relayed : direct;
 }
 
 }  // namespace reshard

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/same_seconds.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
 namespace reshard {
@@ -33,7 +34,8 @@ struct layout_comparison {
   std::string why_refused;  // the first sentence, without "reshard: "
 };
 
-/// Ascending by seconds, or bytes moved where none has any; then by the layout as text.
+/// Ascending by seconds, those equal but for rounding to the least of them being one, or by bytes moved where none has
+/// any; then by the layout as text.
 inline void sort_best_first(layout_comparison& c) {
   std::vector<std::pair<std::string, compared_layout>> named;
   for (compared_layout& one : c.layouts) named.emplace_back(to_text(one.layout), std::move(one));
@@ -42,6 +44,14 @@ inline void sort_best_first(layout_comparison& c) {
     if (!a.second.seconds && a.second.moved != b.second.moved) return a.second.moved < b.second.moved;
     return a.first < b.first;
   });
+  const auto by_text = [](const auto& a, const auto& b) { return a.first < b.first; };
+  for (auto first = named.begin(); first != named.end() && first->second.seconds;) {
+    const auto past = std::find_if(first, named.end(), [least = *first->second.seconds](const auto& one) {
+      return !one.second.seconds || fewer_seconds(least, *one.second.seconds);
+    });
+    std::sort(first, past, by_text);
+    first = past;
+  }
   c.layouts.clear();
   for (auto& one : named) c.layouts.push_back(std::move(one.second));
 }

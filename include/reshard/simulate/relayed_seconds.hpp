@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/same_seconds.hpp>
 #include <reshard/simulate/relayed_streams.hpp>
 #include <reshard/simulate/slot_traffic.hpp>
 
@@ -130,16 +131,19 @@ class relayed_seconds {
     }
     return sum;
   }
-  /// S of 1, 2, 4 .. most with the fewest seconds; of equal ones the smallest.
+  /// The smallest S of 1, 2, 4 .. most with the fewest seconds, but for rounding.
   index_t best_stages(index_t most) const {
-    index_t best = 1;
-    double least_seconds = of_stages(1).total();
+    std::vector<std::pair<index_t, double>> tried{
+        {1, of_stages(1).total()}};  // each with fewer seconds, if only by rounding
     for (index_t stages = 2; stages <= most; stages *= 2) {
-      if (at_least(stages) > least_seconds) continue;
-      if (const double seconds = of_stages(stages, least_seconds).total(); seconds < least_seconds)
-        best = stages, least_seconds = seconds;
+      const double fewest = tried.back().second;
+      if (fewer_seconds(fewest, at_least(stages))) continue;
+      if (const double seconds = of_stages(stages, fewest).total(); seconds < fewest)
+        tried.emplace_back(stages, seconds);
     }
-    return best;
+    const double fewest = tried.back().second;
+    return std::find_if(tried.begin(), tried.end(), [&](const auto& one) { return same_seconds(one.second, fewest); })
+        ->first;
   }
   /// Messages of all devices in so many stages.
   index_t messages(index_t stages) const {

@@ -4,9 +4,11 @@
 // Builds on: plan/make_plan.hpp, simulate/baseline.hpp, simulate/floor.hpp, simulate/seconds.hpp.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
+#include <reshard/base/same_seconds.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/simulate/baseline.hpp>
 #include <reshard/simulate/floor.hpp>
@@ -17,7 +19,7 @@ namespace reshard {
 /// Predicted seconds of a switch.
 struct simulation {
   switch_seconds seconds;                // of the plan
-  double floor_seconds = 0;              // no schedule is faster
+  double floor_seconds = 0;              // no schedule of this placement is faster
   std::optional<double> direct_seconds;  // the plan in one stage; none where it crosses rails that do not meet
   baseline_seconds dynatrain;
 };
@@ -45,8 +47,14 @@ class simulator {
     bool meet = true;
     for (const sized_stream& s : streams_) meet = meet && !on_.apart(s.src, s.dst);
     if (meet) result.direct_seconds = seconds_of(on_, streams_, 1).total();
-    result.floor_seconds = floor_seconds(floor_bytes_of(*change_, on_), on_);
     result.dynatrain = seconds_of(on_, baseline_plan_of(given));
+    // a floor is told below what it is the floor of, where it was above by rounding alone
+    result.floor_seconds = floor_seconds(floor_bytes_of(*change_, on_), on_);
+    for (const std::optional<double>& told :
+         {std::optional(seconds.total()), result.direct_seconds, result.dynatrain.naive, result.dynatrain.synchronous,
+          result.dynatrain.asynchronous})
+      if (told && same_seconds(*told, result.floor_seconds))
+        result.floor_seconds = std::min(result.floor_seconds, *told);
     return result;
   }
   constexpr const port_table& on() const { return on_; }
