@@ -91,6 +91,6 @@ TEST_CASE("random tables: the least bottleneck and the most weight of all permut
     }
     CHECK(sum == best);
   }
-  CHECK((impossible >= 5 || testing::few()));
-  CHECK((forbidden >= 20 || testing::few()));
+  CHECK_DRAWN((impossible >= 5 || testing::few()));
+  CHECK_DRAWN((forbidden >= 20 || testing::few()));
 }

@@ -239,7 +239,7 @@ TEST_CASE("whatever a wire does to one message is found before anything of it is
   }
   CHECK(found == faults);
   CHECK(faults >= 10 * tries_of(exchange_as::buffered) + 4 * tries_of(exchange_as::naive));
-  CHECK(by_the_check > 3 * faults);  // of 4 devices each
+  CHECK_DRAWN(by_the_check > 3 * faults);  // of 4 devices each
   CHECK(tried.size() >= 14);
   MESSAGE(found, " of ", faults, " faults found");
 }
@@ -259,7 +259,7 @@ TEST_CASE("without checks the same faults go unnoticed: they are real") {
     CHECK(wrong <= 1);
     unnoticed += wrong > 0 ? 1 : 0;
   }
-  CHECK(unnoticed > 0);  // but for bits between pieces
+  CHECK_DRAWN(unnoticed > 0);  // but for bits between pieces
 }
 
 TEST_CASE("one device that checks and others that do not are named, and no message is longer than it must be") {

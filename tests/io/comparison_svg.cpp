@@ -104,8 +104,8 @@ TEST_CASE("every layout stands where its bytes and seconds are; those that nothi
                 })->layout);
     CHECK(p.says(first.empty() ? "one rank: " : first + ": "));
   }
-  CHECK(logarithmic > 5);
-  CHECK(logarithmic < 35);
+  CHECK_DRAWN(logarithmic > 5);
+  CHECK_DRAWN(logarithmic < 35);
 }
 
 TEST_CASE("no layout at all, and one whose switch costs nothing") {

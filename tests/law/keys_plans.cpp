@@ -104,7 +104,10 @@ TEST_CASE("random switches over every key and architecture") {
   MESSAGE(cases, " switches, ", elements, " elements\n", random.switch_census().report());
   for (const auto& drawn : lists.counted()) MESSAGE(drawn.second, " lists of states: ", drawn.first);
   if (cases >= 500) {
-    CHECK(lists.counted().size() == 13);
-    for (const auto& drawn : lists.counted()) CHECK_MESSAGE(drawn.second >= 5, drawn.first);
+    CHECK_DRAWN(lists.counted().size() == 13);
+    for (const auto& drawn : lists.counted()) {
+      CAPTURE(drawn.first);
+      CHECK_DRAWN(drawn.second >= 5);
+    }
   }
 }

@@ -104,9 +104,12 @@ TEST_CASE("random layouts over every key and architecture: every rank, state and
   for (const auto& drawn : lists.counted()) MESSAGE(drawn.second, " lists of states: ", drawn.first);
   MESSAGE(in_buffers, " states of level 2 in optimizer buffers");
   if (cases < 1000) return;
-  CHECK(in_buffers >= 15);
-  for (const auto& drawn : lists.counted()) CHECK_MESSAGE(drawn.second >= 10, drawn.first);
-  CHECK(lists.counted().size() == 13);
+  CHECK_DRAWN(in_buffers >= 15);
+  for (const auto& drawn : lists.counted()) {
+    CAPTURE(drawn.first);
+    CHECK_DRAWN(drawn.second >= 10);
+  }
+  CHECK_DRAWN(lists.counted().size() == 13);
 }
 
 TEST_CASE(
@@ -147,6 +150,6 @@ TEST_CASE(
     ++(sentence.empty() ? read : refused);
   }
   MESSAGE(read, " texts read, ", refused, " refused");
-  CHECK(read > 500);
-  CHECK(refused > 500);
+  CHECK_DRAWN(read > 500);
+  CHECK_DRAWN(refused > 500);
 }

@@ -413,10 +413,11 @@ TEST_CASE("random switches: every hop of every element is right, and so is every
       seen.plans, seen.elements, seen.relayed, seen.in_chains, seen.deep, seen.staged, seen.refused, seen.alike);
   for (const auto& of : random.count()) {
     std::printf("%-20s %ld\n", of.first.c_str(), of.second);
-    if (cases >= 500 && of.first != "lost devices") CHECK_MESSAGE(of.second >= 50, of.first);
+    CAPTURE(of.first);
+    if (cases >= 500 && of.first != "lost devices") CHECK_DRAWN(of.second >= 50);
   }
-  if (cases >= 500) CHECK(seen.in_chains >= 50);
-  CHECK(seen.rounded <= std::max(2l, cases / 50));
+  if (cases >= 500) CHECK_DRAWN(seen.in_chains >= 50);
+  CHECK_DRAWN(seen.rounded <= std::max(2l, cases / 50));
 }
 
 namespace {

@@ -110,7 +110,7 @@ TEST_CASE("of many boxes of a tensor meet finds those that it should, and no oth
       for (index_t part = 0; part < parts; ++part)
         for (index_t column = 0; column < 6; ++column)
           for (index_t row = 0; row < rows;) {
-            const index_t past = least(rows, row + 1 + random.below(random.below(3) == 0 ? 120 : 9));
+            const index_t past = least(rows, row + 1 + random.below(random.below(3) == 0 ? 34 : 9));
             all.push_back({0, {}, {{{part, part + 1}, {row, past}, {column * wide, (column + 1) * wide}}}});
             row = past;
           }
@@ -239,7 +239,7 @@ TEST_CASE("an optimizer buffer lies in memory as the oracle packs it") {
     CHECK(found == expected);
     ++sharded;
   }
-  CHECK(sharded > testing::tries(400) / 8);
+  CHECK_DRAWN(sharded > testing::tries(400) / 8);
 }
 
 TEST_CASE("blocks of pages are found by address") {

@@ -116,9 +116,9 @@ TEST_CASE("random sets: members, bytes of an element, those of a role, what a ze
                                    drawn[0], [&](const auto& one) { return drawn[1].contains(one.first); })
                                    .size();
   }
-  CHECK(shared > 500);
-  CHECK(differing > 500);
-  CHECK(statistics > 500);
+  CHECK_DRAWN(shared > 500);
+  CHECK_DRAWN(differing > 500);
+  CHECK_DRAWN(statistics > 500);
 }
 
 TEST_CASE("the state of a statistic: number 16, four bytes, and of no level") {

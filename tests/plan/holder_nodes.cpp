@@ -70,7 +70,7 @@ TEST_CASE("the nodes of holders are those of their devices") {
           listed += map == 0 && !by_arithmetic ? 1 : 0, all += map == 0 ? 1 : 0;
         });
   std::printf("%ld of %ld sets on consecutive devices are listed\n", listed, all);
-  CHECK(listed > 0);
+  CHECK_DRAWN(listed > 0);
   CHECK(2 * listed < all);
 }
 

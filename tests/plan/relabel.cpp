@@ -157,7 +157,7 @@ void check_figures(const relabelling& found, const oracle::relabel_question& all
   CHECK(found.given.retained == was.retained);
   CHECK(found.proposed.retained == is.retained);
   CHECK(found.relabelled == (to != all.to_devices));
-  if (found.relabelled) CHECK((is.retained > was.retained || (speeds && is.seconds < was.seconds * (1 - 1e-12))));
+  if (found.relabelled) CHECK((is.retained > was.retained || (speeds && is.seconds < was.seconds * (1 - 1e-9))));
 }
 
 /// By nodes: the least seconds, and with them the most bytes, of all permutations.
@@ -334,6 +334,44 @@ TEST_CASE("random switches against every permutation" * doctest::test_suite("man
         "relabelled by nodes", "fewer seconds by nodes", "nothing to save", "all orders looked at",
         "better by groups"}) {
     CAPTURE(feature);
-    CHECK((seen.count[feature] >= 10 || testing::few() || testing::seed() != testing::fixed_seed));
+    if (!testing::few()) CHECK_DRAWN(seen.count[feature] >= 10);
   }
+}
+
+TEST_CASE("seconds that are equal but for rounding are one: then more bytes stay") {
+  // Node 0 has three NICs, node 1 one as fast as they together, but for rounding. TO's first rank needs what node 2
+  // has, wherever it sits; its second what device 0 has.
+  cluster on{.gpus = 3, .each = {.nvlink_GBps = 1, .nic_GBps = 1, .copy_GBps = 1}};
+  int rounded = 0;
+  for (int n = 1; n <= 40; ++n) {
+    on.nodes = {on.each, on.each, on.each};
+    on.nodes[0].nic_GBps = 1e-5 * n / 7;
+    on.nodes[1].nic_GBps = 3 * on.nodes[0].nic_GBps;
+    on.nodes[0].nics = 3, on.nodes[1].nics = 1;
+    const std::vector<shard> before = {{0, "b", dtype::bf16, {1, 3}, {0, 0}, {1, 3}},
+                                       {1, "a", dtype::bf16, {40, 3}, {0, 0}, {40, 3}}};
+    const std::vector<shard> after = {{0, "a", dtype::bf16, {40, 3}, {0, 0}, {40, 3}},
+                                      {1, "b", dtype::bf16, {1, 3}, {0, 0}, {1, 3}}};
+    // on node 0 all its devices take part, so that its NICs count
+    std::vector<shard> idle = before;
+    idle.push_back({2, "c", dtype::bf16, {1, 3}, {0, 0}, {1, 3}}),
+        idle.push_back({3, "c", dtype::bf16, {1, 3}, {0, 0}, {1, 3}});
+    const relabelling found = relabel(layout_switch(
+        idle, after,
+        {.from = device_map(std::vector<rank_t>{0, 6, 1, 2}), .to = device_map(std::vector<rank_t>{0, 3}), .on = on}));
+    CAPTURE(n);
+    rounded += found.given.node_seconds < found.proposed.node_seconds ? 1 : 0;
+    CHECK(found.relabelled);
+    CHECK(devices_of(found.to) == std::vector<long>{3, 0});
+    CHECK(found.proposed.retained == 6);
+  }
+  std::printf("%d times the other is less by rounding\n", rounded);
+  CHECK(rounded > 0);
+  detail::group_choice best{{0, 1}, 1.0, 10};
+  keep_better(best, {{1, 0}, 1.0 - 1e-12, 5});
+  CHECK(best.retained == 10);
+  keep_better(best, {{1, 0}, 1.0 + 1e-12, 11});
+  CHECK(best.retained == 11);
+  keep_better(best, {{0, 1}, 0.5, 1});
+  CHECK(best.retained == 1);
 }

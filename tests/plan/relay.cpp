@@ -302,8 +302,8 @@ TEST_CASE("lists of shards are relayed as layouts are") {
     chained += counts.phases > 3 ? 1 : 0, passed += counts.passed > 0 ? 1 : 0;
   }
   std::printf("lists: %d with chains, %d with passed elements\n", chained, passed);
-  CHECK(chained > 3);
-  CHECK(passed > 10);
+  CHECK_DRAWN(chained > 3);
+  CHECK_DRAWN(passed > 10);
 }
 
 TEST_CASE("where nodes differ, a NIC keeps as much of its own number as it can carry") {

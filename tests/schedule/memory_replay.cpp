@@ -144,7 +144,7 @@ TEST_CASE(
   }
   std::printf("of 400: %d with elements read twice, %d sent and kept, %d unread; %d peaks above both sides\n",
               read_twice, sent_and_kept, unread, above_both_sides);
-  for (const int met : {read_twice, sent_and_kept, unread, above_both_sides}) CHECK(met > 20);
+  for (const int met : {read_twice, sent_and_kept, unread, above_both_sides}) CHECK_DRAWN(met > 20);
 }
 
 TEST_CASE("one device by hand: 16 elements, 8 of them sent, 4 kept, 4 that nobody wants") {

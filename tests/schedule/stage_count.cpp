@@ -52,7 +52,7 @@ TEST_CASE(
   }
   for (const auto& [stages, times] : won)
     std::printf("least with %d stages: %d times\n", static_cast<int>(stages), times);
-  CHECK(won.size() > 5);
+  CHECK_DRAWN(won.size() > 5);
 }
 
 TEST_CASE("a least budget by hand: each number of stages is the best one for some switch") {
@@ -107,7 +107,7 @@ TEST_CASE("the least budget of a switch is one that it accepts, and none below i
     while (!accepts(wanted)) ++wanted;
     CHECK(least_budget(demand, [&](index_t stages) { return excess.at(stages); }) == wanted);
   }
-  CHECK(above > 20);
+  CHECK_DRAWN(above > 20);
 }
 
 TEST_CASE("B: the most that any living device holds on either side") {

@@ -94,8 +94,8 @@ TEST_CASE("what holders send tells which F need not be tried: the choice is that
   }
   std::printf("%d tried, %d of them need not be; %d times more than one chain; %d bounds near\n", tried, left_out,
               several, bounded);
-  CHECK((left_out > 4 || switches < 16));
-  CHECK((several > 1 || switches < 16));
+  CHECK_DRAWN((left_out > 4 || switches < 16));
+  CHECK_DRAWN((several > 1 || switches < 16));
   CHECK(bounded > switches);
 }
 
@@ -193,4 +193,41 @@ TEST_CASE("without speeds relay has one chain and one stage") {
   CHECK(found.how == routing{relay::always, 1, 1});
   CHECK(!found.seconds);
   CHECK(found.phases == 8);
+}
+
+TEST_CASE("stages that buy nothing are not taken: of seconds that are equal but for rounding one stage, and no relay") {
+  cluster free = clusters::a800;
+  free.message_us = free.stage_us = 0;
+  int rounded = 0;
+  for (const char* to : {"dp=3", "tp=2,dp=3", "dp=5", "pp=2,dp=3", "tp=8,dp=1", "tp=4,pp=2"}) {
+    CAPTURE(to);
+    // inside a node nothing is passed on, so any number of stages takes as long
+    const computed_switch change = of("tp=8", to, free);
+    relayed_streams streams = relayed_streams_of(change, 1);
+    const port_table on(change);
+    const relayed_seconds seconds(on, streams);
+    REQUIRE(seconds.phases() == 1);
+    for (index_t stages = 2; stages <= most_stages; stages *= 2)
+      rounded += seconds.of_stages(stages).total() < seconds.of_stages(1).total() ? 1 : 0;
+    CHECK(seconds.best_stages(most_stages) == 1);
+    const routing_choice found = choose_routing(change);
+    CHECK(found.how == routing{});
+    CHECK(same_seconds(*found.seconds, seconds.of_stages(1).total()));
+  }
+  std::printf("%d sums are less by rounding\n", rounded);
+  CHECK(rounded > 0);
+}
+
+TEST_CASE("of two ways fewer seconds, then fewer stages; relay only where it is faster") {
+  const auto way = [](double seconds, index_t stages) {
+    return routing_choice{.how = {relay::always, 1, stages}, .seconds = seconds};
+  };
+  CHECK(better_routing(way(1, 8), way(2, 1)));
+  CHECK(better_routing(way(1 + 1e-12, 4), way(1, 8)));
+  CHECK_FALSE(better_routing(way(1 - 1e-12, 8), way(1, 8)));
+  CHECK_FALSE(better_routing(way(1 - 1e-12, 8), way(1, 4)));
+  CHECK(relay_is_better({}, 5.0));
+  CHECK(relay_is_better(2.0, 1.0));
+  CHECK_FALSE(relay_is_better(1.0, 1.0 - 1e-12));
+  CHECK_FALSE(relay_is_better(1.0, {}));
 }

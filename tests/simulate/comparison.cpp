@@ -37,3 +37,9 @@ TEST_CASE("without seconds the fewest bytes moved first") {
   CHECK(sorted({row("tp=2", 9, {}), row("tp=8", 1, {}), row("tp=4", 1, {})}) ==
         std::vector<std::string>{"tp=4", "tp=8", "tp=2"});
 }
+
+TEST_CASE("seconds that are equal but for rounding are one: then the layout as text") {
+  CHECK(sorted({row("tp=8", 1, 2.0), row("tp=2", 9, 2.0 + 1e-12), row("pp=4", 5, 2.0 - 1e-12), row("dp=9", 5, 2.1)}) ==
+        std::vector<std::string>{"pp=4", "tp=2", "tp=8", "dp=9"});
+  CHECK(sorted({row("tp=8", 1, 2.0), row("tp=2", 9, 2.0 + 1e-8)}) == std::vector<std::string>{"tp=8", "tp=2"});
+}

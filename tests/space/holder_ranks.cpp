@@ -119,7 +119,7 @@ TEST_CASE("replicas and sharers are the ranks that a scan of the world finds, as
   MESSAGE(spaces, " spaces; ", lists, " lists, ", copies, " of copied embeddings, ", of_several,
           " slices of several ranks");
   CHECK(spaces >= testing::tries(400));
-  for (const int met : {lists, copies, of_several}) CHECK(met > 0);
+  for (const int met : {lists, copies, of_several}) CHECK_DRAWN(met > 0);
 }
 
 namespace {

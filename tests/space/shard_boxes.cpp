@@ -81,7 +81,7 @@ TEST_CASE(
   }
   std::printf("shards of 0, 1, 2, 3 boxes: %d, %d, %d, %d\n", boxes_met[0], boxes_met[1], boxes_met[2], boxes_met[3]);
   CHECK(boxes_met[0] == empty);
-  for (const int times : {boxes_met[0], boxes_met[1], boxes_met[2]}) CHECK(times > 20);
+  for (const int times : {boxes_met[0], boxes_met[1], boxes_met[2]}) CHECK_DRAWN(times > 20);
 }
 
 TEST_CASE(

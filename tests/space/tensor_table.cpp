@@ -102,8 +102,8 @@ TEST_CASE("one character more, less or other, and it is another tensor's name or
       ++(names.contains(other) ? known : unknown);
     }
   std::printf("%d texts were names after all, %d were not\n", known, unknown);
-  CHECK(known > 10);
-  CHECK(unknown > 100);
+  CHECK_DRAWN(known > 10);
+  CHECK_DRAWN(unknown > 100);
   for (const char* name : {"", "decoder.layers.1.pre_mlp_layernorm.weight", "decoder.layers.0.mlp.linear_fc2.weight",
                            "decoder.layers.12.mlp.router.weight", "decoder.layers.0.mlp.experts.linear_fc1.weight11",
                            "decoder.layers.0.mlp.experts.linear_fc1.weight", "decoder.layers.00.mlp.router.weight",
@@ -181,7 +181,7 @@ TEST_CASE(
           CAPTURE(name);
           CHECK(table.find(name) == tensor_id{f, 0, expert});
         }
-    CHECK(found >= 10);
+    CHECK_DRAWN(found >= 10);
     CHECK(table.find(layer + "experts.linear_fc1.weight7").has_value() == (s == &alone));
     CHECK(!table.find(layer + "experts.linear_fc1.weight8"));
     CHECK(table.find(layer + "linear_fc1.weight").has_value() == (s == &after));

@@ -76,8 +76,8 @@ void random_small_worlds(std::uint64_t stream, int count, bool some_absent, Run&
                     << ", per rank " << met.per_rank << ", above 16 KiB " << met.large << "; differ " << met.differs
                     << ", two rules " << met.rules << ", missing " << met.missing << ", asked though the same "
                     << met.of_same << ", too much " << met.too_much);
-  CHECK(met.moved > 0);
-  CHECK(met.differs > 0);
+  CHECK_DRAWN(met.moved > 0);
+  CHECK_DRAWN(met.differs > 0);
 }
 
 /// 1 MiB from one device to all: what a world of n comes to.
