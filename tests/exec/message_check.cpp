@@ -249,7 +249,7 @@ TEST_CASE("without checks the same faults go unnoticed: they are real") {
   testing::dice random(4);
   const std::vector<seen_by_device> usual = switch_over(change, {}, exchange_as::asynchronous, false, 1);
   int unnoticed = 0;
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 10 || (unnoticed == 0 && i < 200); ++i) {  // but for bits between pieces
     const auto fault = some_fault(kind::changed, usual, exchange_as::asynchronous, random);
     bytes_t wrong = 0;
     for (const seen_by_device& d : switch_over(change, *fault, exchange_as::asynchronous, false, 1)) {
@@ -259,7 +259,7 @@ TEST_CASE("without checks the same faults go unnoticed: they are real") {
     CHECK(wrong <= 1);
     unnoticed += wrong > 0 ? 1 : 0;
   }
-  CHECK_DRAWN(unnoticed > 0);  // but for bits between pieces
+  CHECK(unnoticed > 0);
 }
 
 TEST_CASE("one device that checks and others that do not are named, and no message is longer than it must be") {

@@ -42,7 +42,8 @@ struct census {
   void require(long least) const {
     for (const auto& occurred : times) {
       MESSAGE(occurred.first, ": ", occurred.second);
-      CHECK_MESSAGE(occurred.second >= least, occurred.first);
+      CAPTURE(occurred.first);
+      CHECK_DRAWN(occurred.second >= least);
     }
   }
 };

@@ -215,7 +215,7 @@ TEST_CASE_TEMPLATE("what on_stage throws ends the switch; of the last stage, it 
 TEST_CASE("reports say what the plans add up to") {
   oracle::generator cases(testing::seed() + 21);
   index_t staged = 0;
-  for (int i = 0; i < testing::tries(40); ++i) {
+  for (int i = 0; i < testing::tries(40) || (staged == 0 && i < 400); ++i) {
     const oracle::switch_case c = cases.next_switch();
     INFO(c.describe());
     switch_in_memory s(c);
@@ -264,7 +264,7 @@ TEST_CASE("reports say what the plans add up to") {
     CHECK(received == volume.moved);
     CHECK(retained == volume.retained);
   }
-  CHECK_DRAWN(staged > 0);
+  CHECK(staged > 0);
 }
 
 namespace {

@@ -122,7 +122,7 @@ TEST_CASE("after a torn switch each survivor has what is said of it, cut alike, 
       "\"elements\":%ld,\"boxes\":%ld}\n",
       seen.tried, seen.lost, seen.whole, seen.first, seen.last, seen.elements, seen.boxes);
   CHECK(seen.tried == testing::tries(60));
-  CHECK(seen.lost > seen.tried / 3);
+  CHECK_DRAWN(seen.lost > seen.tried / 3);
 }
 
 TEST_CASE("what one survivor holds is a binding over its old and new arrays") {

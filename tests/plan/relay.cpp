@@ -136,8 +136,8 @@ TEST_CASE("element by element: nothing arrives twice, too early or nowhere; a by
     met["across rails"] += counts.across_rails > 0 ? 1 : 0;
   }
   for (const auto& [what, times] : met) std::printf("%d %s\n", times, what.c_str());
-  CHECK(met["with chains"] > cases / 20);
-  CHECK(met["with passed elements"] > cases / 4);
+  CHECK_DRAWN(met["with chains"] > cases / 20);
+  CHECK_DRAWN(met["with passed elements"] > cases / 4);
 }
 
 namespace {

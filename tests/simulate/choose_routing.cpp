@@ -94,9 +94,9 @@ TEST_CASE("what holders send tells which F need not be tried: the choice is that
   }
   std::printf("%d tried, %d of them need not be; %d times more than one chain; %d bounds near\n", tried, left_out,
               several, bounded);
-  CHECK_DRAWN((left_out > 4 || switches < 16));
-  CHECK_DRAWN((several > 1 || switches < 16));
-  CHECK(bounded > switches);
+  if (switches == 16) CHECK_DRAWN(left_out > 4);
+  if (switches == 16) CHECK_DRAWN(several > 1);
+  CHECK_DRAWN(bounded > switches);
 }
 
 TEST_CASE("where F chains can't win, twice as many may: where holders serve all nodes, some send less") {

@@ -80,7 +80,7 @@ void random_switches(int count, Run&& run) {
   oracle::generator cases(seed());
   int tried = 0;
   long stages = 0;
-  for (int i = 0; tried < tries(count) && i < 1000; ++i) {
+  for (int i = 0; (tried < tries(count) || stages == tried) && i < 1000; ++i) {  // one is in several stages
     const oracle::switch_case c = cases.next_switch();
     const auto map = [](const std::vector<long>& d) { return device_map(std::vector<rank_t>(d.begin(), d.end())); };
     const computed_switch change(space(to_model(c.m), parse_degrees(c.from_text)),
@@ -102,7 +102,7 @@ void random_switches(int count, Run&& run) {
     }
     stages += left[0].stages;
   }
-  CHECK(tried == tries(count));
+  CHECK(tried >= tries(count));
   CHECK(stages > tried);
 }
 
