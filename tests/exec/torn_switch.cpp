@@ -106,7 +106,7 @@ TEST_CASE("after a torn switch each survivor has what is said of it, cut alike, 
   oracle::generator cases(testing::seed() + 60);
   dice random(61);
   counts seen;
-  for (int i = 0; seen.tried < testing::tries(60) && i < 2000; ++i) {
+  for (int i = 0; seen.tried < testing::tries(60) && i < 20'000; ++i) {
     const oracle::switch_case c = cases.next_switch();
     if (oracle::elements_of(c.m) > 6000) continue;
     const auto map = [](const std::vector<long>& d) { return device_map(std::vector<rank_t>(d.begin(), d.end())); };
