@@ -212,7 +212,8 @@ TEST_CASE(
   testing::dice random(91);
   std::vector<std::string> bodies;
   for (int i = 0; i < 200; ++i) {
-    std::string body(static_cast<std::size_t>(i % 20 == 7 ? random.within(1'000'000, 2'000'000) : random.below(3000)), 0);
+    std::string body(static_cast<std::size_t>(i % 20 == 7 ? random.within(1'000'000, 2'000'000) : random.below(3000)),
+                     0);
     for (char& c : body) c = static_cast<char>(random.below(256));
     from.post(static_cast<std::uint32_t>(i), body);
     bodies.push_back(std::move(body));

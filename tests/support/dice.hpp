@@ -43,8 +43,8 @@ inline std::uint64_t seed() {
 /// How many of n cases to throw: all of them with the fixed seed; half with the day's, which adds to those.
 inline int thrown(int n) { return seed() == fixed_seed ? n : n / 2; }
 
-/// What a test counts of its draw: asserted of the fixed seed's, which is the same on every date. No other seed owes it;
-/// where it has less, that is said.
+/// What a test counts of its draw: asserted of the fixed seed's, which is the same on every date. No other seed owes
+/// it; where it has less, that is said.
 #define CHECK_DRAWN(...)                                            \
   do {                                                              \
     if (testing::seed() == testing::fixed_seed) CHECK(__VA_ARGS__); \

@@ -190,8 +190,8 @@ class mpi_meeting {
     }
   }
 
-  /// Takes all words that have come. An MPI may find a word that lies ready only at a later look, as MPICH over UCX does:
-  /// that none is found once says little.
+  /// Takes all words that have come. An MPI may find a word that lies ready only at a later look, as MPICH over UCX
+  /// does: that none is found once says little.
   void poll_well() {
     for (int in_vain = 0; in_vain < 32;) in_vain = poll() ? 0 : in_vain + 1;
   }

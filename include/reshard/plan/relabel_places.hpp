@@ -29,7 +29,8 @@ struct node_trades {
   std::vector<trade> nodes, places;
 };
 
-/// max over p, s of retained bytes, with cost(b, p(b)) <= allowed but for rounding: tried from several s, every one where there are few.
+/// max over p, s of retained bytes, with cost(b, p(b)) <= allowed but for rounding: tried from several s, every one
+/// where there are few.
 class place_search {
  public:
   place_search(const relabel_table& table, const relabel_bytes& bytes, const square<double>& cost, double allowed,
