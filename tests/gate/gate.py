@@ -32,6 +32,7 @@ SUITES = {
     "hang": ("sleep 100", ", timeout: 1"),
     "guarded": ("test \"$(ulimit -t)\" -le 600 && echo 1 passed, 0 failed", ""),
     "skips": ("echo 2 passed, 0 failed; exit 77", ""),
+    "today": ("test \"$RESHARD_TODAY\" != 20280229 && echo 1 passed, 0 failed", ""),
 }
 # Stand-ins. FAKE_MISSING: packages that are not installed. FAKE_OFFERED: those that the lists have. FAKE_NETWORK: empty where there is none.
 TOOLS = {
@@ -153,6 +154,12 @@ with tempfile.TemporaryDirectory() as name:
     case("the build fails", room / "unbuilt", ["tools/check"], 1, "0 passed, 1 failed", "does not build")
     case("what a test needs does not build", room / "unbuilt", ["tools/check", "--suite", "own"], 1, "0 passed, 1 failed", "does not build")
     check("a suite that there is not", "own nosuch", 1, "3 passed, 1 failed", "no test is of the suite nosuch")
+    # what the days to come throw
+    for told, dates, code, closing, *words in [("of two one is red", ["2", "20280228"], 1, "1 passed, 1 failed", "dates that are red: 20280229, of 2", "RESHARD_SEED=20280229 "),
+                                               ("all are green", ["2", "20280301"], 0, "2 passed, 0 failed", "dates that are red: none, of 2"),
+                                               ("a day that there is not", ["2", "20280230"], 1, "0 passed, 1 failed", "20280230 is no date"),
+                                               ("no number", ["some"], 1, "0 passed, 1 failed", "--dates wants a number")]:
+        case(f"dates: {told}", room / "small", ["tools/check", "--dates", *dates], code, closing, *words)
     # compilers
     for told, fakes in {"root, no network": {"FAKE_NETWORK": ""}, "root, the package cannot be installed": {}, "no root": {"FAKE_UID": "1000"}}.items():
         case(f"a compiler is missing: {told}", room / "small", ["tools/check", "--compiler", "clang++-99"], 1, "0 passed, 1 failed", "clang-99", FAKE_MISSING="clang-99", **fakes)

@@ -146,3 +146,11 @@ TEST_CASE("compare --svg writes it, whatever --top says") {
   CHECK(testing::ask({"compare", "llama2-7b", "tp=2", "--devices", "4", "--svg", "/no/such/x.svg"}).err ==
         "reshard: /no/such/x.svg cannot be written: No such file or directory\n");
 }
+
+TEST_CASE("of layouts whose seconds are equal but for rounding only the smallest stands out") {
+  const layout_comparison c = of_points({{900, 2.0}, {700, 2.0 + 1e-12}, {500, 2.0 - 1e-12}, {400, 3.0}}, true);
+  const std::vector<std::size_t> found = io::detail::undominated(c.layouts);
+  REQUIRE(found.size() == 2);
+  CHECK(c.layouts[found[0]].bytes_per_rank == 500);
+  CHECK(c.layouts[found[1]].bytes_per_rank == 400);
+}

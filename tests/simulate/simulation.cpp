@@ -250,3 +250,24 @@ TEST_CASE("random switches on random clusters: seconds, floors and the policy" *
     if (!testing::few()) CHECK_DRAWN(seen.count[feature] >= 20);
   }
 }
+
+TEST_CASE("seconds are not told below their floor by rounding") {
+  // one NIC takes all of it, in however many stages, and nothing else takes time
+  const std::vector<shard> before = testing::whole_on(1, "w", {4096, 3}), after = testing::whole_on(1, "w", {4096, 3});
+  cluster on{.gpus = 1, .each = {.nvlink_GBps = 1, .nic_GBps = 1e-4 / 7, .copy_GBps = 1}};
+  on.message_us = on.stage_us = 0;
+  const layout_switch change(before, after, {.to = device_map(std::vector<rank_t>{1}), .on = on});
+  const port_table ports(change);
+  const double floor = floor_seconds(floor_bytes_of(change, ports), ports);
+  int above = 0;
+  for (index_t stages = 1; stages <= 200; ++stages) {
+    const simulation found = simulate(change, stages);
+    CAPTURE(stages);
+    above += floor > found.seconds.total() ? 1 : 0;
+    CHECK(found.floor_seconds <= found.seconds.total());
+    CHECK(found.floor_seconds <= found.direct_seconds.value_or(0));
+    CHECK(found.floor_seconds == doctest::Approx(floor).epsilon(1e-9));
+  }
+  std::printf("%d sums are below the floor by rounding\n", above);
+  CHECK(above > 0);
+}
