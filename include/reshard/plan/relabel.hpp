@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <reshard/plan/relabel_groups.hpp>
@@ -91,14 +92,20 @@ template <Holding From, Holding To>
   const detail::relabel_bytes bytes = detail::relabel_bytes_of(change, table, block_of, table.nodes.size(), false);
   detail::node_relabeller search(table, bytes);
   const detail::node_choice was = search.unchanged(), blocks = search.best();
+  const auto saves = [&](const detail::group_choice& choice) {
+    return choice.retained > was.retained || (change.on().has_speeds() && fewer_seconds(choice.seconds, was.seconds));
+  };
   detail::group_choice best = detail::devices_of(blocks, table, change.to().ranks());
   if (how == relabel_by::groups) {
-    if constexpr (requires { change.to().space().degrees(); }) best = detail::choose_groups(change, table, blocks);
-    else refuse("relabel: a TO without a layout has no tensor-parallel groups; relabel by nodes");
+    if constexpr (requires { change.to().space().degrees(); }) {
+      detail::group_choice other = detail::choose_groups(change, table, blocks);
+      if (saves(other)) best = std::move(other);  // without speeds the best by groups may save nothing where nodes do
+    } else {
+      refuse("relabel: a TO without a layout has no tensor-parallel groups; relabel by nodes");
+    }
   }
   relabelling result{change.to_devices(), false, {was.seconds, was.retained}, {was.seconds, was.retained}};
-  if (best.retained <= was.retained && !(change.on().has_speeds() && fewer_seconds(best.seconds, was.seconds)))
-    return result;
+  if (!saves(best)) return result;
   result.to = device_map(best.devices), result.relabelled = true;
   result.proposed = {best.seconds, best.retained};
   return result;
