@@ -43,7 +43,7 @@ TOOLS = {
     # `meson test` runs; what is left of its log, and how it ends, is FAKE_MESON's.
     "meson": '''case "$FAKE_MESON.$1.$*" in
 .* | *--list) exec REAL "$@" ;;
-*.test.*) REAL "$@"; log=$3/meson-logs/testlog.json
+*.test.*) REAL "$@"; log=$3/meson-logs/testlog-timed.json
   case $FAKE_MESON in
     ends2) exit 2 ;;
     killed) kill -KILL $$ ;;
@@ -81,7 +81,7 @@ def case(name, folder, command, code, closing, *words, **fakes):
     """Runs a script in a folder and compares how it ends; words must be among what it says."""
     global passed, failed
     done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                          env={**env, "FAKE_NETWORK": "yes", "FAKE_OFFERED": "g++", "FAKE_MESON": "", "FAKE_MISSING": "", **fakes})
+                          env={**env, "FAKE_NETWORK": "yes", "FAKE_OFFERED": "g++", "FAKE_MESON": "", "FAKE_MISSING": "clang-14", **fakes})
     last = (done.stdout.splitlines() or [""])[-1]
     good = (done.returncode, last) == (code, closing) and all(word in done.stdout for word in words)
     passed, failed = passed + good, failed + (not good)
@@ -160,6 +160,30 @@ with tempfile.TemporaryDirectory() as name:
                                                ("a day that there is not", ["2", "20280230"], 1, "0 passed, 1 failed", "20280230 is no date"),
                                                ("no number", ["some"], 1, "0 passed, 1 failed", "--dates wants a number")]:
         case(f"dates: {told}", room / "small", ["tools/check", "--dates", *dates], code, closing, *words)
+    # what a run costs, against budgets
+    check("what it cost is told", "own", 0, "3 passed, 0 failed", "CPU seconds", "slowest tests: own ")
+    case("a suite without a budget", room / "small", ["tools/check", "--budget", "--suite", "own"], 1, "3 passed, 1 failed", "has no budget for the suite own in [check]")
+    work = room / "work"
+    (work / "meson-logs").mkdir(parents=True)
+    (work / "timed").mkdir()
+    (work / "meson-logs" / "testlog-timed.json").write_text(
+        '{"name": "small:busy / busy", "command": ["timed", "x", "busy"], "env": {}, "duration": 9}\n'
+        '{"name": "small:busy+today / busy today", "command": ["timed", "x", "busy"], "env": {"RESHARD_SEED": "today"}, "duration": 9}\n')
+    (work / "timed" / "1").write_text("0m0.0s 0m0.0s\n1m4.0s 0m2.0s\n\nbusy\n")
+    (work / "timed" / "2").write_text("0m0.0s 0m0.0s\n0m3.0s 0m1.0s\ntoday\nbusy\n")
+    (work / "before").write_text("# ninja log v5\n0\t7000\t1\ttests/old.o\tx\n")
+    (work / ".ninja_log").write_text("# ninja log v5\n0\t7000\t1\ttests/old.o\tx\n0\t1000\t1\ttests/law_new.o\tx\n0\t3000\t1\ttools/new.o\tx\n")
+    costs = [sys.executable, str(source / "tools" / "lib" / "costs.py"), "run", ".", "--since", "before", "--timed", "timed", "--cpu", "90", "--unit", "2", "--budget", "full", "--table"]
+    fine = "[full]\nbusy = 33\ntoday = 2\nlaw = 2.5\ntools = 7.5\n"  # 66, 4, 5 and 15 of 90 seconds
+    for told, table, busy, words in [("as they are", fine, None, ["busy              0       0.0      1      66.0     33.0", "slowest files: tools/new.o 15.0, tests/law_new.o 5.0\n"]),
+                                     ("nearly 1.25 times", fine.replace("33", "26.5"), None, []),
+                                     ("twice", fine.replace("33", "16.5"), "the suite busy takes 33.0 units, more than 1.25 times its budget of 16.5 in [full]", [])]:
+        (work / "budget").write_text(table)
+        case(f"costs: {told}", work, [*costs, "budget"], 0, "slowest tests: busy 66.0, busy today 4.0", *words)
+        named = (work / "meson-logs" / "over_budget").read_text()
+        if named.startswith(busy or "nothing") != bool(busy) or bool(named) != bool(busy):
+            failed += 1
+            print(f"NOT AS WANTED: costs: {told}: {named!r}")
     # compilers
     for told, fakes in {"root, no network": {"FAKE_NETWORK": ""}, "root, the package cannot be installed": {}, "no root": {"FAKE_UID": "1000"}}.items():
         case(f"a compiler is missing: {told}", room / "small", ["tools/check", "--compiler", "clang++-99"], 1, "0 passed, 1 failed", "clang-99", FAKE_MISSING="clang-99", **fakes)

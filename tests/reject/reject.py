@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""reject.py SOURCE -- COMPILER...: each case must be refused with its sentence, and its twin (-DACCEPT) must compile.
+"""reject.py SOURCE [--reaching HEADER] [--first] -- COMPILER...: each case must be refused with its sentence, and its twin (-DACCEPT) must compile.
 
 A case is tests/reject/<name>.cpp; among its first lines stand one or more `// expect: <regex>`, all to be found in what
 the compiler says; perhaps `// alone`, where they are to stand in its first five lines, source that is shown not counted, and be its only error; and perhaps
-`// flags: <words>`, which the twin does without. Without the twin, a case that fails for a wrong reason (a missing header, a typing error) would pass."""
+`// flags: <words>`, which the twin does without. Without the twin, a case that fails for a wrong reason (a missing header, a typing error) would pass.
+  --reaching HEADER  only the cases that include it, reshard/ROOM/NAME.hpp, themselves or by others
+  --first            stops at the first case that is not as it should be
+"""
 import concurrent.futures
 import os
 import pathlib
@@ -13,7 +16,9 @@ import subprocess
 import sys
 
 source = pathlib.Path(sys.argv[1])
-compiler = sys.argv[sys.argv.index("--") + 1:] + ["-fsyntax-only", "-I", str(source / "include")]
+split = sys.argv.index("--")
+options = sys.argv[2:split]
+compiler = sys.argv[split + 1:] + ["-fsyntax-only", "-I", str(source / "include")]
 
 
 def compile_case(case, *flags):
@@ -46,11 +51,27 @@ def faults_of(case):
     return faults
 
 
-failed = 0
+def reaches(case, header):
+    """The case includes it, by itself or by headers that it includes."""
+    seen, todo = set(), [case]
+    while todo:
+        for name in re.findall(r"^\s*#\s*include\s*[<\"](reshard/[^>\"]+)", todo.pop().read_text(), flags=re.M):
+            if name not in seen:
+                seen.add(name)
+                todo.append(source / "include" / name)
+    return header in seen
+
+
+passed = failed = 0
 cases = sorted((source / "tests" / "reject").glob("*.cpp"))
+if "--reaching" in options:
+    cases = [case for case in cases if reaches(case, options[options.index("--reaching") + 1])]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     for case, faults in zip(cases, pool.map(faults_of, cases)):
-        failed += bool(faults)
+        passed, failed = passed + (not faults), failed + bool(faults)
         print(f"{case.stem}: {'; '.join(faults) or 'refused, saying so'}", flush=True)
-print(f"{len(cases) - failed} passed, {failed} failed")
+        if failed and "--first" in options:
+            pool.shutdown(cancel_futures=True)
+            break
+print(f"{passed} passed, {failed} failed")
 sys.exit(bool(failed))

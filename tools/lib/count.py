@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""count.py TESTLOG.JSON CODE [SUITE...]: what `meson test` ran, counted by cases. Names what failed or was skipped; last line `N passed, N failed`.
+"""count.py [--more FILE] TESTLOG.JSON CODE [SUITE...]: what `meson test` ran, counted by cases. Names what failed or was skipped; last line `N passed, N failed`.
 
 On stdin is what it was to run (`meson test --list`), CODE is what it ended with, SUITE each suite that was asked for. A test
 counts as many as its closing line says (doctest's, or `N passed, N failed` as our scripts end); one that passes without a closing line
-has failed, and so has one that was to run and is not in the log."""
+has failed, and so has one that was to run and is not in the log. Each line of FILE is a failure more, and says of what."""
 import collections
 import json
 import re
@@ -33,7 +33,12 @@ def cases(said):
     return None
 
 
-log, code, suites = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+arguments = sys.argv[1:]
+if arguments[0] == "--more":
+    for line in open(arguments[1], encoding="utf-8"):
+        failed(line.strip())
+    arguments = arguments[2:]
+log, code, suites = arguments[0], int(arguments[1]), arguments[2:]
 with open(log, encoding="utf-8", errors="replace") as lines:
     for number, line in enumerate(lines, 1):
         try:

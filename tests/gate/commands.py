@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""commands.py SOURCE BUILD [--write]: every test is run by a command, and the documentation says which.
+
+tests/commands.toml names the suites that a build by g++ has, no other; tools/check --all runs every test, .ci/run within 14 days; and
+the table of docs/howto/test-the-library.md is what the file says (--write puts it there)."""
+import datetime
+import pathlib
+import sys
+
+source, build = map(pathlib.Path, sys.argv[1:3])
+sys.path.insert(0, str(source / "tools" / "lib"))
+import choose  # noqa: E402
+
+LEAST_OFTEN = 14  # days
+SHARES = {0: "–", 1: "whole", 2: "half, by day", 3: "a third, by day", 4: "a fourth, by day"}
+guide = source / "docs" / "howto" / "test-the-library.md"
+HEAD = "| suite | what it holds | `tools/check` | `.ci/run`, by g++ | `tools/check --all` |\n|---|---|---|---|---|\n"
+
+tests = list(choose.tests_of(build))
+table = choose.commands()
+faults = []
+
+has = {suite for _, suite in tests}
+for suite in sorted(has ^ set(table)):
+    faults.append(f"the suite {suite} is " + ("in no table of tests/commands.toml" if suite in has else "in tests/commands.toml and has no test"))
+names = [name for name, _ in tests]
+for name in sorted({n for n in names if names.count(n) > 1}):
+    faults.append(f"two tests are called {name}: they cannot be chosen by name")
+
+first = datetime.date(2026, 11, 26)
+days = [first + datetime.timedelta(days=n) for n in range(LEAST_OFTEN)]
+everything = set(names)
+for missing in sorted(everything - set(choose.chosen(tests, "all", first))):
+    faults.append(f"tools/check --all does not run {missing}")
+for missing in sorted(everything - {name for day in days for name in choose.chosen(tests, "gate", day)}):
+    faults.append(f".ci/run does not run {missing} within {LEAST_OFTEN} days")
+
+rows = HEAD + "".join(f"| `{suite}` | {row['what']} | " + " | ".join(SHARES[row[c]] for c in ("check", "gate", "all")) + " |\n"
+                      for suite, row in table.items())
+text = guide.read_text()
+begin = text.find(HEAD.splitlines()[0])
+end = text.find("\n\n", begin) + 1
+if "--write" in sys.argv and begin >= 0:
+    guide.write_text(text[:begin] + rows + text[end:])
+elif begin < 0 or text[begin:end] != rows:
+    faults.append(f"{guide.relative_to(source)} does not show tests/commands.toml: tests/gate/commands.py SOURCE BUILD --write")
+
+for fault in faults:
+    print(fault)
+print(f"{len(names)} tests of {len(has)} suites looked at")
+print(f"{int(not faults)} passed, {len(faults)} failed")
+sys.exit(bool(faults))
