@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests/budget.toml counts in: compiling this file once. It includes nothing of reshard, so that it costs the same whatever
-// becomes of it, and it does what test programs do: headers of the standard library, and templates.
+// What tests/budget.toml counts in: compiling this file once. It includes nothing of reshard, so that it costs the same
+// whatever becomes of that, and does what test programs do: headers of the standard library, and templates.
 #include <algorithm>
 #include <array>
 #include <map>
