@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """commands.py SOURCE BUILD [--write]: every test is run by a command, and the documentation says which.
 
-tests/commands.toml names the suites that a build by g++ has, no other; tools/check --all runs every test, .ci/run within 14 days; and
-the table of docs/howto/test-the-library.md is what the file says (--write puts it there)."""
+tests/commands.toml names the suites that a build by g++ has, no other; tools/check --all runs every test, .ci/run within 14 days, and what
+a sanitizer is to see it sees within 14 days; and the table of docs/howto/test-the-library.md is what the file says (--write puts it there)."""
 import datetime
 import pathlib
 import sys
@@ -15,16 +15,17 @@ import choose  # noqa: E402
 LEAST_OFTEN = 14  # days
 SHARES = {0: "–", 1: "whole", 2: "half, by day", 3: "a third, by day", 4: "a fourth, by day"}
 guide = source / "docs" / "howto" / "test-the-library.md"
-HEAD = "| suite | what it holds | `tools/check` | `.ci/run`, by g++ | `tools/check --all` |\n|---|---|---|---|---|\n"
+COLUMNS = {"check": "`tools/check`", "gate": "`.ci/run`, by g++", "address": "with ASan", "thread": "with TSan", "all": "`tools/check --all`"}
+HEAD = f"| suite | what it holds | {' | '.join(COLUMNS.values())} |\n|---|---|{'---|' * len(COLUMNS)}\n"
 
 tests = list(choose.tests_of(build))
 table = choose.commands()
 faults = []
 
-has = {suite for _, suite in tests}
+has = {suites[0] for _, suites, _ in tests}
 for suite in sorted(has ^ set(table)):
     faults.append(f"the suite {suite} is " + ("in no table of tests/commands.toml" if suite in has else "in tests/commands.toml and has no test"))
-names = [name for name, _ in tests]
+names = [name for name, _, _ in tests]
 for name in sorted({n for n in names if names.count(n) > 1}):
     faults.append(f"two tests are called {name}: they cannot be chosen by name")
 
@@ -33,13 +34,15 @@ days = [first + datetime.timedelta(days=n) for n in range(LEAST_OFTEN)]
 everything = set(names)
 for missing in sorted(everything - set(choose.chosen(tests, "all", first))):
     faults.append(f"tools/check --all does not run {missing}")
-for missing in sorted(everything - {name for day in days for name in choose.chosen(tests, "gate", day)}):
-    faults.append(f".ci/run does not run {missing} within {LEAST_OFTEN} days")
+for column, wanted in {"gate": everything, "address": {n for n, s, _ in tests if table.get(s[0], {}).get("address")},
+                       "thread": {n for n, s, _ in tests if table.get(s[0], {}).get("thread")}}.items():
+    for missing in sorted(wanted - {name for day in days for name in choose.chosen(tests, column, day)}):
+        faults.append(f".ci/run does not run {missing} within {LEAST_OFTEN} days ({column})")
 
-rows = HEAD + "".join(f"| `{suite}` | {row['what']} | " + " | ".join(SHARES[row[c]] for c in ("check", "gate", "all")) + " |\n"
+rows = HEAD + "".join(f"| `{suite}` | {row['what']} | " + " | ".join(SHARES[row[c]] for c in COLUMNS) + " |\n"
                       for suite, row in table.items())
 text = guide.read_text()
-begin = text.find(HEAD.splitlines()[0])
+begin = text.find("| suite |")
 end = text.find("\n\n", begin) + 1
 if "--write" in sys.argv and begin >= 0:
     guide.write_text(text[:begin] + rows + text[end:])

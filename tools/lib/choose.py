@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""choose.py FOLDER COMMAND [DAY]: the tests of a build folder that a command runs on a day (YYYYMMDD; today, UTC), one a line.
+"""choose.py FOLDER COMMAND [DAY [SUITE...]]: the tests of a build folder that a command runs on a day (YYYYMMDD; today, UTC), one a line;
+with suites those of them alone.
 
-tests/commands.toml says of each suite whether COMMAND (check, gate, all) runs it whole, not, or every k-th of its tests: test i of a suite,
-in the order of names, on days whose number + i is divisible by k."""
-import collections
+tests/commands.toml says of each suite whether COMMAND (a column: check, gate, ..) runs it whole, not, or every k-th of its programs: program
+i of a suite, in the order of names, on days whose number + i is divisible by k. A program is one that the build made, with all its tests,
+so that what is not run is not built; any other test stands for itself."""
 import datetime
 import json
 import pathlib
@@ -12,34 +13,37 @@ import sys
 import tomllib
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "commands.toml"
+SPECIAL = ["today", "fixed"]  # a test of one of these is counted there, whatever else it is
 
 
 def commands():
-    """{suite: {"what": .., "check": k, "gate": k, "all": k}}"""
+    """{suite: {"what": .., column: k}}"""
     return tomllib.loads(TABLE.read_text())
 
 
 def tests_of(folder):
-    """(name, suite) of each test of a build folder, in its order. The suite is `today` where it throws the day's dice, else the first."""
+    """(name, suites, program) of each test of a build folder, in its order; of the suites, the first is what the table calls it."""
     for test in json.loads((folder / "meson-info" / "intro-tests.json").read_text()):
         suites = [suite.partition(":")[2] for suite in test["suite"]]
-        yield test["name"], "today" if "today" in suites else suites[0]
+        suites.sort(key=lambda suite: suite not in SPECIAL)
+        program = pathlib.Path(test["cmd"][0])
+        built = program.is_relative_to(folder.resolve())
+        yield test["name"], suites, program.name if built else test["name"]
 
 
-def chosen(tests, command, day):
+def chosen(tests, command, day, asked=()):
     """The names of the tests that a command runs on a day, in the order given; of a suite that the table has not, all."""
-    table, numbered, place = commands(), collections.Counter(), {}
-    for name, suite in sorted(tests):
-        place[name] = numbered[suite]
-        numbered[suite] += 1
-    for name, suite in tests:
-        share = table.get(suite, {}).get(command, 1)
-        if share and (day.toordinal() + place[name]) % share == 0:
+    table = commands()
+    programs = sorted({(suites[0], program) for _, suites, program in tests})
+    number = {key: i - programs.index(next(p for p in programs if p[0] == key[0])) for i, key in enumerate(programs)}
+    for name, suites, program in tests:
+        share = table.get(suites[0], {}).get(command, 1)
+        if share and (day.toordinal() + number[suites[0], program]) % share == 0 and (not asked or set(asked) & set(suites)):
             yield name
 
 
 if __name__ == "__main__":
     today = datetime.datetime.now(datetime.timezone.utc).date()
     day = datetime.datetime.strptime(sys.argv[3], "%Y%m%d").date() if len(sys.argv) > 3 and sys.argv[3] else today
-    for name in chosen(list(tests_of(pathlib.Path(sys.argv[1]))), sys.argv[2], day):
+    for name in chosen(list(tests_of(pathlib.Path(sys.argv[1]))), sys.argv[2], day, sys.argv[4:]):
         print(name)
