@@ -3,9 +3,11 @@
 // leaves behind is told to all, so that all check the same and end alike; the first one speaks.
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <reshard/exec/mpi.hpp>
@@ -48,7 +50,12 @@ std::vector<left_behind> on_ranks(long devices, Body&& body) {
     }
   }  // the communicator stays: calls that nobody answers may still hold it
   std::vector<left_behind> all(static_cast<std::size_t>(size));
-  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, MPI_COMM_WORLD);
+  // Asked now and then, as who waits inside of MPI works for the whole of it, and all eight wait on few cores.
+  MPI_Request gathering = MPI_REQUEST_NULL;
+  MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, MPI_COMM_WORLD, &gathering);
+  int done = 0;
+  while (MPI_Test(&gathering, &done, MPI_STATUS_IGNORE), done == 0)
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
   all.resize(static_cast<std::size_t>(devices));
   return all;
 }
