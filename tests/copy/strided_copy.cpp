@@ -152,7 +152,7 @@ TEST_CASE("every run length of one dimension, at every path") {
 
 TEST_CASE("long runs, whatever their ends") {
   for (const int64_t run : {2047, 2048, 2049, 2063, 2064, 4095, 4096, 4097, 4160, 4175, 8191, 8192, 8193, 12345})
-    for (int64_t pad = 0; pad < 18; pad += testing::watched() ? 5 : 1) {
+    for (int64_t pad = 0; pad < 18; pad += testing::under_sanitizer() ? 5 : 1) {
       check_all_paths({1, {3}, {run + 1}, {run + 16}, run}, pad, 17 - pad, static_cast<unsigned>(run));
       check_all_paths({2, {2, 5}, {6 * run, run + 3}, {11 * run, 2 * run - 1}, run}, pad, pad,
                       static_cast<unsigned>(run));
@@ -166,7 +166,7 @@ TEST_CASE("four runs side by side, by lines or whole, whatever their ends and di
   for (const int64_t run : {1024, 1040, 2032, 2048, 2049, 2063, 4097, 10'001, 16'383, 16'384, 16'385})
     for (const int64_t count : {3, 4, 5, 9, 13})
       for (const int64_t pad : {0, 1, 8, 15, 16, 17}) {
-        if (testing::watched() && pad % 8 != 0) continue;
+        if (testing::under_sanitizer() && pad % 8 != 0) continue;
         const int64_t stride = (run + 15) / 16 * 16 + 32;
         check_all_paths({1, {count}, {run}, {stride}, run}, pad, 3, static_cast<unsigned>(run + count));
         check_all_paths({1, {count}, {-run - 5}, {-stride}, run}, pad, 0, static_cast<unsigned>(run));

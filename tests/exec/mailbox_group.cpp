@@ -191,7 +191,9 @@ TEST_CASE("what the exchange holds is what it said: its arenas, two each way whe
 }
 
 TEST_CASE("more stages are taken where the arenas do not fit, and the small switches of the issue keep B / 8") {
-  const index_t width = testing::watched() ? 64 : testing::few() ? 128 : 256;  // a sanitizer looks at every element
+  const index_t width = testing::under_sanitizer() ? 64
+                        : testing::few()           ? 128
+                                                   : 256;  // a sanitizer looks at every element
   const model m = make_transformer({.name = "small",
                                     .layers = 8,
                                     .hidden = width,

@@ -26,13 +26,13 @@ inline int tries(int n) {
 inline bool few() { return std::getenv("RESHARD_FEW") != nullptr; }
 
 /// Whether a sanitizer looks on, or something else for which the least of tries was set.
-inline bool watched() { return asked_for("RESHARD_LEAST", 20) < 20; }
+inline bool under_sanitizer() { return asked_for("RESHARD_LEAST", 20) < 20; }
 
 /// These, or every fifth where RESHARD_LEAST is set: under a sanitizer each takes seconds, and all go the same way.
 template <typename T, std::size_t n>
 std::vector<T> some(const T (&all)[n]) {
   std::vector<T> chosen;
-  for (std::size_t i = 0; i < n; i += watched() ? 5 : 1) chosen.push_back(all[i]);
+  for (std::size_t i = 0; i < n; i += under_sanitizer() ? 5 : 1) chosen.push_back(all[i]);
   return chosen;
 }
 
