@@ -336,6 +336,8 @@ void print_json(const outcome& o) {
   line += text_of(",\"least_bytes\":", static_cast<bytes_t>(o.plan.at("least_bytes")));
   const bool messages = o.of.transport != "threads", processes = between_processes(o.of);
   for (const char* key : {"retained_bytes", "stages"}) line += text_of(",\"", key, "\":", o.count(key));
+  const bytes_t unread_kept = o.count("unread_kept_stages");
+  line += text_of(",\"unread_kept_stages\":", unread_kept < 0 ? "null" : std::to_string(unread_kept));
   line += text_of(",\"budget_bytes\":", o.of.budget, ",\"peak_excess_bytes\":", o.count("peak_excess_bytes"));
   const auto decimal = [&line](const char* key, double value) {
     char text[64];

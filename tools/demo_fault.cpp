@@ -49,7 +49,9 @@ struct left_by_device {
   bool reported = false, went_on = false;
   std::size_t how = finished;
   index_t stages = 0, in_place = 0;
-  std::uint64_t survivors = 0;  // bits
+  bool budget = false;
+  index_t unread_kept[most_devices] = {};  // of each device, with a budget
+  std::uint64_t survivors = 0;             // bits
   index_t wrong = 0;
   char sentence[1000] = {};
   // of the switch that went on
@@ -198,13 +200,20 @@ class faulted_switch {
           if constexpr (requires { end.survivors; }) survivors = end.survivors;
           if constexpr (requires { end.stages; }) left.stages = end.stages;
           if constexpr (requires { end.in_place; }) left.in_place = end.in_place;
+          if constexpr (requires { end.unread_kept; })
+            if (end.unread_kept) {
+              left.budget = true;
+              std::copy(end.unread_kept->begin(), end.unread_kept->end(), left.unread_kept);
+            }
           if constexpr (requires { end.report; }) left.stages = left.in_place = end.report.stages;
         },
         *ended);
     if (left.how == unknown) left.in_place = left.stages;
     left.survivors = bits_of(survivors);
-    std::snprintf(left.sentence, sizeof left.sentence, "%s", sentence_of(*ended).c_str());
-    tell(d, reported, sentence_of(*ended), before.tensors(), after.tensors());
+    std::string sentence = sentence_of(*ended);
+    if (left.how == is_torn) sentence += "; " + lost_after(change_, boxes_of(d), survivors).text();
+    std::snprintf(left.sentence, sizeof left.sentence, "%s", sentence.c_str());
+    tell(d, reported, sentence, before.tensors(), after.tensors());
     left.reported = true;
     if (!fault_.then.empty() && !survivors.empty() && d != fault_.device)
       go_on(d, survivors, std::move(later), before.tensors(), after.tensors());
@@ -231,7 +240,10 @@ class faulted_switch {
   /// The boxes of a torn switch; none of another.
   std::vector<torn_box> boxes_of(rank_t d) const {
     if (left_[d].how != is_torn) return {};
-    return torn_boxes(change_, left_[d].stages, left_[d].in_place, devices_in(left_[d].survivors));
+    const left_by_device& left = left_[d];
+    ended::torn end{"", left.stages, left.in_place, devices_in(left.survivors)};
+    if (left.budget) end.unread_kept.emplace(left.unread_kept, left.unread_kept + change_.devices());
+    return torn_boxes(change_, end);
   }
 
   /// Writes a device's object, and counts what is wrong of what it says.
@@ -408,15 +420,17 @@ class faulted_switch {
     std::printf(
         "{\"switch\":\"then\",\"from\":\"%s\",\"to\":\"%s\",\"ranks\":%lld,\"transport\":\"sockets\",\"elements\":%lld,"
         "\"wrong\":%lld,\"moved_bytes\":%lld,\"least_bytes\":%lld,\"retained_bytes\":%lld,\"stages\":%lld,"
+        "\"unread_kept_stages\":%s,"
         "\"budget_bytes\":%lld,\"peak_excess_bytes\":%lld,\"seconds\":%.6f,\"messages\":%lld,\"wire_bytes\":%lld,"
         "\"staging_bytes\":%lld,\"lag\":%lld}\n",
         outcome_names[left_[teller].how], fault_.then.c_str(), static_cast<long long>(then.ranks()),
         static_cast<long long>(all.elements), static_cast<long long>(all.wrong_after), static_cast<long long>(moved),
         static_cast<long long>(least), static_cast<long long>(all.report.retained),
-        static_cast<long long>(left_[teller].report.stages), static_cast<long long>(no_budget),
-        static_cast<long long>(excess), end - begin, static_cast<long long>(all.messages),
-        static_cast<long long>(all.wire_bytes), static_cast<long long>(all.staging),
-        static_cast<long long>(left_[teller].report.lag));
+        static_cast<long long>(left_[teller].report.stages),
+        left_[teller].report.unread_kept ? std::to_string(*left_[teller].report.unread_kept).c_str() : "null",
+        static_cast<long long>(no_budget), static_cast<long long>(excess), end - begin,
+        static_cast<long long>(all.messages), static_cast<long long>(all.wire_bytes),
+        static_cast<long long>(all.staging), static_cast<long long>(left_[teller].report.lag));
     return all.wrong_after == 0 && moved == least;
   }
 

@@ -120,6 +120,7 @@ inline void tell_found(const std::vector<found_by_device>& all, const switch_req
   tell("phases", all[0].report.phases);
   tell("retained_bytes", sum.report.retained);
   tell("stages", all[0].report.stages);
+  tell("unread_kept_stages", all[0].report.unread_kept.value_or(-1));  // -1: none
   tell("lag", all[0].report.lag);
   tell("messages", sum.messages);
   tell("wire_bytes", sum.wire_bytes);

@@ -20,6 +20,7 @@
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/volume.hpp>
+#include <reshard/schedule/direct_stages.hpp>
 
 #include "demo_found.hpp"
 #include "demo_processes.hpp"
@@ -158,7 +159,7 @@ void measure_copy(const switch_request& request, measurement kind) {
       std::memset(source[d].data(), 1, static_cast<std::size_t>(bytes));
     if (warm) target[d].commit(0, target[d].bytes());
   });
-  const index_t stages = warm ? 1 : stage_count(largest_holding(change), request.budget);
+  const index_t stages = warm ? 1 : direct_stages(change, {0, devices}, request.budget).value_or(1);
   double best = 0;
   for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
     stopwatch watch;

@@ -8,7 +8,9 @@
 #include <reshard/parallelism/config.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/unread.hpp>
 #include <reshard/plan/volume.hpp>
+#include <reshard/schedule/direct_stages.hpp>
 #include <reshard/schedule/figures.hpp>
 #include <reshard/schedule/stage_count.hpp>
 #include <reshard/schedule/xor_order.hpp>

@@ -79,7 +79,7 @@ struct given_up : testing::forwarding<socket_endpoint> {
 /// The survivors' new world, with addresses of its own: they go on to dp=3.
 void go_on(const computed_switch& change, const ended::torn& ending, rank_t d, std::vector<std::string> addresses,
            listening_socket listening, const binding& old_tensors, const binding& new_tensors, left_behind& left) {
-  const std::vector<torn_box> boxes = torn_boxes(change, ending.stages, ending.in_place, ending.survivors);
+  const std::vector<torn_box> boxes = torn_boxes(change, ending);
   binding held = binding_after(boxes, d, old_tensors, new_tensors);
   const comparison listed = compare(held, change.to(), never_zero{});
   left.wrong = static_cast<long>(listed.wrong), left.elements = static_cast<long>(listed.elements);
@@ -125,15 +125,16 @@ void check_fault(const fault& f) {
     later.clear();
     rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
     fill(before.tensors(), change.from(), never_zero{});
-    const bytes_t budget = f.keep ? largest_holding(change) * 13 / 10 : 1_MiB;
+    const bytes_t budget = f.keep ? no_budget : 300_KiB;
     switch_ending ending;
     {
       socket_endpoint here(d, all.addresses, std::move(listening), two_seconds);
       const auto stages = static_cast<index_t>(f.keep ? 3 : 12);  // about, for where the middle is
       const index_t slots[] = {0, stages / 2, most_stages};
       faulty through{{here}, d == f.victim ? f.number : 0, slots[f.third], left};
-      ending = attempt_switch(change, before.tensors(), after.tensors(), through,
-                              {.budget = budget, .after_use = f.keep ? sources::keep : sources::release});
+      ending = attempt_switch(
+          change, before.tensors(), after.tensors(), through,
+          {.budget = budget, .after_use = f.keep ? sources::keep : sources::release, .route = {.stages = 4}});
       if (d != f.victim) left.seconds = now();
     }
     left.say(words_of(ending) + "|" + sentence_of(ending));

@@ -143,7 +143,7 @@ TEST_CASE("whatever the wire holds back: all is in place when it is confirmed, a
             after(change.to(), change.to_rank(d), "after");
         fill(before.tensors(), change.from());
         staged_plan plan;
-        switch_options options{.budget = 2_MiB};
+        switch_options options{.route = {.stages = 9}};
         prepared_switch twice(change, before.tensors(), after.tensors(), here, options);
         const index_t stages = twice.report().stages;
         plan = stage_plan(make_plan(change, d), change, stages);

@@ -42,7 +42,7 @@ struct world {
   const char *from, *to, *then;
   rank_t devices;
   index_t layers;
-  bytes_t budget;  // where sources are released: for a dozen stages or so
+  bytes_t budget;  // where sources are released: for some stages
   bytes_t round_bytes = usual_round_bytes;
 
   computed_switch change() const { return testing::tiny_switch(layers, from, to); }
@@ -61,7 +61,9 @@ const std::pair<holds_of_ranks, holds_of_ranks>& holds_of(const world& w) {
 }
 constexpr world worlds[] = {{"tp=2,pp=2,zero=1", "dp=4,zero=1", "dp=3,zero=1", 4, 2, 256_KiB},
                             {"tp=2,dp=3,zero=1", "pp=2,dp=3,zero=1", "dp=5,zero=1", 6, 2, 256_KiB},
-                            {"tp=2,pp=2,zero=1", "dp=4,zero=1", "dp=3,zero=1", 4, 2, 256_KiB, least_round_bytes}};
+                            {"tp=2,pp=2,zero=1", "dp=4,zero=1", "dp=3,zero=1", 4, 2, 256_KiB, least_round_bytes},
+                            // replicas on both sides: nothing that two held is lost with one
+                            {"tp=2,dp=2", "pp=2,dp=2", "dp=3", 4, 2, no_budget}};
 
 struct cell {
   std::size_t in;  // of worlds
@@ -190,6 +192,7 @@ class faulted {
     CHECK(left.wrong == 0);
     CHECK(left.reached == 2);  // it went on
     CHECK(left.elements > 0);
+    if (!cell_.keep && world_.budget == no_budget) CHECK(left.kernel_agrees == 0);
     slowest_ = std::max(slowest_, seconds), lost_ += left.kernel_agrees, elements_ += left.elements;
     ending_ = words.substr(0, words.find(' '));
   }
@@ -207,9 +210,10 @@ class faulted {
       if (d == cell_.victim) strikes_.number = cell_.number;
       struck_endpoint here(d, all_.addresses, std::move(listening), two_seconds, strikes_, world_.round_bytes);
       ending = attempt_switch(change, before.tensors(), after.tensors(), here,
-                              {.budget = cell_.keep ? largest_holding(change) * 13 / 10 : world_.budget,
+                              {.budget = cell_.keep ? no_budget : world_.budget,
                                .after_use = cell_.keep ? sources::keep : sources::release,
-                               .checks = checks_});
+                               .checks = checks_,
+                               .route = {.stages = 5}});
       if (d != cell_.victim) left.seconds = now();
     }
     left.say(words_of(*ending) + "|" + sentence_of(*ending));
@@ -220,9 +224,9 @@ class faulted {
     element_map held(change.to());
     if (const ended::torn* t = std::get_if<ended::torn>(&*ending)) {
       for (const rank_t s : t->survivors)
-        held.add_survivor(change, s, t->stages, t->in_place, s == d ? &before.tensors() : nullptr, &after.tensors());
+        held.add_survivor(change, s, *t, s == d ? &before.tensors() : nullptr, &after.tensors());
       left.wrong += held.wrong;
-      const std::vector<torn_box> boxes = torn_boxes(change, t->stages, t->in_place, t->survivors);
+      const std::vector<torn_box> boxes = torn_boxes(change, *t);
       const torn_layout layout = layout_after(change, boxes, t->survivors);
       binding rest = binding_after(boxes, d, before.tensors(), after.tensors());
       const comparison listed = compare(rest, change.to(), never_zero{});
@@ -392,9 +396,7 @@ struct doomed : testing::forwarding<socket_endpoint> {
 index_t wrong_after(const computed_switch& change, const routing& route, const switch_ending& ending, rank_t d,
                     const binding& old_tensors, const binding& new_tensors) {
   if (const ended::torn* t = std::get_if<ended::torn>(&ending))
-    return compare(binding_after(torn_boxes(change, t->stages, t->in_place, t->survivors, route), d, old_tensors,
-                                 new_tensors),
-                   change.to(), never_zero{})
+    return compare(binding_after(torn_boxes(change, *t, route), d, old_tensors, new_tensors), change.to(), never_zero{})
         .wrong;
   const bool has_new = ending.index() == 0 || ending.index() == 4;
   return has_new ? compare(new_tensors, change.to(), never_zero{}).wrong
@@ -425,7 +427,7 @@ TEST_CASE(
     const std::uint64_t bits = random.bits();
     const long wait_us = n % 12 == 1 ? 0 : random.below(closing ? 150 : 600);
     const computed_switch& change = passes_on ? relayed : direct;
-    const routing route{passes_on ? relay::always : relay::never};
+    const routing route{passes_on ? relay::always : relay::never, 1, 5};
     REQUIRE(phases_of(change, route) > (passes_on ? 1 : 0));
     CAPTURE(passes_on);
     CAPTURE(n);
@@ -439,7 +441,7 @@ TEST_CASE(
       socket_endpoint here(d, all.addresses, std::move(listening), two_seconds);
       doomed through{{here}, d == victim, place, bits, wait_us, left};
       const switch_ending ending = attempt_switch(change, before.tensors(), after.tensors(), through,
-                                                  {.budget = keep ? largest_holding(change) * 13 / 10 : in.budget,
+                                                  {.budget = keep ? no_budget : in.budget,
                                                    .after_use = keep ? sources::keep : sources::release,
                                                    .route = route});
       if (d != victim) left.seconds = now();

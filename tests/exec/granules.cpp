@@ -89,7 +89,7 @@ struct granular_storage {
 template <typename World, typename Make>
 void check_granules(Make&& make) {
   for (const bytes_t granule : {4_KiB, 16_KiB, 64_KiB})
-    for (const bytes_t budget : {no_budget, 2_MiB}) {
+    for (const bytes_t budget : {no_budget, granule < 64_KiB ? 500_KiB : 1500_KiB}) {
       CAPTURE(granule);
       CAPTURE(budget);
       const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");

@@ -60,7 +60,7 @@ TEST_CASE("random switches whose stages take many rounds, in one stage and in ma
   CHECK_DRAWN(stages > testing::tries(40) * 2);
 }
 
-TEST_CASE("rounds keep the arenas small however large a stage is, and W with them") {
+TEST_CASE("rounds keep the arenas small however large a stage is") {
   const model wider = make_transformer({.name = "wider",
                                         .layers = 8,
                                         .hidden = 48,
@@ -80,7 +80,6 @@ TEST_CASE("rounds keep the arenas small however large a stage is, and W with the
       const bytes_t held = here.staging_bytes(plan, 0);
       CHECK(held > 0);
       CHECK(held <= both_ways * 3 * least_round_bytes);  // a message from, and to, each of the others
-      CHECK(here.most_staging_bytes(plan) == held);
       CHECK(here.written_in(0) == 0);
       switch_state(s.change, s.before[d].tensors(), s.after[d].tensors(), here);
       CHECK(s.found_after(d).wrong == 0);

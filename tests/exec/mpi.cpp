@@ -260,7 +260,7 @@ TEST_CASE(
           } through{{here}, third, d == victim, mine};
           mine.say(thrown([&] {
             switch_state(change, before.tensors(), after.tensors(), through,
-                         {.budget = largest_holding(change) * 13 / 10, .after_use = sources::keep});
+                         {.after_use = sources::keep, .route = {.stages = 5}});
           }));
           if (d != victim) mine.seconds = now();
           mine.wrong = static_cast<long>(compare(before.tensors(), change.from()).wrong);

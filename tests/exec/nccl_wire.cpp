@@ -65,7 +65,7 @@ class shared_text {
 long wrong_after(const computed_switch& change, const switch_ending& ending, rank_t d, device_storage& before,
                  device_storage& after) {
   if (const ended::torn* t = std::get_if<ended::torn>(&ending)) {
-    const auto boxes = torn_boxes(change, t->stages, t->in_place, t->survivors);
+    const auto boxes = torn_boxes(change, *t);
     return static_cast<long>(
         device_storage::compare_boxes(binding_after(boxes, d, before.tensors, after.tensors), change.to(), never_zero{})
             .wrong);
@@ -242,8 +242,8 @@ class faulted {
     element_map held(change_.to());
     const space then(testing::tiny(layers), parse_degrees("dp=3,zero=1"));
     if (const ended::torn* t = std::get_if<ended::torn>(&end)) {
-      for (const rank_t s : t->survivors) held.add_survivor(change_, s, t->stages, t->in_place, nullptr, nullptr);
-      const std::vector<torn_box> boxes = torn_boxes(change_, t->stages, t->in_place, t->survivors);
+      for (const rank_t s : t->survivors) held.add_survivor(change_, s, *t, nullptr, nullptr);
+      const std::vector<torn_box> boxes = torn_boxes(change_, *t);
       const torn_layout layout = layout_after(change_, boxes, t->survivors);
       binding rest = binding_after(boxes, d, before.tensors, after.tensors);
       const layout_switch next(layout.shards, then, layout.placed(device_map(t->survivors)));

@@ -75,16 +75,17 @@ index_t wrong_after(const both_sides& mine, const computed_switch& change, std::
 
 TEST_CASE_TEMPLATE("every run moves what the sources hold by then, and keeps them", World, thread_group,
                    mailbox_group) {
-  for (const bytes_t budget : {no_budget, 1200_KiB})
+  for (const index_t in_stages : {1, 5})  // kept sources need no more stages for any budget
     for (const char* to : {"dp=4,zero=1", "pp=2", "tp=4,dp=2,zero=1"}) {
       CAPTURE(to);
-      CAPTURE(budget);
+      CAPTURE(in_stages);
       const computed_switch change = change_of("tp=2,pp=2,zero=1", to);
       std::atomic<index_t> wrong = 0, spoilt = 0, stages = 0;
       World world(change.devices(), soon);
       world.run([&](auto& here) {
         both_sides mine(change, here.device());
-        prepared_switch again(change, mine.before.tensors(), mine.after.tensors(), here, {.budget = budget});
+        prepared_switch again(change, mine.before.tensors(), mine.after.tensors(), here,
+                              {.route = {.stages = in_stages}});
         CHECK(mine.after.resident_bytes() == 0);  // nothing is touched before the first run
         for (std::uint64_t run = 1; run <= 4; ++run) {
           fill(mine.before.tensors(), change.from(), known_values{run});
@@ -98,7 +99,7 @@ TEST_CASE_TEMPLATE("every run moves what the sources hold by then, and keeps the
       });
       CHECK(wrong == 0);
       CHECK(spoilt == 0);
-      CHECK((stages > 1) == (budget != no_budget));
+      CHECK(stages == in_stages);
     }
 }
 
@@ -109,7 +110,7 @@ TEST_CASE_TEMPLATE("from the second run on nothing is allocated", World, thread_
   world.run([&](auto& here) {
     both_sides mine(change, here.device());
     fill(mine.before.tensors(), change.from());
-    prepared_switch again(change, mine.before.tensors(), mine.after.tensors(), here, {.budget = 2_MiB});
+    prepared_switch again(change, mine.before.tensors(), mine.after.tensors(), here, {.route = {.stages = 7}});
     again.run();
     here.all_reduce_max(0);
     before = allocations.load();
@@ -118,7 +119,7 @@ TEST_CASE_TEMPLATE("from the second run on nothing is allocated", World, thread_
     here.all_reduce_max(0);
     after = allocations.load();
     here.all_reduce_max(0);
-    CHECK(again.report().stages > 1);
+    CHECK(again.report().stages == 7);
     CHECK(wrong_after(mine, change, 1) == 0);
   });
   CHECK((before > 0) != testing::sanitized);
@@ -177,30 +178,35 @@ TEST_CASE_TEMPLATE("what cannot be is refused where the switch is made, by all, 
   for (std::size_t d = 0; d < 2; ++d) {
     CAPTURE(sentences[d]);
     CHECK(sentences[d].find("above") == std::string::npos);
-    CHECK(sentences[d].find("the sources being kept; the least budget that does is ") != std::string::npos);
+    CHECK(sentences[d].find("the sources being kept, and of 1, 2, 4 .. 4096 stages none keeps it; the least "
+                            "budget that does is ") != std::string::npos);
     CHECK(later[d] == "done");
   }
 }
 
-TEST_CASE("at most 4096 stages are made, and at the least budget the excess may be all of it") {
-  // 4 MiB, of which a stage moves a quarter of a page
+TEST_CASE("as many stages as the budget asks for and no more, and at the least budget the excess may be all of it") {
+  // 4 MiB, of which a stage of 1024 moves a page
   const std::vector<shard> list = {{0, "w", bf16, {2048, 1024}, {0, 0}, {2048, 1024}}};
   const layout_switch change(list, list);
   thread_group world(1, soon);
   world.run([&](auto& here) {
-    rank_storage before(change.from(), 0, "before"), after(change.to(), 0, "after");
-    const auto under = [&](bytes_t budget) {
-      return switch_state(change, before.tensors(), after.tensors(), here, {.budget = budget});
+    const auto under = [&](bytes_t budget, sources after_use = sources::release) {
+      rank_storage before(change.from(), 0, "before"), after(change.to(), 0, "after");
+      fill(before.tensors(), change.from());
+      return switch_state(change, before.tensors(), after.tensors(), here, {.budget = budget, .after_use = after_use});
     };
     CHECK_REFUSED(under(4095),
-                  "a budget of 4095 bytes would take 4098 stages, and at most 4096 are made; the least "
-                  "budget that does is 4096 bytes");
+                  "a budget of 4095 bytes cannot work: in one stage a device needs 4194304 bytes beyond max(before, "
+                  "after), and of 1, 2, 4 .. 4096 stages none keeps it; the least budget that does is 4096 bytes");
     CHECK_REFUSED(
-        switch_state(change, before.tensors(), after.tensors(), here, {.budget = 4096, .after_use = sources::keep}),
-        "a budget of 4096 bytes cannot work: in 4096 stages a device needs 4194304 bytes beyond");
+        under(4096, sources::keep),
+        "a budget of 4096 bytes cannot work: in one stage a device needs 4194304 bytes beyond max(before, after), the "
+        "sources being kept, and of 1, 2, 4 .. 4096 stages none keeps it");
     const switch_report report = under(4096);
-    CHECK(report.stages == 4096);
+    CHECK(report.stages == 1024);
     CHECK(report.memory.excess() == 4096);
+    CHECK(under(2 * 4096 - 1).stages == 1024);
+    CHECK(under(2 * 4096).stages == 512);
   });
 }
 

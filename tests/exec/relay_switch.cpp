@@ -169,7 +169,9 @@ TEST_CASE("of a switch with relay that was torn, who held an element still has i
   for (const index_t stages : {1, 5})
     for (index_t in_place = 0; in_place <= stages; ++in_place) {
       index_t boxes = 0;
-      for (const torn_box& b : torn_boxes(change, stages, in_place, {0, 1, 2, 3}, route)) {
+      ended::torn end{"", stages, in_place, {0, 1, 2, 3}};
+      if (in_place % 2 == 0) end.unread_kept = {0, stages, 1, 0};  // of each device; none without a budget
+      for (const torn_box& b : torn_boxes(change, end, route)) {
         CHECK_FALSE(b.lost());
         ++boxes;
         const family_box where = family_box_of(b.tensor, b.where);

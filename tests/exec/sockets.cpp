@@ -308,10 +308,11 @@ TEST_CASE("who dies or stops in the midst of a switch is named by all who live, 
             }
           } through{{here}, number, third, d == victim, left};
           const bool keep = third != 1;
-          const bytes_t budget = keep ? largest_holding(change) * 13 / 10 : 1_MiB;
+          const bytes_t budget = keep ? no_budget : 300_KiB;
           try {
-            switch_state(change, before.tensors(), after.tensors(), through,
-                         {.budget = budget, .after_use = keep ? sources::keep : sources::release});
+            switch_state(
+                change, before.tensors(), after.tensors(), through,
+                {.budget = budget, .after_use = keep ? sources::keep : sources::release, .route = {.stages = 5}});
             left.say("finished");
           } catch (const std::exception& e) {
             left.say(e.what());

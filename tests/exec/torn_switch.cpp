@@ -39,7 +39,7 @@ void each_element(const family& of, state_set states, const tensor_id& t, const 
 }
 
 struct counts {
-  int tried = 0, lost = 0, whole = 0, first = 0, last = 0;
+  int tried = 0, lost = 0, whole = 0, first = 0, last = 0, no_budget = 0, unread = 0, given_away = 0;
   long elements = 0, boxes = 0;
 };
 
@@ -49,13 +49,40 @@ void check_torn(const computed_switch& change, dice& random, counts& seen) {
   for (rank_t d = 0; d < change.devices(); ++d)
     if (random.below(4) != 0) survivors.push_back(d);
   if (survivors.empty()) survivors.push_back(0);
+  ended::torn end{"", stages, in_place, survivors};
+  if (random.below(4) != 0) {
+    end.unread_kept.emplace();
+    for (rank_t d = 0; d < change.devices(); ++d)
+      end.unread_kept->push_back(random.coin() ? 0 : random.within(0, stages));
+  }
   CAPTURE(stages);
   CAPTURE(in_place);
+  CAPTURE(end.unread_kept.has_value());
   const auto of = [&](int f) -> const family& { return change.to().family_at(f); };
 
   std::map<element, std::set<rank_t>> wanted_old, wanted_new;
+  std::set<element> survivors_had;
   for (const rank_t d : survivors) {
     const staged_plan p = stage_plan(make_plan(change, d), change, stages);
+    std::set<element> had, touched;
+    for (const role r : roles)
+      if (const state_set states = change.states().of(r); change.from_rank(d) >= 0 && !states.empty())
+        each_held(change.from(), change.from_rank(d), r, [&](int f, const family_box& b) {
+          each_tensor(f, b, [&](const tensor_id& t, const box<3>& where) {
+            each_element(of(f), states, t, where, [&](const element& e) { had.insert(e); });
+          });
+        });
+    for (const auto* list : {&p.sends, &p.retains})
+      for (const staged_piece& piece : *list)
+        each_element(of(piece.tensor.family), piece.states, piece.tensor, piece.where,
+                     [&](const element& e) { touched.insert(e); });
+    for (const element& e : had) {
+      const bool untouched = !touched.contains(e);
+      const bool stands = !end.unread_kept || (untouched && in_place < (*end.unread_kept)[static_cast<std::size_t>(d)]);
+      if (stands) wanted_old[e].insert(d);
+      seen.unread += untouched && stands ? 1 : 0;
+      survivors_had.insert(e);
+    }
     for (const auto* list : {&p.sends, &p.retains, &p.receives})
       for (const staged_piece& piece : *list) {
         const bool comes = list == &p.receives, in_new = piece.stage < in_place;
@@ -64,17 +91,22 @@ void check_torn(const computed_switch& change, dice& random, counts& seen) {
                      [&](const element& e) { (in_new ? wanted_new : wanted_old)[e].insert(d); });
       }
   }
-  const std::vector<torn_box> boxes = torn_boxes(change, stages, in_place, survivors);
+  const std::vector<torn_box> boxes = torn_boxes(change, end);
   std::set<element> visited;
-  long wrong = 0, lost = 0;
+  long wrong = 0, lost = 0, given_away = 0;
   for (const torn_box& b : boxes)
     each_element(of(b.tensor.family), b.states, b.tensor, b.where, [&](const element& e) {
       wrong += visited.insert(e).second ? 0 : 1;  // boxes are disjoint
       wrong += std::set<rank_t>(b.in_old.begin(), b.in_old.end()) == wanted_old[e] ? 0 : 1;
       wrong += std::set<rank_t>(b.in_new.begin(), b.in_new.end()) == wanted_new[e] ? 0 : 1;
       lost += b.lost() ? 1 : 0;
+      given_away += b.lost() && survivors_had.contains(e) ? 1 : 0;
     });
   CHECK(wrong == 0);
+  const lost_elements told = lost_after(change, boxes, survivors);
+  CHECK(told.given_away == given_away);
+  CHECK(told.sole_held == lost - given_away);
+  if (!end.unread_kept) CHECK(given_away == 0);  // without a budget nothing is given back before all is in place
   index_t whole = 0;
   for (int f = 0; f < change.to().families(); ++f)
     for (const role r : roles)
@@ -97,6 +129,7 @@ void check_torn(const computed_switch& change, dice& random, counts& seen) {
   CHECK(lost_of_plan == lost);
   CHECK(brought + lost == whole);
   ++seen.tried, ++(lost > 0 ? seen.lost : seen.whole);
+  seen.no_budget += end.unread_kept ? 0 : 1, seen.given_away += given_away > 0 ? 1 : 0;
   seen.first += in_place == 0 ? 1 : 0, seen.last += in_place == stages ? 1 : 0;
   seen.elements += whole, seen.boxes += static_cast<long>(boxes.size());
 }
@@ -119,10 +152,14 @@ TEST_CASE("after a torn switch each survivor has what is said of it, cut alike, 
   }
   std::printf(
       "{\"torn\":%d,\"something_lost\":%d,\"nothing_lost\":%d,\"none_in_place\":%d,\"all_in_place\":%d,"
-      "\"elements\":%ld,\"boxes\":%ld}\n",
-      seen.tried, seen.lost, seen.whole, seen.first, seen.last, seen.elements, seen.boxes);
+      "\"no_budget\":%d,\"unread_elements_kept\":%d,\"some_given_away\":%d,\"elements\":%ld,\"boxes\":%ld}\n",
+      seen.tried, seen.lost, seen.whole, seen.first, seen.last, seen.no_budget, seen.unread, seen.given_away,
+      seen.elements, seen.boxes);
   CHECK(seen.tried == testing::tries(60));
-  CHECK_DRAWN(seen.lost > seen.tried / 3);
+  CHECK_DRAWN(seen.lost > seen.tried / 8);
+  CHECK_DRAWN(seen.no_budget > seen.tried / 8);
+  CHECK_DRAWN(seen.unread > 100);
+  CHECK_DRAWN(seen.given_away > 0);
 }
 
 TEST_CASE("what one survivor holds is a binding over its old and new arrays") {
@@ -134,7 +171,9 @@ TEST_CASE("what one survivor holds is a binding over its old and new arrays") {
   old_tensors.add({0, {}, {{{0, 1}, {0, 2}, {0, 4}}}}, {before, 16});
   new_tensors.add({0, {}, {{{0, 1}, {0, 4}, {0, 2}}}}, {after, 16});
   old_tensors.seal(), new_tensors.seal();
-  const std::vector<torn_box> none = torn_boxes(change, 1, 0, {0}), all = torn_boxes(change, 1, 1, {0});
+  const std::vector<index_t> first{0, 0};
+  const std::vector<torn_box> none = torn_boxes(change, {"", 1, 0, {0}, first}),
+                              all = torn_boxes(change, {"", 1, 1, {0}, first});
   REQUIRE(none.size() == 3);  // two columns retained, two to be sent, and what 1 had
   CHECK(none[0].in_old == std::vector<rank_t>{0});
   CHECK(none[2].lost());

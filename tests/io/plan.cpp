@@ -182,6 +182,7 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
       {"optimizer", [] {
          return std::vector{oracle::state::master, oracle::state::exp_avg, oracle::state::exp_avg_sq};
        }}};
+  int several = 0;  // within a budget in several stages
   for (int n = 0; n < testing::tries(60); ++n) {
     const oracle::switch_case c = generator.next_switch();
     const std::string description = c.describe();
@@ -189,7 +190,7 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
     words arguments = arguments_of(c, here().file("model.json", c.config));
     const long named = 1 + std::max(*std::max_element(c.from_devices.begin(), c.from_devices.end()),
                                     *std::max_element(c.to_devices.begin(), c.to_devices.end()));
-    long devices = named, node = 0, stages = 1;
+    long devices = named, node = 0, stages = 1, budget = 0;
     if (n % 3 == 1) {
       node = random.within(1, 5);
       const long nodes = (named + node - 1) / node + random.below(2);
@@ -207,11 +208,26 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
           for (const oracle::state s : states) bytes += oracle::bytes_held(c.m, *l, rank, s);
           most = std::max(most, bytes);
         }
-      const long budget = std::max(1L, 4 * most / random.within(1, 9));
-      stages = std::max(1L, (4 * most + budget - 1) / budget);
+      budget = std::max(1L, most / random.within(1, 60));
       arguments.insert(arguments.end(), {"--budget", std::to_string(budget)});
+      const std::string refused = ask(arguments).err, named_there = "the least budget that does is ";
+      if (const std::size_t at = refused.find(named_there); at != refused.npos) {
+        budget = std::stol(refused.substr(at + named_there.size()));
+        arguments.back() = std::to_string(budget);
+      }
     }
     const json answer = plan_json(arguments);
+    stages = answer.at("summary").at("stages");
+    if (budget > 0) {  // and half as many do not keep it
+      CHECK(answer.at("summary").at("peak_excess_bytes") <= budget);
+      CHECK((stages & (stages - 1)) == 0);
+      several += stages > 1 ? 1 : 0;
+      for (long fewer = stages / 2; fewer >= 1; fewer /= 2) {
+        words less(arguments.begin(), arguments.end() - 2);
+        less.insert(less.end(), {"--stages", std::to_string(fewer)});
+        CHECK(plan_json(less).at("summary").at("peak_excess_bytes") > budget);
+      }
+    }
     const std::vector<printed> transfers = transfers_of(answer);
     std::vector<oracle::piece> pieces;
     for (const printed& t : transfers) {
@@ -249,6 +265,7 @@ TEST_CASE("random switches: the printed plan is right, and so is every figure") 
     check_devices(view.at("devices"), {*counted.find(device)});
     CHECK(view.at("rank_of_device") == rank_of_device);
   }
+  CHECK_DRAWN(several > 0);
 }
 
 TEST_CASE("--keep-sources: what is held on either side, each byte once, and nothing above that") {
@@ -291,7 +308,7 @@ TEST_CASE("--keep-sources: what is held on either side, each byte once, and noth
       CHECK(summary["peak_excess_bytes"] == 0);
       CHECK(summary["moved_bytes"] == other["moved_bytes"]);
       CHECK(summary["least_bytes"] == other["least_bytes"]);
-      CHECK(summary["stages"] == (budget ? (4 * most + 19999) / 20000 : other["stages"].get<long>()));
+      CHECK(summary["stages"] == (budget ? 1 : other["stages"].get<long>()));  // no more stages would take less
       question = {"simulate", config, "--cluster", "a800", "--keep-sources"};
       question.insert(question.end(), what.begin(), what.end());
       question.insert(question.end(), how.begin(), how.end());

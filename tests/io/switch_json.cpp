@@ -181,8 +181,8 @@ TEST_CASE("every figure stands under its own name") {
     "inter_node_bytes": 5, "cross_rail_bytes": 30, "relay": "never", "phases": 1, "slots": 17,
     "messages": 6, "stages": 17,
     "max_send_bytes": 7, "max_receive_bytes": 8, "peak_bytes": 9, "peak_floor_bytes": 10, "peak_excess_bytes": 11,
-    "relabelled": false, "planning_seconds": 0.5}})"));
-  f.how = {relay::always, 2, 17}, f.phases = 4;
+    "unread_kept_stages": null, "relabelled": false, "planning_seconds": 0.5}})"));
+  f.how = {relay::always, 2, 17}, f.phases = 4, f.unread_kept = 3;
   text_output relayed;
   relayed << "{";
   write_summary(relayed, f, when_lost::refuse);
@@ -192,4 +192,5 @@ TEST_CASE("every figure stands under its own name") {
   CHECK(summary["stages"] == 17);
   CHECK(summary["phases"] == 4);
   CHECK(summary["slots"] == 20);
+  CHECK(summary["unread_kept_stages"] == 3);
 }

@@ -313,7 +313,11 @@ TEST_CASE("switches that cannot be planned") {
       "--lost-devices: 47167045632 bytes that TO holds were on lost devices alone: embedding.word_embeddings.weight ");
   refused({"--lost-devices", "1", "--to-devices", "4-11", "--rank", "1"}, "--rank: device 1 is lost");
   refused({"--budget", "0"}, "--budget: it must be at least 1 byte");
-  refused({"--budget", "1"}, "stages, and at most 4096 are made; the least budget that does is ");
+  // two devices change places
+  check_refused(
+      {"plan", "llama2-7b", "tp=2", "tp=2", "--to-devices", "1,0", "--budget", "1"},
+      "--budget: 1 bytes cannot work: of 1, 2, 4 .. 4096 stages none keeps it on every device; the least budget "
+      "that does is ");
   for (const char* text : {"64M", "64Mib", "64 megabytes"})
     refused({"--budget", text},
             std::string("--budget: '") + text +

@@ -259,19 +259,13 @@ right_plan in_stages(const looked_at& l, const std::string& relay, long stages) 
   return check_plan(l, l.told("plan", {"--transfers", "--relay", relay, "--stages", std::to_string(stages)}));
 }
 
-/// The number of stages is the first that keeps the budget: s0, then the powers of two above it.
+/// The number of stages is the least of 1, 2, 4 .. that keeps the budget.
 void check_stages_of_budget(const looked_at& l, const right_plan& p, long budget) {
   const std::string relay = p.printed.at("summary").at("relay");
   CHECK(p.f.peak_excess <= budget);
-  const long first = oracle::relay::first_stages(p.f, budget);
-  CHECK(p.q.stages >= first);
-  for (long stages = first; stages < p.q.stages;) {
-    CHECK(in_stages(l, relay, stages).f.peak_excess > budget);
-    long next = 1;
-    while (next <= stages) next *= 2;
-    stages = next;
-    CHECK(stages <= p.q.stages);  // one of these
-  }
+  CHECK(p.q.stages <= 4096);
+  CHECK((p.q.stages & (p.q.stages - 1)) == 0);
+  for (long stages = 1; stages < p.q.stages; stages *= 2) CHECK(in_stages(l, relay, stages).f.peak_excess > budget);
 }
 
 /// The least budget that does, as a refusal names it.
@@ -282,12 +276,11 @@ long least_budget_named(const answer& refused) {
   return std::atol(refused.err.c_str() + at + words.size());
 }
 
-/// The contract's: the least, over S = 1, 2, 4 .. 4096, of max(excess of S stages, ceil((4 B + W) / S)).
+/// The contract's: the least, over S = 1, 2, 4 .. 4096, of the excess of S stages, or 1.
 long least_by_formula(const looked_at& l, const std::string& relay) {
   long least = std::numeric_limits<long>::max();
   for (long stages = 1; stages <= 4096; stages *= 2) {
-    const figures f = in_stages(l, relay, stages).f;
-    least = std::min(least, std::max(f.peak_excess, (4 * f.peak_floor + f.most_passed + stages - 1) / stages));
+    least = std::min(least, std::max(1L, in_stages(l, relay, stages).f.peak_excess));
   }
   return least;
 }
@@ -342,7 +335,7 @@ void check_fixed_stages(const looked_at& l, const right_plan& p, words how) {
 
 void check_switch(asked_switch s, tally& seen) {
   const std::string relay = s.relay;
-  long budget = s.budget_parts == 0 ? 0 : std::max(1L, 4 * looked_at(s).largest / s.budget_parts);
+  long budget = s.budget_parts == 0 ? 0 : std::max(1L, looked_at(s).largest / s.budget_parts);
   words how{"--relay", relay};
   const auto add = [&](words to) {
     if (s.stages > 0) to.insert(to.end(), {"--stages", std::to_string(s.stages)});
@@ -360,10 +353,10 @@ void check_switch(asked_switch s, tally& seen) {
                      always = ask(l.asked("plan", add(with_relay(how, "always"))));
         CHECK(std::min(least_budget_named(never), least_budget_named(always)) == least);
       }
-      // never is made in s0 stages, which a budget may not make a power of two of; always may have fewer chains
+      // always may have fewer chains than are asked for here
       if (relay != "auto" && ++seen.formulas <= 12) {
         const long formula = least_by_formula(l, relay);
-        if (relay == "never") CHECK(least >= formula);
+        if (relay == "never") CHECK(least == formula);
         else CHECK(least <= formula);
       }
       budget = least;

@@ -539,8 +539,8 @@ TEST_CASE("a stage that no page can remember is refused") {
   page_stages s(b, binding_side::source);
   CHECK_REFUSED(s.read(one, index_t{1} << 31), "a switch in more than 2147483648 stages");
   page_stages most(b, binding_side::source);
-  most.read(one, (index_t{1} << 31) - 3);
-  CHECK_REFUSED(most.read(one, (index_t{1} << 31) - 2), "a switch in more than 2147483646 stages");
+  most.read(one, (index_t{1} << 30) - 3);
+  CHECK_REFUSED(most.read(one, (index_t{1} << 30) - 2), "a switch in more than 1073741822 stages");
   CHECK_REFUSED(s.written(one, -1), "a switch in more than -1 stages");
   CHECK(pages_by_stage(s, 1) == std::vector<std::int64_t>{1, 0});
 }

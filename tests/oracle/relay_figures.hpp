@@ -127,9 +127,4 @@ inline figures figures_of(const question& q, const std::vector<hop>& hops) {
   return f;
 }
 
-// With a budget: the first number of stages that is tried, s0 = max(1, ceil((4 B + W) / budget)).
-inline long first_stages(const figures& f, long budget) {
-  return std::max(1L, (4 * f.peak_floor + f.most_passed + budget - 1) / budget);
-}
-
 }  // namespace oracle::relay

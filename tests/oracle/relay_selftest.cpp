@@ -284,8 +284,6 @@ TEST_CASE("figures by hand: spread over two NICs") {
   CHECK(f.peak_floor == 16);
   CHECK(f.peak_excess == 8);  // device 1 holds nothing on either side
   CHECK(f.devices.at(1).peak == 8);
-  CHECK(first_stages(f, 72) == 1);  // 4 x 16 + 8
-  CHECK(first_stages(f, 71) == 2);
   question crossed = spread;
   crossed.cluster.nodes[1].nics = 1;
   CHECK(figures_of(crossed, spread_plan).cross_rail == 8);

@@ -33,7 +33,7 @@ struct asked_switch {
   std::vector<state> states;
   std::string state_text, relay;  // for --state and --relay
   long stages = 0;                // 0: not given
-  long budget_parts = 0;          // a budget of 4 B / this; 0: none
+  long budget_parts = 0;          // a budget of B / this; 0: none
   bool keep_sources = false, relabel = false;
   bool shape = false;  // a cluster without speeds, 4x2
   std::set<std::string> features;
@@ -42,7 +42,7 @@ struct asked_switch {
     std::string text = "'" + from_text + "' on " + device_text(from_devices) + " to '" + to_text + "' on " +
                        device_text(to_devices) + ", --relay " + relay + " --state " + state_text;
     if (stages > 0) text += " --stages " + std::to_string(stages);
-    if (budget_parts > 0) text += ", a budget of 4 B / " + std::to_string(budget_parts);
+    if (budget_parts > 0) text += ", a budget of B / " + std::to_string(budget_parts);
     if (keep_sources) text += " --keep-sources";
     if (relabel) text += " --relabel";
     for (long device : lost) text += " (lost: " + std::to_string(device) + ")";

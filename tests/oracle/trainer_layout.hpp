@@ -19,7 +19,7 @@ struct layout {
   long bucket = -1;  // -1: none
   long instances = 1;
   long pad = 0;  // 0: not named
-  bool busbw = false, rows = false, grouped = false, hf = false;
+  bool busbw = false, rows = false, grouped = false, hf = false, expert_ranks = true;
   std::vector<std::string> order = {"tp", "cp", "ep", "dp", "pp"};
   pipeline stages;
 };
@@ -96,7 +96,7 @@ inline coordinates coordinates_of(const layout& l, long rank) {
     else if (axis == "dp") c.dp = take(dense, l.dp), c.edp = take(expert, l.edp);
     else if (axis == "pp") c.pp = take(dense, l.pp), pp_of_expert = take(expert, l.pp);
   }
-  must(c.pp == pp_of_expert, "The dense and the expert reading of the order give a rank different pp.");
+  must(!l.expert_ranks || c.pp == pp_of_expert, "The two readings of the order give a rank different pp.");
   return c;
 }
 
@@ -133,10 +133,10 @@ inline void check_order(const layout& l) {
   const auto one_if_not_named = [&](const char* axis, long degree) {
     must(named.count(axis) == 1 || degree == 1, std::string(axis) + " is not named in order and is above 1.");
   };
-  one_if_not_named("tp", l.tp), one_if_not_named("tp", l.etp);
-  one_if_not_named("cp", l.cp), one_if_not_named("ep", l.ep);
-  one_if_not_named("dp", l.dp), one_if_not_named("dp", l.edp);
-  one_if_not_named("pp", l.pp);
+  one_if_not_named("tp", l.tp), one_if_not_named("cp", l.cp), one_if_not_named("ep", l.ep);
+  one_if_not_named("dp", l.dp), one_if_not_named("pp", l.pp);
+  if (!l.expert_ranks) return;
+  one_if_not_named("tp", l.etp), one_if_not_named("dp", l.edp);
   if (l.pp > 1 && l.order.back() != "pp") must(l.edp == l.dp, "pp is not last in order, and edp is not dp.");
   // Both readings give every rank the same pp: iff pp has the same stride in both.
   long dense = 1, expert = 1;
@@ -171,7 +171,7 @@ inline void check_sharding(const model& m, const layout& l) {
   must(l.zero <= 3, "zero is above 3.");
   if (!l.rows) must(l.zero <= 2 && !l.hf, "shard=buffers has zero at most 2 and names=megatron.");
   if (l.grouped) must(l.rows && m.experts > 0, "experts=grouped needs shard=rows and experts.");
-  must(l.instances >= 1 && l.dp * l.cp % l.instances == 0 && l.edp % l.instances == 0,
+  must(l.instances >= 1 && l.dp * l.cp % l.instances == 0 && (!l.expert_ranks || l.edp % l.instances == 0),
        "instances does not divide the sharding groups.");
 }
 
@@ -212,6 +212,7 @@ inline layout parse(const model& m, const std::string& text) {
   const long stage = times(times(l.tp, l.cp), l.dp), expert_stage = times(l.etp, l.ep);
   must(stage % expert_stage == 0, "etp*ep does not divide tp*cp*dp.");
   l.edp = stage / expert_stage;
+  l.expert_ranks = m.experts > 0 || !l.rows;  // DTensor has no mesh of experts where there are none
 
   l.stages = pipeline_of(pipe, m.layers, m.predictions);
   l.pp = l.stages.pp;

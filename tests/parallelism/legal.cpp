@@ -181,6 +181,19 @@ TEST_CASE("stages without layers are legal") {
   CHECK(refused([] { require_legal(dense, parse_degrees("pp=64,split=spread")); }) == "accepted");
 }
 
+TEST_CASE("rules of expert ranks are no rules of a dense model in rows: DTensor makes no mesh of experts for it") {
+  const char* rows = "tp=2,cp=2,pp=2,shard=rows,zero=3,order=tp-cp-pp-dp";  // edp = 4, dp = 1
+  CHECK(is_legal(dense, parse_degrees(rows)));
+  CHECK(is_legal(dense, parse_degrees("cp=2,shard=rows,zero=3,order=tp-cp-pp")));
+  CHECK(refused([&] {
+          require_legal(moe, parse_degrees(rows));
+        }).find("gives dense and expert ranks different stages") != std::string::npos);
+  CHECK(refused([&] {
+          require_legal(dense, parse_degrees("tp=2,cp=2,pp=2,zero=1,order=tp-cp-pp-dp"));
+        }).find("gives dense and expert ranks different stages") !=
+        std::string::npos);  // Megatron's, whatever the model
+}
+
 TEST_CASE("legal is what the contract says: random layouts, the oracle's word against ours") {
   oracle::trainer::model o;
   o.layers = 10, o.hidden = 16, o.heads = 12, o.groups = 6, o.head_dim = 4, o.ffn = 20, o.vocab = 60;

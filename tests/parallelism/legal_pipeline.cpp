@@ -79,17 +79,24 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
        "of split, first or last, and string one says how layers are dealt; given are first string",
        "pp=2,string=Et|tL"},
       {with(10), "pp=4,first=2,last=3",
-       "first=2, last=3 (0: not given) of 10 layers leave 5 to 2 stages between; these take as many each, at least "
-       "one, and none where there are none",
+       "first + last = 10 - n x 2, n at least 1, would do: first=2, last=3 (0: not given) leave 5 of 10 layers to 2 "
+       "stages between, which take as many each",
        "pp=4,first=2,last=4"},
       {with(10), "pp=4,first=5,last=5",
-       "first=5, last=5 (0: not given) of 10 layers leave 0 to 2 stages between; these take as many each, at least "
-       "one, and none where there are none",
+       "first + last = 10 - n x 2, n at least 1, would do: first=5, last=5 (0: not given) leave 0 of 10 layers to 2 "
+       "stages between, which take as many each",
        "pp=2,first=5,last=5"},
-      {with(10), "first=4,last=6",
-       "first=4, last=6 (0: not given) of 10 layers leave 0 to -1 stages between; these take as many each, at least "
-       "one, and none where there are none",
-       "first=10"},
+      {with(10), "pp=3,first=5,last=5",
+       "first + last = 10 - n x 1, n at least 1, would do: first=5, last=5 (0: not given) leave 0 of 10 layers to 1 "
+       "stage between",
+       "pp=3,first=5,last=4"},
+      {with(20), "last=1",
+       "first + last = 20 would do: with pp=1 no stage is left for more layers, and first=0, last=1 (0: not given) "
+       "take "
+       "1 of 20",
+       "last=20"},
+      {with(10), "first=4,last=6", "pp=2 or more would do: first=4 and last=6 are two stages, and pp=1 is one",
+       "pp=2,first=4,last=6"},
       {with(12), "pp=3,vpp=2,first=2,last=5",
        "first=2, last=5 (0: not given) with pp=3 and vpp=2: every stage's layers divide by vpp, and pp is above 2 "
        "where both ends are given",

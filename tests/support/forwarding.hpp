@@ -2,7 +2,9 @@
 // An endpoint that does what another one does: what tests derive from to change, or to watch, one call.
 #pragma once
 
+#include <concepts>
 #include <string>
+#include <vector>
 
 #include <reshard/exec/transport.hpp>
 
@@ -25,12 +27,13 @@ struct forwarding {
   }
   void move(moves& prepared, reshard::index_t k) { inner.move(prepared, k); }
   reshard::agreement agree(const reshard::proposal& mine) { return reshard::agree_over(inner, mine); }
+  std::vector<std::string> gather(const std::string& text) requires requires(Endpoint& e) {
+    { e.gather(text) } -> std::same_as<std::vector<std::string>>;
+  }
+  { return inner.gather(text); }
   std::string disagreement(moves& prepared) { return reshard::disagreement_over(inner, prepared); }
   reshard::index_t lag() const { return reshard::lag_of(inner); }
   reshard::index_t written_in(reshard::index_t k) const { return reshard::slot_that_writes(inner, k); }
-  reshard::bytes_t most_staging_bytes(const reshard::staged_plan& plan) {
-    return reshard::most_staging_of(inner, plan);
-  }
   reshard::bytes_t fixed_bytes() const { return reshard::fixed_bytes_of(inner); }
   void check_messages(bool on) { reshard::check_messages_over(inner, on); }
   void await(reshard::index_t k) { reshard::await_stage(inner, k); }

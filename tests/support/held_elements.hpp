@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/exec/switch_ending.hpp>
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/plan/make_plan.hpp>
@@ -44,20 +45,54 @@ class element_map {
       for (std::size_t i = 0; i < held.size(); ++i) set[i] = held[i] != 0 ? 1 : set[i];
     }
   }
-  /// What a survivor has after (stages, in_place): of FROM what it sends or retains in a stage >= in_place, of TO what
-  /// it receives or retains in one < in_place. Where its arrays are given, they are read.
-  void add_survivor(const reshard::computed_switch& change, reshard::rank_t device, reshard::index_t stages,
-                    reshard::index_t in_place, const reshard::binding* old_tensors,
-                    const reshard::binding* new_tensors) {
-    const reshard::staged_plan p = stage_plan(make_plan(change, device), change, stages);
+  /// What a survivor has after a torn switch: of TO what it receives or retains in a stage < C; of FROM, without a
+  /// budget, all that it held; with one what it sends or retains in a stage >= C, and where C < u what it does neither
+  /// with. Where its arrays are given, they are read.
+  void add_survivor(const reshard::computed_switch& change, reshard::rank_t device, const reshard::ended::torn& end,
+                    const reshard::binding* old_tensors, const reshard::binding* new_tensors) {
+    const reshard::staged_plan p = stage_plan(make_plan(change, device), change, end.stages);
     const auto add = [&](const std::vector<reshard::staged_piece>& list, bool of_old) {
       for (const reshard::staged_piece& piece : list) {
-        if ((piece.stage >= in_place) != of_old) continue;
+        if ((piece.stage >= end.in_place) != of_old) continue;
         mark(piece.states, piece.tensor, piece.where);
         if (old_tensors != nullptr) read(of_old ? *old_tensors : *new_tensors, piece);
       }
     };
-    add(p.sends, true), add(p.retains, true), add(p.receives, false), add(p.retains, false);
+    add(p.receives, false), add(p.retains, false);
+    if (end.unread_kept) add(p.sends, true), add(p.retains, true);
+    if (end.unread_kept && end.in_place >= (*end.unread_kept)[static_cast<std::size_t>(device)]) return;
+    element_map touched(*tensors_);
+    if (end.unread_kept)
+      for (const std::vector<reshard::staged_piece>* list : {&p.sends, &p.retains})
+        for (const reshard::staged_piece& piece : *list) touched.mark(piece.states, piece.tensor, piece.where);
+    add_untouched(change, device, touched, old_tensors);
+  }
+  /// Of what moves of FROM's, each element by itself that is not in `touched`.
+  void add_untouched(const reshard::computed_switch& change, reshard::rank_t device, const element_map& touched,
+                     const reshard::binding* old_tensors) {
+    const reshard::rank_t rank = change.from_rank(device);
+    for (const reshard::role r : reshard::roles) {
+      const reshard::state_set states = change.states().of(r);
+      if (rank < 0 || states.empty()) continue;
+      each_held(change.from(), rank, r, [&](int f, const reshard::family_box& held) {
+        each_tensor(f, held, [&](const reshard::tensor_id& tensor, const reshard::box<3>& b) {
+          const std::vector<char>* const set = touched.find({*states.begin(), tensor, b});
+          const reshard::family& of = tensors_->family_at(f);
+          reshard::box<3> one = b;
+          for (one.dim[0].begin = b.dim[0].begin; one.dim[0].begin < b.dim[0].end; ++one.dim[0].begin)
+            for (one.dim[1].begin = b.dim[1].begin; one.dim[1].begin < b.dim[1].end; ++one.dim[1].begin)
+              for (one.dim[2].begin = b.dim[2].begin; one.dim[2].begin < b.dim[2].end; ++one.dim[2].begin) {
+                const reshard::index_t at =
+                    (one.dim[0].begin * of.extent[3] + one.dim[1].begin) * of.extent[4] + one.dim[2].begin;
+                if (set != nullptr && (*set)[static_cast<std::size_t>(at)] != 0) continue;
+                reshard::box<3> single;
+                for (int d = 0; d < 3; ++d) single.dim[d] = {one.dim[d].begin, one.dim[d].begin + 1};
+                mark(states, tensor, single);
+                if (old_tensors != nullptr) read(*old_tensors, {0, 0, 0, states, tensor, single});
+              }
+        });
+      });
+    }
   }
   /// What a plan says that nobody has.
   void add_lost(const reshard::plan& p) {

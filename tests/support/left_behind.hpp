@@ -47,7 +47,7 @@ void switch_watched(const reshard::computed_switch& change, Endpoint& here, cons
   fill(before.tensors(), change.from());
   const bytes_t held = before.resident_bytes();
   testing::watched<Endpoint> looking{{here}, before, after};
-  looking.after_use = options.after_use;
+  looking.after_use = options.after_use, looking.budget = options.budget;
   stages_told told;
   const switch_report report = switch_state(change, before.tensors(), after.tensors(), looking, told.watch(options));
   const bytes_t most = std::max({report.memory.before, report.memory.after, looking.seen});

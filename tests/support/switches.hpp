@@ -15,6 +15,7 @@
 
 #include <sys/mman.h>
 
+#include <reshard/algebra/region.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
@@ -95,6 +96,7 @@ struct watched : forwarding<Endpoint> {
   reshard::bytes_t budget = reshard::no_budget;
   arena_pages passed = {};
   reshard::bytes_t most_passed = 0;
+  reshard::index_t kept = 0;  // u
 
   moves prepare(const reshard::staged_plan& plan, const reshard::binding& into, reshard::page_stages& pages) {
     using namespace reshard;
@@ -108,17 +110,48 @@ struct watched : forwarding<Endpoint> {
         for (const int state : p.states)
           if (!coming.has(p))
             before.tensors().meet({state, p.tensor, p.where}, [&](const bound_box& b) { read.read(b, p.stage); });
-    const std::vector<bytes_t> goes = read.bytes_by_stage(plan.stages);
+    for (const bound_box& b : before.tensors().boxes()) {  // what is left of each box is read by nobody
+      region<3> rest(b.where);
+      for (const std::vector<staged_piece>* list : {&plan.sends, &plan.retains})
+        for (const staged_piece& p : *list)
+          if (!coming.has(p) && p.tensor == b.tensor && p.states.contains(b.state)) rest.remove(p.where);
+      for (const box<3>& part : rest.boxes())
+        before.tensors().meet({b.state, b.tensor, part}, [&](const bound_box& unread) { read.unread(unread); });
+    }
+    const std::vector<bytes_t> goes = read.bytes_by_stage(plan.stages), unread = read.unread_by_stage(plan.stages);
     std::vector<bytes_t> comes = pages.bytes_by_stage(all);
     for (const auto& [page, use] : passed.pages) comes[static_cast<std::size_t>(use.first) + 1] -= 4096;
-    bytes_t live = read.outside_bytes() + pages.outside_bytes();
-    for (const bytes_t bytes : goes) live += bytes;
-    replayed.clear();
-    for (index_t slot = 0; slot < all; ++slot) {
-      const index_t left = slot - 1 - span - 2 * lag;  // the last stage whose sources have gone; -1: what nobody reads
-      if (after_use == sources::release && slot == 0) live -= goes[0];
-      if (after_use == sources::release && left >= 0) live -= goes[static_cast<std::size_t>(left) + 1];
-      replayed.push_back(live += comes[static_cast<std::size_t>(slot) + 1]);
+    bytes_t floor = read.outside_bytes(), brought = pages.outside_bytes();
+    for (const bytes_t bytes : goes) floor += bytes;
+    for (const bytes_t bytes : comes) brought += bytes;
+    const bytes_t held = floor + pages.outside_bytes();
+    floor = std::max(floor, brought);
+    const bool drains = after_use == sources::release && budget != no_budget;
+    const auto with = [&](index_t u) {  // what nobody reads goes with stage u - 1, with every budget the greatest u
+      std::vector<bytes_t> by_slot;
+      bytes_t come = 0;
+      for (index_t slot = 0; slot < all; ++slot) {
+        come += comes[static_cast<std::size_t>(slot) + 1];
+        bytes_t live = held + come;
+        for (index_t k = -1; drains && k < plan.stages; ++k) {  // the last stage that reads them; -1: nobody does
+          const auto i = static_cast<std::size_t>(k + 1);
+          const auto has_gone = [&](index_t stage) { return stage < 0 || slot > stage + span + 2 * lag; };
+          if (has_gone(k)) live -= goes[i] - unread[i];
+          if (has_gone(std::max(k, u - 1))) live -= unread[i];
+        }
+        by_slot.push_back(live);
+      }
+      return by_slot;
+    };
+    for (kept = plan.stages; true; --kept) {
+      replayed = with(kept);
+      bool fits = true;
+      for (index_t slot = 0; slot < all && drains; ++slot) {
+        const auto i = static_cast<std::size_t>(slot);
+        fits = fits && replayed[i] + passed.at_end_of(slot, lag, false) + staging.at(i) <=
+                           floor + budget - fixed_bytes_of(inner);
+      }
+      if (fits || kept == 0) break;
     }
     return inner.prepare(plan, into, pages);
   }

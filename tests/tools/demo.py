@@ -14,7 +14,7 @@ between_processes = "thread" not in sanitizers
 CONFIG = {"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "hidden_size": 128, "num_attention_heads": 4,
           "num_key_value_heads": 2, "head_dim": 32, "moe_intermediate_size": 64, "num_experts": 8, "vocab_size": 1024,
           "tie_word_embeddings": True}
-KEYS = ["switch", "from", "to", "ranks", "transport", "elements", "wrong", "moved_bytes", "least_bytes", "retained_bytes", "stages", "budget_bytes",
+KEYS = ["switch", "from", "to", "ranks", "transport", "elements", "wrong", "moved_bytes", "least_bytes", "retained_bytes", "stages", "unread_kept_stages", "budget_bytes",
         "peak_excess_bytes", "seconds", "copy_seconds", "ratio", "warm_ratio", "vmhwm_bytes", "vmhwm_bound_bytes"]
 
 

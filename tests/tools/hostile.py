@@ -539,7 +539,7 @@ def whole(words, out):
         ok = ok and math.isclose(sum(told["parts"].values()), told["seconds"]) and told["busiest"]["seconds"] <= told["parts"]["ports"] * 1.001
     else:
         s = told["summary"]
-        ok = s["moved_bytes"] == s["least_bytes"] and all(value >= 0 for key, value in s.items() if key != "relay") and s["peak_bytes"] <= s["peak_floor_bytes"] + s["peak_excess_bytes"]
+        ok = s["moved_bytes"] == s["least_bytes"] and all(value >= 0 for key, value in s.items() if key != "relay" and value is not None) and s["peak_bytes"] <= s["peak_floor_bytes"] + s["peak_excess_bytes"]
         ok = ok and all(0 <= begin < end <= dim for t in told.get("transfers", []) for dim, (begin, end) in zip(t["dims"], t["box"], strict=True))
     return "" if ok else "an answer that cannot be right"
 

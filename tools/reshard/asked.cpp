@@ -9,6 +9,7 @@
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/relabel.hpp>
 #include <reshard/plan/volume.hpp>
+#include <reshard/schedule/direct_stages.hpp>
 #include <reshard/schedule/figures.hpp>
 #include <reshard/simulate/simulation.hpp>
 
@@ -43,25 +44,15 @@ struct budget_verdict {
   std::string why = {};
 };
 
-budget_verdict verdict_of(const computed_switch& change, index_t stages, bytes_t largest, bytes_t budget,
-                          rank_t only_device, sources after_use) {
-  constexpr rank_t most_searched_devices = 256;  // the search plans every device 13 times
-  const auto excess_of = [&](index_t in_stages) { return excess_in(change, in_stages, only_device, after_use); };
-  const bytes_t excess = stages <= most_stages ? excess_of(stages) : 0;
-  if (stages <= most_stages && excess <= budget) return {};
-  if (change.devices() > most_searched_devices && only_device < 0)
-    return {false,
-            {},
-            text_of("--budget: ", budget, " bytes cannot work in ", stages, " stages; at least ",
-                    ceil_divide(4 * largest, most_stages), " bytes are needed, for at most ", most_stages, " stages")};
-  const bytes_t least_that_does = least_budget(largest, excess_of);
-  if (stages > most_stages)
-    return {false, least_that_does,
-            text_of("--budget: ", budget, " bytes would take ", stages, " stages, and at most ", most_stages,
-                    " are made; the least budget that does is ", least_that_does, " bytes")};
-  return {false, least_that_does,
-          text_of("--budget: ", budget, " bytes cannot work: in ", stages, " stages a device needs ", excess,
-                  " bytes beyond max(before, after); the least budget that does is ", least_that_does, " bytes")};
+constexpr rank_t most_searched_devices = 256;  // the least budget is sought by planning every device 13 times
+
+/// That no number of stages keeps the budget.
+budget_verdict not_kept(const computed_switch& change, bytes_t budget, rank_t only_device, sources after_use) {
+  const std::string why = text_of("--budget: ", budget, " bytes cannot work: of 1, 2, 4 .. ", most_stages,
+                                  " stages none keeps it on ", only_device < 0 ? "every device" : "that device");
+  if (change.devices() > most_searched_devices && only_device < 0) return {false, {}, why};
+  const bytes_t least_that_does = least_direct_budget(change, devices_asked_for(change, only_device), after_use);
+  return {false, least_that_does, text_of(why, "; the least budget that does is ", least_that_does, " bytes")};
 }
 
 /// Where a transfer crosses rails that do not meet, what is said of it; looked at only where there is such a node.
@@ -211,12 +202,14 @@ budget_verdict direct_stages(const arguments& given, const computed_switch& chan
             text_of("--budget: ", budget, " bytes cannot work in the ", *named, " of --stages: a device needs ", excess,
                     " bytes beyond max(before, after), which is the least budget that does in so many")};
   }
-  bytes_t largest = 0;
-  found.planning_seconds = timed([&] {
-    largest = largest_of_device(change, after_use);
-    found.how.stages = stage_count(largest, budget);
-  });
-  return verdict_of(change, found.how.stages, largest, budget, only_device, after_use);
+  // The whole switch's, whichever device is asked about; of a world that takes long to look at, that device's alone.
+  const rank_t looked_at = change.devices() > most_searched_devices ? only_device : -1;
+  std::optional<index_t> stages;
+  found.planning_seconds =
+      timed([&] { stages = reshard::direct_stages(change, devices_asked_for(change, looked_at), budget, after_use); });
+  if (!stages) return not_kept(change, budget, looked_at, after_use);
+  found.how.stages = *stages;
+  return {};
 }
 
 /// With its seconds, where there are speeds.
@@ -230,9 +223,9 @@ std::string why_relay_is_not_kept(const arguments& given, bytes_t budget, const 
     return text_of("--budget: ", budget, " bytes cannot work with relay in the ", relayed.how.stages,
                    " of --stages: a device needs ", relayed.excess,
                    " bytes beyond max(before, after), which is the least budget that does in so many");
-  return text_of("--budget: ", budget, " bytes cannot work with relay: in ", relayed.how.stages,
-                 " stages a device needs ", relayed.excess,
-                 " bytes beyond max(before, after); the least budget that does is ", relayed.least_budget, " bytes");
+  return text_of("--budget: ", budget, " bytes cannot work with relay: of 1, 2, 4 .. ", most_stages,
+                 " stages none keeps it on every device; the least budget that does is ", relayed.least_budget,
+                 " bytes");
 }
 
 }  // namespace

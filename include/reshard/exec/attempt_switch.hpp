@@ -49,7 +49,9 @@ template <Holding From, Holding To, typename T>
   }
   if (left.in_doubt(transport.decides())) return ended::unknown{sentence, stages, left.survivors};
   if (options.after_use == sources::keep) return ended::failed{sentence, left.survivors};
-  return ended::torn{sentence, stages, left.in_place, left.survivors};
+  ended::torn end{sentence, stages, left.in_place, left.survivors};
+  if (options.budget != no_budget) end.unread_kept = steps.unread_kept();
+  return end;
 }
 
 }  // namespace reshard

@@ -82,8 +82,6 @@ class exchange {
     if (slot == 0) sizes_.emplace(sizes_of(plan));
     return sizes_->total();
   }
-  /// Two arenas of each direction, or one where the lag is 0, for a plan of one stage.
-  bytes_t most_staging_bytes(const staged_plan& plan) const { return sizes_of(plan).most(); }
   /// Of the plan that staging_bytes was asked for last: in which slot the pages of what comes in a stage are taken. A
   /// stage of several rounds unpacks the first ones in its own slot, and takes them all in that.
   index_t written_in(index_t stage) const {

@@ -75,8 +75,6 @@ class arena_sizes {
       for (bytes_t* const both : {out, in}) both[0] = both[1] = greatest(both[0], both[1]);
   }
   bytes_t total() const { return whole(out[0] + out[1] + in[0] + in[1]); }
-  /// All arenas as large as the largest of their direction.
-  bytes_t most() const { return whole((1 + lag_) * (greatest(out[0], out[1]) + greatest(in[0], in[1]))); }
   /// Whether a device has a message in that stage that takes several rounds.
   bool several_rounds(index_t stage) const { return several_[static_cast<std::size_t>(stage)] != 0; }
 

@@ -3,10 +3,11 @@
 // stages as its budget asks for. What can be refused is refused here, on all devices, before anything is touched.
 // Builds on: exec/agreed_steps.hpp, exec/given_alike.hpp, exec/switch_checks.hpp, exec/switch_options.hpp,
 // exec/transport.hpp, memory/relay_arena.hpp, memory/replay_pages.hpp, memory/tensor_names.hpp, plan/relay.hpp,
-// schedule/stage_count.hpp, schedule/staged_plan.hpp.
+// plan/unread.hpp, schedule/stage_count.hpp, schedule/staged_plan.hpp.
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -24,6 +25,7 @@
 #include <reshard/memory/replay_pages.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/plan/relay.hpp>
+#include <reshard/plan/unread.hpp>
 #include <reshard/schedule/stage_count.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
@@ -95,6 +97,8 @@ class staged_switch : protected agreed_steps<T> {
   std::optional<page_stages> targets_;
   std::optional<moves_of<T>> moves_;
   std::vector<std::vector<block_span>> taken_;  // by slot
+  index_t unread_kept_ = 0;                     // u of this device
+  std::vector<index_t> kept_by_device_;         // u of each; none where all are S
   switch_report report_;
 
  private:
@@ -104,24 +108,42 @@ class staged_switch : protected agreed_steps<T> {
     return max_of_all(mine, sink<>::of([&] { mine = cut(stages); }));
   }
 
-  /// s0, or the first power of two above it, at which every device's memory fits the budget.
+  /// The least of 1, 2, 4 .. 4096 stages at which every device's memory fits the budget; without one those that the
+  /// routing says.
   void choose_stages() {
     if (options_.budget == no_budget) {
       report_.stages = options_.route.stages;
       worst_excess(report_.stages);
+    } else {
+      fixed_ = transport_.all_reduce_max(fixed_bytes_of(transport_));
+      const stages_found found = stages_within(options_.budget, fixed_, [this](index_t s) { return worst_excess(s); });
+      if (!found.kept) refuse_budget(found);
+      report_.stages = found.stages;
+    }
+    agree_on_unread();
+  }
+
+  /// Which stages what nobody reads outlasts, on this device and on all of them: what survivors of a torn switch derive
+  /// its lists from. Where a transport gathers no texts, nobody can derive any, and all of it goes first.
+  void agree_on_unread() {
+    const index_t most = most_stages + 1, mine = unread_.empty() ? 0 : most - unread_kept_;
+    const index_t least = transport_.all_reduce_max(mine);
+    if (least == 0 || options_.after_use == sources::keep) {
+      unread_kept_ = report_.stages;
+      if (least > 0) report_.unread_kept = report_.stages;
       return;
     }
-    demand_.staging = transport_.all_reduce_max(demand_.staging);
-    demand_.fixed = transport_.all_reduce_max(fixed_bytes_of(transport_));
-    demand_.largest = transport_.all_reduce_max(demand_.largest);
-    index_t& stages = report_.stages;
-    max_of_all(0, sink<>::of([&] { stages = stage_count(demand_, options_.budget); }));
-    if (stages > most_stages) refuse_budget(stages, 0);
-    const index_t first = stages;
-    const bytes_t at_first = worst_excess(first);
-    for (bytes_t excess = at_first; excess > options_.budget - demand_.fixed; excess = worst_excess(stages)) {
-      stages = memory_demand::stages_after(stages);
-      if (stages > most_stages) refuse_budget(first, at_first);
+    report_.unread_kept = most - least;
+    if (*report_.unread_kept == report_.stages) return;
+    if constexpr (requires {
+                    { transport_.gather(std::string()) } -> std::same_as<std::vector<std::string>>;
+                  }) {
+      for (const std::string& text : transport_.gather(std::to_string(unread_.empty() ? report_.stages : unread_kept_)))
+        kept_by_device_.push_back(text.empty() ? 0 : std::strtoll(text.c_str(), nullptr, 10));
+    } else {
+      kept_by_device_.assign(static_cast<std::size_t>(transport_.devices()), 0);
+      unread_kept_ = 0;
+      report_.unread_kept = 0;
     }
   }
 
@@ -160,12 +182,7 @@ class staged_switch : protected agreed_steps<T> {
     transport_.offer(old_);
     check_messages_over(transport_, options_.checks);
     report_.lag = lag_of(transport_);
-    if (options_.budget != no_budget) {
-      if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
-      demand_.largest = largest_holding(change_);
-      const staged_plan at_once = stage_plan(plan_, change_, slot_times{1, report_.phases, report_.lag});
-      demand_.staging = checked_add(most_staging_of(transport_, at_once), report_.passed_on);
-    }
+    if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
     require_one_list(me(), old_, change_.list(), change_.states());
     require_one_list(me(), new_, change_.list(), change_.states());
     const tensor_names names = names_of(change_.to());
@@ -181,9 +198,21 @@ class staged_switch : protected agreed_steps<T> {
     require_bound(me(), plan_.retains, old_, "FROM", names);
     for (const std::vector<transfer>* list : {&plan_.retains, &plan_.creates, &plan_.lost})
       require_bound(me(), *list, new_, "TO", names);
+    find_unread(coming);
     require_exact(me(), old_, "FROM", change_.states(), options_.rounds);
     require_exact(me(), new_, "TO", change_.states(), options_.rounds);
     require_apart(me(), old_, new_, change_.states(), options_.after_use);
+  }
+
+  /// What of FROM's this device neither sends nor retains; what it passes on it has not of FROM.
+  void find_unread(const streams_of& coming) {
+    std::vector<transfer> own;
+    for (const transfer& t : plan_.sends)
+      if (!coming.has(t)) own.push_back(t);
+    each_held_but(change_, transport_.device(), {&own, &plan_.retains},
+                  [this](state_set states, const tensor_id& tensor, const box<3>& where) {
+                    for (const int s : states) unread_.push_back({s, tensor, where});
+                  });
   }
 
   /// Where the transport wants it, first contact with all devices that this one will send to or receive from.
@@ -217,33 +246,35 @@ class staged_switch : protected agreed_steps<T> {
     using each = sink<const bound_box&, const staged_piece&>;
     for (const std::vector<staged_piece>* list : {&staged_->sends, &staged_->retains})
       mark(*list, old_, each::of([&](const bound_box& b, const staged_piece& p) { sources_->read(b, p.stage); }));
+    for (const tensor_box& b : unread_) old_.meet(b, [&](const bound_box& part) { sources_->unread(part); });
     mark(staged_->receives, written(), each::of([&](const bound_box& b, const staged_piece& p) {
            targets_->written(b, slot_that_writes(transport_, p.slot(at.lag)));
          }));
     for (const std::vector<staged_piece>* list : {&staged_->retains, &staged_->creates})
       mark(*list, new_, each::of([&](const bound_box& b, const staged_piece& p) { targets_->written(b, p.stage); }));
     const passed_pages passed{relayed() ? &arena_->by_reader() : nullptr, arena_stays()};
-    report_.memory = replay_pages(*sources_, *targets_, at, options_.after_use, staging, passed);
+    const bytes_t budget = options_.budget == no_budget ? no_budget : options_.budget - fixed_;
+    const page_replay replay = replay_pages(*sources_, *targets_, at, {options_.after_use, budget}, staging, passed);
+    report_.memory = replay.memory;
+    unread_kept_ = replay.unread_kept;
     return report_.memory.excess();
   }
 
   /// Says the least budget that does.
-  [[noreturn]] void refuse_budget(index_t stages, bytes_t excess) {
-    const bytes_t least_that_does = least_budget(demand_, [&](index_t s) { return worst_excess(s); });
+  [[noreturn]] void refuse_budget(const stages_found& found) {
     std::string why;
     if (options_.after_use == sources::keep) why = ", the sources being kept";
     else if (sources_->outside_bytes() > 0) why = ", memory of the sources that nobody may give back included";
     all_know_ = true;
-    if (stages > most_stages)
-      refuse("a budget of ", options_.budget, " bytes would take ", stages, " stages, and at most ", most_stages,
-             " are made", why, "; the least budget that does is ", least_that_does, " bytes");
-    refuse("a budget of ", options_.budget, " bytes cannot work: in ", stages, " stages a device needs ", excess,
-           " bytes beyond max(before, after)", why, "; the least budget that does is ", least_that_does, " bytes");
+    refuse("a budget of ", options_.budget, " bytes cannot work: in one stage a device needs ", found.excess + fixed_,
+           " bytes beyond max(before, after)", why, ", and of 1, 2, 4 .. ", most_stages,
+           " stages none keeps it; the least budget that does is ", found.least_budget, " bytes");
   }
 
   const layout_switch<From, To>& change_;
   plan plan_;
-  memory_demand demand_;  // the same on all devices, once agreed on
+  bytes_t fixed_ = 0;               // F, the same on all devices
+  std::vector<tensor_box> unread_;  // of the sources, what this device neither sends nor retains
 };
 
 }  // namespace reshard::detail

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -29,13 +30,16 @@ struct failed {
   std::string sentence;
   std::vector<rank_t> survivors;
 };
-/// Begun and broken off, the sources being released. From (stages, in_place, survivors) alone each survivor derives who
-/// holds what (exec/torn_switch.hpp).
+/// Begun and broken off, the sources being released. From what stands here, and nothing of its own, each survivor
+/// derives who holds what (exec/torn_switch.hpp).
 struct torn {
   std::string sentence;
   index_t stages = 1;    // S
   index_t in_place = 0;  // C: stages 0 .. C - 1 are in place on every device; nobody's sources of the others went
   std::vector<rank_t> survivors;
+  // u of each device: what it neither sends nor retains went with the sources of stage u - 1. Without a budget there is
+  // none, and no source went.
+  std::optional<std::vector<index_t>> unread_kept = {};
 };
 /// This device has everything and its last sources, and so have all who are left; but who decides that all have is not
 /// among them, and may have.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <functional>
-#include <limits>
+#include <optional>
 
 #include <reshard/plan/routing.hpp>
 #include <reshard/schedule/memory_replay.hpp>
@@ -20,10 +20,6 @@ constexpr bytes_t operator""_MiB(unsigned long long n) { return static_cast<byte
 /// n x 2^30 bytes
 constexpr bytes_t operator""_GiB(unsigned long long n) { return static_cast<bytes_t>(n << 30); }
 }  // namespace literals
-
-/// No limit: the switch is made in as many stages as its routing says. An eighth of what 64 bits hold, so that it may
-/// be multiplied.
-inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
 
 /// What a device is told of a stage, once what it receives in it is in place.
 struct stage_report {
@@ -61,6 +57,8 @@ struct switch_report {
   memory_replay memory;  // committed pages and staging, in bytes
   index_t phases = 1;
   bytes_t passed_on = 0;  // of what was received: sent on, and not kept
+  // What nobody reads goes with the sources of stage u - 1: the least u of all devices that hold some; none does
+  std::optional<index_t> unread_kept = {};
 };
 
 }  // namespace reshard

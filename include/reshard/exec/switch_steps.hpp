@@ -26,11 +26,11 @@ class switch_steps : public staged_switch<From, To, T> {
     std::exception_ptr at_last;  // of on_stage, when everything is in place here: it ends nothing any more
     tell_failures(sink<>::of([this, &at_last] {
       std::vector<std::vector<block_span>> drained, passed;
-      if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages);
+      if (options_.after_use == sources::release) drained = sources_->spans_by_stage(report_.stages, unread_kept_);
       if (relayed() && !arena_stays()) passed = arena_->by_reader().spans_by_stage(times().slots());
       touched_ = true;                 // another may have gone on where this one is told of no agreement
       all_or_none(sink<>::of([] {}));  // every device's sources are ready; none exchanges small state
-      release(drained, 0);
+      if (drains()) release(drained, 0);
       for (const memory_block& block : written().blocks()) block.open_again();
       const index_t lag = report_.lag, in_place = times().span() + lag, late = in_place + lag;
       stage_watch watch(*staged_, options_);
@@ -40,10 +40,11 @@ class switch_steps : public staged_switch<From, To, T> {
         moved_ = true;
         transport_.move(*moves_, slot);
         if (slot >= in_place) tell(watch, slot - in_place, at_last);
-        if (slot >= late) leave(drained, slot - late);
+        if (drains() && slot >= late) leave(drained, slot - late);
         if (slot >= 2 * lag && !passed.empty()) give_arena_back(passed, slot - 2 * lag);
       }
-      for (index_t k = greatest(0, report_.stages - lag); k < report_.stages; ++k) leave(drained, k);
+      for (index_t k = drains() ? greatest(0, report_.stages - lag) : 0; k < report_.stages; ++k) leave(drained, k);
+      if (!drains()) release(drained, 0);
       for (index_t slot = greatest(0, times().slots() - 2 * lag); slot < times().slots() && !passed.empty(); ++slot)
         give_arena_back(passed, slot);
       transport_.all_reduce_max(0);  // nobody's lists are read any more
@@ -58,14 +59,20 @@ class switch_steps : public staged_switch<From, To, T> {
   /// Gives back what is left of the sources, where it turns out that every device has everything.
   void leave_rest() {
     if (options_.after_use == sources::keep) return;
-    const std::vector<std::vector<block_span>> drained = sources_->spans_by_stage(report_.stages);
+    const std::vector<std::vector<block_span>> drained = sources_->spans_by_stage(report_.stages, unread_kept_);
+    if (!drains()) release(drained, 0);
     for (; left_ < report_.stages; ++left_) release(drained, left_ + 1);
+  }
+  /// u of each device of the transport (exec/torn_switch.hpp).
+  std::vector<index_t> unread_kept() const {
+    if (!kept_by_device_.empty()) return kept_by_device_;
+    return std::vector<index_t>(static_cast<std::size_t>(transport_.devices()), report_.stages);
   }
 
  private:
   using ready::transport_, ready::all_know_, ready::all_or_none, ready::tell_failures, ready::relayed,
       ready::arena_stays, ready::written, ready::old_, ready::new_, ready::options_, ready::staged_, ready::arena_,
-      ready::sources_, ready::moves_, ready::taken_, ready::report_;
+      ready::sources_, ready::moves_, ready::taken_, ready::report_, ready::unread_kept_, ready::kept_by_device_;
 
   /// Tells who watches of a stage; what that throws of the last one is kept.
   void tell(stage_watch& watch, index_t k, std::exception_ptr& at_last) const {
@@ -94,9 +101,11 @@ class switch_steps : public staged_switch<From, To, T> {
     for (const block_span& span : spans) written().blocks()[span.block].commit(span.pages);
     spans.clear();
   }
-  /// Once every device has all of stage k in place, its sources go.
+  /// Whether sources go as they drain; without a budget none goes before the last stage is in place everywhere.
+  bool drains() const { return options_.budget != no_budget; }
+  /// Once every device has all of stage k in place, its sources go; without a budget, once it has all.
   void leave(const std::vector<std::vector<block_span>>& drained, index_t k) {
-    await_stage(transport_, k + times().span());
+    await_stage(transport_, (drains() ? k : report_.stages - 1) + times().span());
     release(drained, k + 1);
     left_ = k + 1;
   }

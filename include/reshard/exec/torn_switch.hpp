@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who holds what after a torn switch, from its stages, how many are in place, and who survives; as the list of shards
 // from which an ordinary switch goes on, as one survivor's binding over its old and new arrays, and what nobody holds.
-// Builds on: schedule/staged_plan.hpp, algebra/region.hpp, memory/binding.hpp, space/shard.hpp.
+// Builds on: schedule/staged_plan.hpp, algebra/region.hpp, exec/switch_ending.hpp, memory/binding.hpp, plan/unread.hpp,
+// space/shard.hpp.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
+#include <reshard/exec/switch_ending.hpp>
 #include <reshard/memory/binding.hpp>
 #include <reshard/memory/relay_arena.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/plan/relay.hpp>
+#include <reshard/plan/unread.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 #include <reshard/space/shard.hpp>
 
@@ -66,12 +70,16 @@ class box_cutter {
 
 }  // namespace detail
 
-/// Of FROM what a survivor held and sends or retains in stages >= in_place, of TO what it receives or retains in stages
-/// < in_place, cut so that any two boxes of a tensor and state are equal or disjoint, each once; and what TO holds and
-/// no survivor has, without holders. By states, tensor and box. The cost is that of all survivors' plans.
+/// Who holds what after a torn switch of S stages, C of them in place. Of FROM a survivor that held
+///   what it sends or retains in stages >= C,        and what it does neither with, where C < u (ended::torn);
+///   without a budget all of it;
+/// of TO what it receives or retains in stages < C. Cut so that any two boxes of a tensor and state are equal or
+/// disjoint, each once; and what TO holds and no survivor has, without holders. By states, tensor and box. The cost is
+/// that of all survivors' plans.
 template <Holding From, Holding To>
-[[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, index_t stages, index_t in_place,
-                                               const std::vector<rank_t>& survivors, const routing& route = {}) {
+[[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, const ended::torn& end,
+                                               const routing& route = {}) {
+  const index_t in_place = end.in_place;
   std::map<std::pair<unsigned, tensor_id>, detail::box_cutter> tensors;
   const auto add = [&](const std::vector<staged_piece>& list, rank_t device, bool old_arrays) {
     for (const staged_piece& p : list)
@@ -79,13 +87,25 @@ template <Holding From, Holding To>
         tensors[{static_cast<unsigned>(p.states.bits()), p.tensor}].add(
             p.where, device, old_arrays ? &torn_box::in_old : &torn_box::in_new);
   };
-  for (const rank_t device : survivors) {
-    staged_plan p = stage_plan(make_plan(change, device, route), change, stages);
+  for (const rank_t device : end.survivors) {
+    plan whole = make_plan(change, device, route);
+    staged_plan p = stage_plan(whole, change, end.stages);
     const detail::streams_of coming(p.receives);
-    std::erase_if(p.sends, [&](const staged_piece& s) { return coming.has(s); });
+    const auto passes = [&](const auto& sent) { return coming.has(sent); };
+    std::erase_if(p.sends, passes);
+    std::erase_if(whole.sends, passes);
     std::erase_if(p.receives, [](const staged_piece& r) { return r.why == purpose::passed_on; });
-    add(p.sends, device, true);
-    add(p.retains, device, true);
+    const auto stands = [&](state_set states, const tensor_id& tensor, const box<3>& b) {
+      tensors[{static_cast<unsigned>(states.bits()), tensor}].add(b, device, &torn_box::in_old);
+    };
+    if (!end.unread_kept) {
+      detail::each_held_but(change, device, {}, stands);
+    } else {
+      add(p.sends, device, true);
+      add(p.retains, device, true);
+      if (in_place < (*end.unread_kept)[static_cast<std::size_t>(device)])
+        detail::each_held_but(change, device, {&whole.sends, &whole.retains}, stands);
+    }
     for (const auto* list : {&p.receives, &p.retains, &p.creates}) add(*list, device, false);
   }
   for (const role r : roles) {
@@ -105,6 +125,40 @@ template <Holding From, Holding To>
     for (torn_box& b : cutter.boxes)
       if (whole.contains(family_box_of(key.second, b.where))) result.push_back(std::move(b));
   }
+  return result;
+}
+
+/// Elements that nobody holds after a torn switch, a state at a time: those that no survivor held of FROM, and those
+/// that one did and gave away before their new copies stood.
+struct lost_elements {
+  index_t sole_held = 0, given_away = 0;
+
+  std::string text() const {
+    return detail::text_of("lost are ", sole_held, " elements that only the dead held, and ", given_away,
+                           " that a survivor had given back before their new copies stood");
+  }
+};
+/// Of the boxes of a torn switch those without a holder, told apart; at the cost of the survivors' holdings.
+template <Holding From, Holding To>
+[[nodiscard]] lost_elements lost_after(const layout_switch<From, To>& change, const std::vector<torn_box>& boxes,
+                                       const std::vector<rank_t>& survivors) {
+  std::map<std::pair<unsigned, tensor_id>, region<3>> lost;
+  lost_elements result;
+  for (const torn_box& b : boxes)
+    if (b.lost()) lost[{static_cast<unsigned>(b.states.bits()), b.tensor}].add(b.where);
+  const auto elements = [&] {
+    index_t all = 0;
+    for (const auto& [key, where] : lost) all += where.volume() * std::popcount(static_cast<unsigned>(key.first));
+    return all;
+  };
+  const index_t all = elements();
+  for (const rank_t device : survivors)
+    detail::each_held_but(change, device, {}, [&](state_set states, const tensor_id& tensor, const box<3>& b) {
+      const auto at = lost.find({static_cast<unsigned>(states.bits()), tensor});
+      if (at != lost.end()) at->second.remove(b);
+    });
+  result.sole_held = elements();
+  result.given_away = all - result.sole_held;
   return result;
 }
 

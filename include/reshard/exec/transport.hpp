@@ -42,12 +42,11 @@ using moves_of = decltype(std::declval<T&>().prepare(std::declval<const staged_p
 ///   t.await(k)                   for L > 0: returns once every device has in place all that is sent in slot k;
 ///   t.written_in(k)              after staging_bytes for slot 0: in which slot what is sent in slot k is written
 ///                                first, from k on; otherwise k + L;
-///   t.most_staging_bytes(plan)   of a plan of one stage: all arenas as large as the largest; otherwise
-///                                (1 + L) staging_bytes(plan, 0);
 ///   t.fixed_bytes()              F, what it holds whatever the stages; 0 otherwise;
 ///   t.agree(proposal)            what all devices propose (exec/meeting.hpp); otherwise all_reduce_max does, and who
 ///                                did not refuse hears only that another did;
-///   t.gather(text)               every device's text, in their order: what small state goes over;
+///   t.gather(text)               every device's text, in their order: what small state goes over, and how long what
+///                                nobody reads stays; where it is missing that goes first;
 ///   t.keep_alive()               this device lives, though it works long between two agreements;
 ///   t.disagreement(moves)        after prepare, called by all: empty where every two devices will exchange the same,
 ///                                else a sentence that is the same on all;
@@ -91,15 +90,6 @@ index_t slot_that_writes(const T& transport, index_t k) {
                 })
     return transport.written_in(k);
   else return k + lag_of(transport);
-}
-/// W of one device: the most that a transport would hold if there were one stage, of which this is the plan.
-template <Transport T>
-bytes_t most_staging_of(T& transport, const staged_plan& plan) {
-  if constexpr (requires {
-                  { transport.most_staging_bytes(plan) } -> std::same_as<bytes_t>;
-                })
-    return transport.most_staging_bytes(plan);
-  else return (1 + lag_of(transport)) * transport.staging_bytes(plan, 0);
 }
 /// What all devices propose; without a sentence where the transport knows only numbers.
 template <Transport T>

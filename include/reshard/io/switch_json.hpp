@@ -106,7 +106,9 @@ inline void write_summary(text_output& out, const switch_figures& f, when_lost l
       << ",\"stages\":" << f.how.stages << ",\"phases\":" << f.phases << ",\"slots\":" << f.slots()
       << ",\"max_send_bytes\":" << f.max_send << ",\"max_receive_bytes\":" << f.max_receive
       << ",\"peak_bytes\":" << f.peak << ",\"peak_floor_bytes\":" << f.peak_floor
-      << ",\"peak_excess_bytes\":" << f.peak_excess << ",";
+      << ",\"peak_excess_bytes\":" << f.peak_excess << ",\"unread_kept_stages\":";
+  if (f.unread_kept) out << *f.unread_kept << ",";
+  else out << "null,";
   write_relabelled(out, saves, speeds);
 }
 

@@ -4,6 +4,7 @@
 // Builds on: memory/binding.hpp.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
@@ -102,26 +103,38 @@ class page_stages {
                           if (page != unbound && page < m) page = m;
                       }));
   }
+  /// A box holds what nobody reads, and its pages go no sooner than that, once all reads were told.
+  void unread(const bound_box& b) {
+    each_run_of_pages(b, marks_sink::of([](marks pages) {
+                        for (mark& page : pages)
+                          if (page != unbound) page |= beside;
+                      }));
+  }
 
   /// Bytes of the pages by their stage; [0] is of those that no piece touches, [k + 1] of those of stage k.
   std::vector<bytes_t> bytes_by_stage(index_t stages) const {
-    std::vector<bytes_t> bytes(static_cast<std::size_t>(stages) + 1, 0);
-    for (std::size_t block = 0; block + 1 < first_.size(); ++block)
-      for (std::size_t p = first_[block]; p < first_[block + 1]; ++p)
-        if (const mark m = mark_[p] & ~claimed; m != unbound) bytes[m - untouched] += of_->blocks()[block].granule;
-    return bytes;
+    return bytes_where(stages, [](mark) { return true; });
+  }
+  /// Of these the pages that hold what nobody reads.
+  std::vector<bytes_t> unread_by_stage(index_t stages) const {
+    return bytes_where(stages, [](mark page) { return (page & beside) != 0; });
   }
   /// Bytes bound outside every block: they stay where they are.
   bytes_t outside_bytes() const { return outside_; }
 
-  /// The pages by stage, each list in the fewest spans; [0] are those that no piece touches.
-  std::vector<std::vector<block_span>> spans_by_stage(index_t stages) const {
+  /// The pages by stage, each list in the fewest spans; [0] are those that no piece touches. Those that hold what
+  /// nobody reads are in [u] at least, u = `unread_kept`.
+  std::vector<std::vector<block_span>> spans_by_stage(index_t stages, index_t unread_kept = 0) const {
     std::vector<std::vector<block_span>> spans(static_cast<std::size_t>(stages) + 1);
+    const auto place = [unread_kept](mark page) {
+      const mark own = page & ~(claimed | beside), soonest = static_cast<mark>(unread_kept) + untouched;
+      return own == unbound || (page & beside) == 0 ? own : std::max(own, soonest);
+    };
     for (std::size_t block = 0; block + 1 < first_.size(); ++block)
       for (std::size_t p = first_[block], past = p; p < first_[block + 1]; p = past) {
-        while (past < first_[block + 1] && ((mark_[past] ^ mark_[p]) & ~claimed) == 0) ++past;
-        if (const mark m = mark_[p] & ~claimed; m != unbound)
-          spans[m - untouched].push_back({block, span_of(block, p, past)});
+        const mark m = place(mark_[p]);
+        while (past < first_[block + 1] && place(mark_[past]) == m) ++past;
+        if (m != unbound) spans[m - untouched].push_back({block, span_of(block, p, past)});
       }
     return spans;
   }
@@ -160,10 +173,19 @@ class page_stages {
   using marks = std::span<mark>;
   using marks_sink = detail::sink<marks>;
   static constexpr mark unbound = 0, untouched = 1;  // then stage k as k + 2
-  static constexpr mark claimed = mark{1} << 31;
+  static constexpr mark claimed = mark{1} << 31, beside = mark{1} << 30;
   static mark mark_of(index_t stage) {
-    if (stage < 0 || stage >= claimed - 2) refuse("a switch in more than ", stage, " stages");
+    if (stage < 0 || stage >= beside - 2) refuse("a switch in more than ", stage, " stages");
     return static_cast<mark>(stage) + 2;
+  }
+  template <typename Wanted>
+  std::vector<bytes_t> bytes_where(index_t stages, Wanted&& wanted) const {
+    std::vector<bytes_t> bytes(static_cast<std::size_t>(stages) + 1, 0);
+    for (std::size_t block = 0; block + 1 < first_.size(); ++block)
+      for (std::size_t p = first_[block]; p < first_[block + 1]; ++p)
+        if (const mark m = mark_[p] & ~(claimed | beside); m != unbound && wanted(mark_[p]))
+          bytes[m - untouched] += of_->blocks()[block].granule;
+    return bytes;
   }
   /// The block whose marks these are.
   std::size_t block_of(marks pages) const {

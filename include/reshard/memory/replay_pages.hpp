@@ -3,6 +3,7 @@
 // Builds on: memory/page_stages.hpp, schedule/slot_times.hpp, schedule/memory_replay.hpp (what a replay tells).
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include <reshard/memory/page_stages.hpp>
@@ -19,38 +20,60 @@ struct passed_pages {
   bool held = false;
 };
 
+/// When pages of the sources go that are not kept: without a budget, all after the last stage; with one, as it drains,
+/// and those that nobody reads as late as it lets them (unread_kept).
+struct sources_go {
+  sources after_use = sources::release;
+  bytes_t budget = no_budget;  // beyond max(before, after), for pages and staging
+};
+
+/// What is told of a device's pages: their replay; and u, which says when those go that hold what nobody reads.
+struct page_replay {
+  memory_replay memory;
+  index_t unread_kept = 0;
+};
+
 /// The committed memory of one device over the slots of a transport of lag L: granules of the targets come with their
 /// first writer's slot; those of the sources go L slots after stage k is in place, k the stage of their last reader, or
 /// after the last slot; `staging[slot]` bytes more are there in a slot. What is bound outside blocks, or committed
-/// beforehand, is there all the time.
-inline memory_replay replay_pages(const page_stages& source, const page_stages& target, const slot_times& times,
-                                  sources after_use, const std::vector<bytes_t>& staging,
-                                  const passed_pages& passed = {}) {
+/// beforehand, is there all the time. Pages that hold what nobody reads go with the sources of stage u - 1 at the
+/// soonest, u the greatest that keeps the budget; where none does, u = 0, and the replay tells what is needed.
+inline page_replay replay_pages(const page_stages& source, const page_stages& target, const slot_times& times,
+                                const sources_go& go, const std::vector<bytes_t>& staging,
+                                const passed_pages& passed = {}) {
   const index_t slots = times.slots(), late = times.span() + 2 * times.lag;
+  const bool drains = go.after_use == sources::release && go.budget != no_budget;
+  const auto at = [](const std::vector<bytes_t>& list, index_t i) {
+    return i >= 0 && i < static_cast<index_t>(list.size()) ? list[static_cast<std::size_t>(i)] : 0;
+  };
   const std::vector<bytes_t> goes = source.bytes_by_stage(times.stages), comes = target.bytes_by_stage(slots);
+  const std::vector<bytes_t> unread = source.unread_by_stage(times.stages);
   std::vector<bytes_t> passes;  // by slot, 1 more
   if (passed.by_reader != nullptr) passes = passed.by_reader->bytes_by_stage(slots);
-  bytes_t live = source.outside_bytes() + target.outside_bytes();
-  for (const bytes_t bytes : goes) live += bytes;
-  memory_replay result{live - target.outside_bytes(), target.outside_bytes(), live};
-  const auto release = [&](index_t stage) {  // -1: what nobody reads
-    if (after_use == sources::release && stage >= -1) live -= goes[static_cast<std::size_t>(stage + 1)];
-  };
-  release(-1);
+  bytes_t held = source.outside_bytes() + target.outside_bytes();
+  for (const bytes_t bytes : goes) held += bytes;
+  page_replay result{{held - target.outside_bytes(), target.outside_bytes(), held}, times.stages};
+  std::vector<bytes_t> gone, there;  // what is there in each slot, where what nobody reads went first and never goes
+  bytes_t waits = drains ? at(unread, 0) : 0;
+  held -= drains ? at(goes, 0) : 0;
   for (index_t slot = 0; slot < slots; ++slot) {
-    const bytes_t come = comes[static_cast<std::size_t>(slot) + 1];
-    live += come;
-    result.after += come;
-    const bytes_t beside =
-        static_cast<std::size_t>(slot) < staging.size() ? staging[static_cast<std::size_t>(slot)] : 0;
-    result.peak = greatest(result.peak, live + beside);
-    if (slot >= late) release(slot - late);
+    held += at(comes, slot + 1);
+    result.memory.after += at(comes, slot + 1);
+    gone.push_back(held + at(staging, slot));
+    there.push_back(gone.back() + waits);
+    if (drains && slot >= late) held -= at(goes, slot - late + 1), waits += at(unread, slot - late + 1);
     const index_t read = slot - 2 * times.lag + 1;
-    if (passes.empty() || passed.held || read < 1) continue;
-    live -= passes[static_cast<std::size_t>(read)];
+    if (!passed.held && read >= 1) held -= at(passes, read);
   }
-  for (const bytes_t bytes : passes) result.after -= bytes;
-  result.peak = greatest(result.peak, result.after);
+  for (const bytes_t bytes : passes) result.memory.after -= bytes;
+  if (drains) {
+    const bytes_t limit = checked_add(greatest(result.memory.before, result.memory.after), go.budget);
+    result.unread_kept = unread_kept(gone, there, limit, times.stages, late);
+    const index_t u = result.unread_kept, stay = u == times.stages ? slots : u == 0 ? 0 : u + late;
+    std::copy(there.begin(), there.begin() + least(stay, slots), gone.begin());
+  }
+  for (const bytes_t bytes : gone) result.memory.peak = greatest(result.memory.peak, bytes);
+  result.memory.peak = greatest(result.memory.peak, result.memory.after);
   return result;
 }
 

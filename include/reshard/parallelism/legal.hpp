@@ -25,15 +25,20 @@ constexpr bool has_experts(index_t experts, index_t ep, index_t etp) { return ex
 constexpr index_t highest_zero(shard_by shard) { return shard == shard_by::rows ? 3 : 2; }
 /// 0 <= zero <= highest_zero(shard)
 constexpr bool zero_is_built(index_t zero, shard_by shard) { return zero >= 0 && zero <= highest_zero(shard); }
-/// An axis that an order does not name has a degree of 1 in both readings of the ranks.
-constexpr bool order_names_all(const degrees& d) {
-  return (d.order.has(order_axis::tp) || (d.tp == 1 && d.expert_tp() == 1)) &&
+/// Whether a layout has expert ranks: Megatron reads the ranks in both ways whatever the model, DTensor makes no mesh
+/// of experts where there are none.
+constexpr bool has_expert_ranks(const degrees& d, index_t experts) { return experts > 0 || d.shard != shard_by::rows; }
+/// An axis that an order does not name has a degree of 1, in both readings of the ranks where there are two.
+constexpr bool order_names_all(const degrees& d, index_t experts) {
+  const bool both = has_expert_ranks(d, experts);
+  return (d.order.has(order_axis::tp) || (d.tp == 1 && (!both || d.expert_tp() == 1))) &&
          (d.order.has(order_axis::cp) || d.cp == 1) && (d.order.has(order_axis::ep) || d.ep == 1) &&
-         (d.order.has(order_axis::dp) || (d.dp == 1 && d.expert_dp() == 1)) &&
+         (d.order.has(order_axis::dp) || (d.dp == 1 && (!both || d.expert_dp() == 1))) &&
          (d.order.has(order_axis::pp) || d.pp == 1);
 }
 /// Both readings give every rank the same pipeline stage; where stages are no runs of ranks, dp is edp.
-constexpr bool order_keeps_stages(const degrees& d) {
+constexpr bool order_keeps_stages(const degrees& d, index_t experts) {
+  if (!has_expert_ranks(d, experts)) return true;
   if (d.pp == 1 || d.order.axis[d.order.axes - 1] == order_axis::pp) return true;
   return d.expert_dp() == d.dp && mesh_of(d, mesh_kind::dense).pitch(mesh_axis::pipeline) ==
                                       mesh_of(d, mesh_kind::expert).pitch(mesh_axis::pipeline);
@@ -134,9 +139,11 @@ constexpr bool each_cut_rule(const model& m, const degrees& d, Visit&& visit) {
 /// The order of ranks, the sharding groups, and the names.
 template <typename Visit>
 constexpr bool each_order_rule(const model& m, const degrees& d, Visit&& visit) {
-  return visit(rules::order_names_all(d), [&] { refuse_unnamed_axis(d); }) &&
-         visit(rules::order_keeps_stages(d), [&] { refuse_stages_of_order(d); }) &&
-         visit(rules::divides(d.instances, d.cp * d.dp) && rules::divides(d.instances, d.expert_dp()),
+  const index_t experts = m.shape.experts;
+  return visit(rules::order_names_all(d, experts), [&] { refuse_unnamed_axis(d); }) &&
+         visit(rules::order_keeps_stages(d, experts), [&] { refuse_stages_of_order(d); }) &&
+         visit(rules::divides(d.instances, d.cp * d.dp) &&
+                   (!rules::has_expert_ranks(d, experts) || rules::divides(d.instances, d.expert_dp())),
                [&] { refuse_instances(d); }) &&
          visit(d.experts == experts_as::separate || (d.shard == shard_by::rows && m.shape.experts > 0),
                [&] { refuse_grouped(d, m.shape.experts); }) &&

@@ -100,9 +100,16 @@ constexpr void refuse_two_deals(const degrees& d) {
          d.string.given() ? " string" : "");
 }
 constexpr void refuse_ends(const degrees& d, index_t layers) {
-  refuse("first=", d.first, ", last=", d.last, " (0: not given) of ", layers, " layers leave ",
-         layers - d.first - d.last, " to ", rules::stages_between(d),
-         " stages between; these take as many each, at least one, and none where there are none");
+  const index_t between = rules::stages_between(d);
+  if (between < 0)
+    refuse("pp=2 or more would do: first=", d.first, " and last=", d.last, " are two stages, and pp=", d.pp, " is one");
+  if (between == 0)
+    refuse("first + last = ", layers, " would do: with pp=", d.pp,
+           " no stage is left for more layers, and first=", d.first, ", last=", d.last, " (0: not given) take ",
+           d.first + d.last, " of ", layers);
+  refuse("first + last = ", layers, " - n x ", between, ", n at least 1, would do: first=", d.first, ", last=", d.last,
+         " (0: not given) leave ", layers - d.first - d.last, " of ", layers, " layers to ", between,
+         between == 1 ? " stage between" : " stages between, which take as many each");
 }
 constexpr void refuse_ends_in_chunks(const degrees& d) {
   refuse("first=", d.first, ", last=", d.last, " (0: not given) with pp=", d.pp, " and vpp=", d.vpp,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -47,6 +48,8 @@ struct switch_figures {
   bytes_t moved = 0, relayed = 0, retained = 0, created = 0, lost = 0, least = 0, inter_node = 0, cross_rail = 0;
   index_t messages = 0;
   bytes_t max_send = 0, max_receive = 0, peak = 0, peak_floor = 0, peak_excess = 0;
+  std::optional<index_t>
+      unread_kept;  // the least u of devices that hold what nobody reads (schedule/memory_replay.hpp)
   std::vector<device_figures> devices;
   std::vector<link_figures> busiest;  // descending
 
@@ -131,10 +134,10 @@ class figure_collector {
   figure_collector(const layout_switch<From, To>& change, index_t stages, figures_of told,
                    sources after_use = sources::release)
       : figure_collector(change, {.stages = stages}, 1, told, after_use) {}
-  /// Of a switch that is routed so, of so many phases.
+  /// Of a switch that is routed so, of so many phases, within a budget.
   figure_collector(const layout_switch<From, To>& change, const routing& how, index_t phases, figures_of told,
-                   sources after_use = sources::release)
-      : change_(&change), told_(told) {
+                   sources after_use = sources::release, bytes_t budget = no_budget)
+      : change_(&change), told_(told), budget_(budget) {
     f_.how = how, f_.phases = phases, f_.after_use = after_use;
     if (told == figures_of::whole_switch && !change.lost_ranks().empty()) f_.lost = lost_bytes(change);
   }
@@ -149,6 +152,8 @@ class figure_collector {
     device_figures d = held(p);
     if (f_.after_use == sources::keep) d.peak = d.after;
     else d.peak = detail::one_stage_peak(d.before, d.after, p);
+    const bytes_t leaving = detail::leaving_bytes(p);
+    add_unread(d, d.before - d.retained - leaving, {leaving + d.retained + d.receive + d.created + d.lost});
     add(p, d);
   }
   void add(const plan& p, const staged_plan& cut) {
@@ -159,6 +164,9 @@ class figure_collector {
     d.peak = replay_memory(d.before, d.after - stays(d), cut.receives, cut.sends, p.retains, f_.how.stages,
                            d.created + d.lost, f_.after_use)
                  .peak;
+    if (const bytes_t unread = d.before - d.retained - detail::leaving_bytes(p); unread > 0)
+      add_unread(d, unread,
+                 live_bytes(d.before, cut.receives, cut.sends, p.retains, f_.how.stages, d.created + d.lost));
     add(p, d);
   }
   const switch_figures& figures() const { return f_; }
@@ -171,7 +179,18 @@ class figure_collector {
     const relayed_memory memory(p, d.before, f_.after_use);
     d.passed = memory.passed();
     d.peak = memory.peak(f_.how.stages, f_.slots(), d.after);
+    add_unread(d, relayed_memory(p, d.before, sources::release).unread(), memory.live(f_.how.stages, f_.slots()));
     add(p, d);
+  }
+  /// Of a device, what nobody reads of FROM's, and what it holds in each slot without that.
+  void add_unread(const device_figures& d, bytes_t unread, const std::vector<bytes_t>& live) {
+    if (unread <= 0) return;
+    const bool stays = f_.after_use == sources::keep || budget_ == no_budget;
+    std::vector<bytes_t> there = live;
+    for (bytes_t& bytes : there) bytes += unread;
+    const index_t u =
+        stays ? f_.how.stages : unread_kept(live, there, checked_add(d.floor(), budget_), f_.how.stages, f_.phases - 1);
+    f_.unread_kept = least(f_.unread_kept.value_or(u), u);
   }
   device_figures held(const plan& p) const {
     const rank_t was = change_->from_rank(p.device), is = change_->to_rank(p.device);
@@ -233,6 +252,7 @@ class figure_collector {
 
   const layout_switch<From, To>* change_;
   figures_of told_;
+  bytes_t budget_;
   switch_figures f_;
 };
 

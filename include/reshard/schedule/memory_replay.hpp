@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <limits>
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
@@ -17,6 +18,10 @@ namespace reshard {
 
 /// Whether a switch gives memory back as it drains, or leaves the sources whole until the caller drops them.
 enum class sources { release, keep };
+
+/// No limit: the switch is made in as many stages as its routing says. An eighth of what 64 bits hold, so that it may
+/// be multiplied.
+inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
 
 /// before + arrived - released, slot by slot.
 struct memory_replay {
@@ -144,6 +149,18 @@ constexpr const passing* passing_of(const std::vector<passing>& all, const stage
     held = live[k] - goes[k];
   }
   return live;
+}
+
+/// u = the greatest of 0 .. S with which a device keeps a limit. What nobody reads goes together with the sources of
+/// stage u - 1, at the end of slot u - 1 + late; at u = 0, also where no u keeps the limit, before the first slot.
+/// Given is what the device holds in each slot where it went first, and where it never goes.
+[[nodiscard]] constexpr index_t unread_kept(const std::vector<bytes_t>& gone, const std::vector<bytes_t>& there,
+                                            bytes_t limit, index_t stages, index_t late) {
+  for (const bytes_t bytes : gone)
+    if (bytes > limit) return 0;
+  const auto fits = static_cast<index_t>(
+      std::find_if(there.begin(), there.end(), [limit](bytes_t bytes) { return bytes > limit; }) - there.begin());
+  return fits == static_cast<index_t>(there.size()) ? stages : greatest(0, fits - late);
 }
 
 /// The replay of a device that holds `before` bytes, then `after` bytes; the rest is live_bytes'. With sources kept the

@@ -81,6 +81,9 @@ class relayed_memory {
   /// Bytes that it receives only to pass them on.
   bytes_t passed() const { return passed_; }
 
+  /// Bytes that it neither sends nor retains; none where sources are kept.
+  bytes_t unread() const { return unread_; }
+
   /// In each slot, arrivals of the slot included; there are S + phases - 1 of the whole switch.
   std::vector<bytes_t> live(index_t stages, index_t slots) const {
     std::vector<bytes_t> comes(static_cast<std::size_t>(slots) + 1, 0);  // less what went before
@@ -118,6 +121,7 @@ class relayed_memory {
            sources after_use) {
     for (const stream_flow& came : in) passed_ += came.why == purpose::passed_on ? came.elements * came.width : 0;
     held_ = (after_use == sources::keep ? before_ : retained) + created;
+    unread_ = after_use == sources::keep ? 0 : before_ - retained;
     for (const stream_flow& sent : out) {
       const auto came = std::lower_bound(in.begin(), in.end(), sent.key(),
                                          [](const stream_flow& a, const auto& key) { return a.key() < key; });
@@ -127,6 +131,7 @@ class relayed_memory {
       }
       if (after_use == sources::keep || sent.stays) continue;
       held_ += sent.elements * sent.width;
+      unread_ -= sent.elements * sent.width;
       moves_.push_back({sent.elements, sent.width, -1, sent.last});
     }
     for (const stream_flow& came : in)
@@ -161,7 +166,7 @@ class relayed_memory {
     return false;
   }
 
-  bytes_t before_, held_ = 0, passed_ = 0;
+  bytes_t before_, held_ = 0, passed_ = 0, unread_ = 0;
   std::vector<move> moves_;
 };
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many stages a switch is made in, and the least budget that does: from what its devices hold and its transport.
+// How many stages a switch is made in, and the least budget that does, from what so many stages take of memory.
 // Builds on: plan/layout_switch.hpp, space/cover.hpp.
 #pragma once
 
-#include <bit>
 #include <limits>
 
 #include <reshard/plan/layout_switch.hpp>
@@ -14,57 +13,35 @@ namespace reshard {
 /// Stages that a switch is made in, at most.
 inline constexpr index_t most_stages = 4096;
 
-/// s0 = max(1, ceil(4 B / budget)), B the largest max(before, after) of any device: one agreed integer, and what is
-/// planned with. Switches are made in at most 4096 stages; a budget that wants more cannot work.
-[[nodiscard]] constexpr index_t stage_count(bytes_t largest_holding, bytes_t budget) {
-  if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
-  return greatest(1, ceil_divide(checked_multiply(4, largest_holding), budget));
-}
-
-/// The least budget that does where s0 stages are made, over S = 1, 2, 4 .. 4096: at least what S stages exceed
-/// max(before, after) by, excess_of(S), and one of which stage_count makes S. The largest index_t where none does.
-template <typename ExcessOf>
-constexpr bytes_t least_budget(bytes_t largest_holding, ExcessOf&& excess_of) {
-  bytes_t least_that_does = std::numeric_limits<bytes_t>::max();
-  for (index_t stages = 1; stages <= most_stages; stages *= 2) {
-    const bytes_t budget = greatest(greatest(1, excess_of(stages)), ceil_divide(4 * largest_holding, stages));
-    if (stage_count(largest_holding, budget) == stages) least_that_does = least(least_that_does, budget);
-  }
-  return least_that_does;
-}
-
-/// What the number of stages follows from, each the most of any device, in bytes.
-struct memory_demand {
-  bytes_t largest = 0;  // B: of max(before, after)
-  bytes_t staging = 0;  // W: that the transport would hold beside the state, if there were one stage
-  bytes_t fixed = 0;    // F: that it holds whatever the stages
-
-  /// 4 B + W
-  constexpr bytes_t of_one_stage() const { return checked_add(checked_multiply(4, largest), staging); }
-  /// S takes the first of s0 = stage_count(demand, budget) and the powers of two above it, up to 4096, at which the
-  /// replay of memory fits: this is the next one.
-  static constexpr index_t stages_after(index_t stages) {
-    return static_cast<index_t>(std::bit_ceil(static_cast<std::uint64_t>(stages) + 1));
-  }
+/// How many stages keep a budget, and what they exceed max(before, after) by; where none do, the least that would.
+struct stages_found {
+  index_t stages = 1;
+  bytes_t excess = 0;  // of that device with the most, without what a transport holds whatever the stages
+  bool kept = true;
+  bytes_t least_budget = 0;  // that is kept, where this one is not
 };
 
-/// s0 = max(1, ceil((4 B + W) / (budget - F)))
-[[nodiscard]] constexpr index_t stage_count(const memory_demand& demand, bytes_t budget) {
-  if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
-  if (budget <= demand.fixed)
-    refuse("a budget of ", budget, " bytes, and the transport holds ", demand.fixed,
-           " whatever the stages; it must be above that");
-  return greatest(1, ceil_divide(demand.of_one_stage(), budget - demand.fixed));
-}
-
-/// F + the least, over S = 1, 2, 4 .. 4096, of max(1, excess_of(S), ceil((4 B + W) / S)), excess_of being without F.
+/// S = the least of 1, 2, 4 .. 4096 with excess_of(S) + F <= budget: excess_of(S) is what S stages exceed max(before,
+/// after) by on that device with the most, F what the transport holds whatever the stages. Where there is none, the
+/// result tells of one stage, and the least budget that does is F + max(1, the least excess_of(S)). A budget below 1 or
+/// not above F is refused.
 template <typename ExcessOf>
-constexpr bytes_t least_budget(const memory_demand& demand, ExcessOf&& excess_of) {
-  bytes_t least_that_does = std::numeric_limits<bytes_t>::max();
-  for (index_t stages = 1; stages <= most_stages; stages *= 2)
-    least_that_does =
-        least(least_that_does, greatest(greatest(1, excess_of(stages)), ceil_divide(demand.of_one_stage(), stages)));
-  return demand.fixed + least_that_does;
+[[nodiscard]] constexpr stages_found stages_within(bytes_t budget, bytes_t fixed, ExcessOf&& excess_of) {
+  if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
+  if (budget <= fixed)
+    refuse("a budget of ", budget, " bytes, and the transport holds ", fixed,
+           " whatever the stages; it must be above that");
+  stages_found first{};
+  bytes_t smallest = std::numeric_limits<bytes_t>::max();
+  for (index_t stages = 1; stages <= most_stages; stages *= 2) {
+    const bytes_t excess = excess_of(stages);
+    if (excess <= budget - fixed) return {stages, excess, true, 0};
+    if (stages == 1) first.excess = excess;
+    smallest = least(smallest, excess);
+  }
+  first.kept = false;
+  first.least_budget = checked_add(fixed, greatest(1, smallest));
+  return first;
 }
 
 /// B: the most that any device holds on either side, of what moves. Lost ranks hold nothing.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds how a switch is routed: relay or not, F, and S, once for all devices, by predicted seconds, within a budget.
 // F is 1, 2, 4 .. as long as a chain is longer than a node; S is given, what a budget wants, or the fastest.
-// Builds on: schedule/relayed_memory.hpp, schedule/stage_count.hpp, simulate/relayed_seconds.hpp,
-// simulate/simulation.hpp.
+// Builds on: schedule/direct_stages.hpp, schedule/relayed_memory.hpp, schedule/stage_count.hpp,
+// simulate/relayed_seconds.hpp, simulate/simulation.hpp.
 #pragma once
 
 #include <limits>
@@ -12,6 +12,7 @@
 
 #include <reshard/base/same_seconds.hpp>
 #include <reshard/plan/volume.hpp>
+#include <reshard/schedule/direct_stages.hpp>
 #include <reshard/schedule/relayed_memory.hpp>
 #include <reshard/schedule/stage_count.hpp>
 #include <reshard/simulate/relayed_seconds.hpp>
@@ -44,15 +45,6 @@ struct routing_choice {
   relayed_streams streams = {};  // all that moves or stays with relay; nothing of a direct plan
 };
 
-/// B: the most that any device holds on either side of what moves; with sources kept, of all that it holds afterwards.
-template <Holding From, Holding To>
-[[nodiscard]] bytes_t largest_of_device(const layout_switch<From, To>& change, sources after_use) {
-  bytes_t largest = largest_holding(change);
-  for (rank_t device = 0; after_use == sources::keep && device < change.devices(); ++device)
-    largest = greatest(largest, bytes_of_both_sides(change, device));
-  return largest;
-}
-
 namespace detail {
 
 /// The memory of all devices with relay, of F chains.
@@ -61,14 +53,12 @@ class relay_budget {
  public:
   relay_budget(const layout_switch<From, To>& change, index_t chains, index_t phases, sources after_use)
       : phases_(phases) {
-    demand_.largest = largest_of_device(change, after_use);
     for (rank_t device = 0; device < change.devices(); ++device) {
       const plan p = make_plan(change, device, {relay::always, chains, 1});
       const bytes_t before = held_bytes(change.from(), change.from_rank(device), change.states());
       bytes_t after = held_bytes(change.to(), change.to_rank(device), change.states());
       if (after_use == sources::keep) after += before - total_bytes(p.retains);
       devices_.push_back({relayed_memory(p, before, after_use), after, greatest(before, after)});
-      demand_.staging = greatest(demand_.staging, devices_.back().memory.passed());
     }
   }
   bytes_t excess(index_t stages) const {
@@ -77,7 +67,7 @@ class relay_budget {
       most = greatest(most, d.memory.peak(stages, stages + phases_ - 1, d.after) - d.floor);
     return most;
   }
-  /// The named stages, or the first of s0 and the powers of two above it that keep the budget.
+  /// The named stages, or the least of 1, 2, 4 .. 4096 that keep the budget.
   void find(const routing_wishes& wishes, routing_choice& found) const {
     if (wishes.stages) {
       found.how.stages = *wishes.stages;
@@ -86,14 +76,9 @@ class relay_budget {
       found.least_budget = found.excess;
       return;
     }
-    found.kept = false;
-    for (index_t stages = stage_count(demand_, wishes.budget); stages <= most_stages && !found.kept;
-         stages = memory_demand::stages_after(stages)) {
-      found.how.stages = stages;
-      found.excess = excess(stages);
-      found.kept = found.excess <= wishes.budget;
-    }
-    if (!found.kept) found.least_budget = least_budget(demand_, [&](index_t stages) { return excess(stages); });
+    const stages_found within = stages_within(wishes.budget, 0, [this](index_t stages) { return excess(stages); });
+    found.how.stages = within.stages;
+    found.excess = within.excess, found.kept = within.kept, found.least_budget = within.least_budget;
   }
 
  private:
@@ -101,7 +86,6 @@ class relay_budget {
     relayed_memory memory;
     bytes_t after, floor;
   };
-  memory_demand demand_;
   index_t phases_;
   std::vector<held_by> devices_;
 };
@@ -214,19 +198,43 @@ template <Holding From, Holding To>
   return seconds_of(all.on(), all.streams(), stages).total();
 }
 
-/// The three integers, from how the switch is asked for without a budget: never where relay is not faster. The cluster
-/// has speeds unless relay is never or always wanted. Budgets of direct plans are the caller's, who names its stages.
+/// The direct plan in the named stages, in as many as a budget wants, or in one; with its seconds where there are
+/// speeds.
 template <Holding From, Holding To>
-[[nodiscard]] routing_choice choose_routing(const layout_switch<From, To>& change, const routing_wishes& wishes = {}) {
+[[nodiscard]] routing_choice choose_direct(const layout_switch<From, To>& change, const routing_wishes& wishes) {
   routing_choice direct;
   direct.how.stages = wishes.stages.value_or(1);
-  if (wishes.when == relay_when::never) {
-    if (change.on().has_speeds()) direct.seconds = direct_seconds(change, direct.how.stages);
-    return direct;
+  if (wishes.budget > 0) {
+    const interval devices{0, change.devices()};
+    if (wishes.stages) {
+      for (rank_t device = 0; device < change.devices(); ++device)
+        direct.excess = greatest(direct.excess, direct_memory(change, device, wishes.after_use).excess(*wishes.stages));
+      direct.kept = direct.excess <= wishes.budget;
+      direct.least_budget = direct.excess;
+    } else {
+      const std::optional<index_t> stages = direct_stages(change, devices, wishes.budget, wishes.after_use);
+      direct.how.stages = stages.value_or(1);
+      direct.kept = stages.has_value();
+      if (!direct.kept) direct.least_budget = least_direct_budget(change, devices, wishes.after_use);
+      for (rank_t device = 0; device < change.devices(); ++device)
+        direct.excess =
+            greatest(direct.excess, direct_memory(change, device, wishes.after_use).excess(direct.how.stages));
+    }
   }
+  if (change.on().has_speeds()) direct.seconds = direct_seconds(change, direct.how.stages);
+  return direct;
+}
+
+/// The three integers: direct unless relay takes fewer seconds, or it alone keeps the budget; where neither does, the
+/// way with the least budget that does. The cluster has speeds unless relay is never or always wanted.
+template <Holding From, Holding To>
+[[nodiscard]] routing_choice choose_routing(const layout_switch<From, To>& change, const routing_wishes& wishes = {}) {
+  if (wishes.when == relay_when::never) return choose_direct(change, wishes);
   routing_choice relayed = choose_relay(change, wishes);
   if (wishes.when == relay_when::always) return relayed;
-  direct.seconds = direct_seconds(change, direct.how.stages);
+  routing_choice direct = choose_direct(change, wishes);
+  if (direct.kept != relayed.kept) return direct.kept ? direct : relayed;
+  if (!direct.kept) return direct.least_budget <= relayed.least_budget ? direct : relayed;
   return relay_is_better(direct.seconds, relayed.seconds) ? relayed : direct;
 }
 

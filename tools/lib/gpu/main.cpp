@@ -364,8 +364,9 @@ int fault(const words& w) {
   device_storage before(change.from(), d, "before", pool, pages_are::committed),
       after(change.to(), d, "after", pool, pages_are::reserved);
   before.fill(change.from());
-  switch_options options{.budget = keep ? 2 * largest_holding(change) : bytes_t{48} << 20,
-                         .after_use = keep ? sources::keep : sources::release};
+  switch_options options{.budget = keep ? no_budget : bytes_t{48} << 20,
+                         .after_use = keep ? sources::keep : sources::release,
+                         .route = {.stages = 8}};
   options.on_stage = [&](const stage_report& at) {
     if (d == 1 && at.stage == 1) {
       told().number("struck", now()).print();
@@ -376,7 +377,7 @@ int fault(const words& w) {
   const double at = now();
   index_t wrong = 0;
   if (const ended::torn* t = std::get_if<ended::torn>(&end)) {
-    const auto boxes = torn_boxes(change, t->stages, t->in_place, t->survivors);
+    const auto boxes = torn_boxes(change, *t);
     wrong = device_storage::compare_boxes(binding_after(boxes, d, before.tensors, after.tensors), change.to()).wrong;
   } else {
     const bool is_new = end.index() == 0 || end.index() == 4;
