@@ -198,6 +198,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("check counts what the model has; padding is told apart") {
+  const model m = make_transformer({.name = "odd",
+                                    .layers = 4,
+                                    .hidden = 1024,
+                                    .heads = 32,
+                                    .groups = 32,
+                                    .head_dim = 32,
+                                    .ffn = 2048,
+                                    .vocabulary = 65535});
+  const space padded(m, parse_degrees("pad=64,tp=2"));
+  CHECK(m.padding() == 0);
+  CHECK(m.parameters() == 176'167'936);
+  CHECK(padded.model().parameters() == 176'167'936);
+  CHECK(padded.model().padding() == 2048);  // a row each of the word embedding and the output
+  CHECK(check_text(computed_holding(padded))
+            .find("parameters   176,167,936 in 27 tensors of 9 families; beside them "
+                  "2,048 of padding\n") != std::string::npos);
+}
+
 TEST_CASE("check: of more than 16 stages, neighbours with as many layers share a line") {
   const model m = make_transformer(
       {.name = "m", .layers = 30, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 4});

@@ -201,11 +201,13 @@ inline std::string check_text(const computed_holding& holding, const state_list&
   index_t tensors = 0;
   for (int f = 0; f < m.families; ++f)
     if (m.counts(f)) tensors += m[f].tensors() * s.pieces(f);
-  std::string text = text_of(folded(text_of(detail::title_text(s), " is legal."), 4), "\n\n",
-                             folded(text_of("  model        ", detail::model_text(m)), 15), "\n  parameters   ",
-                             count_text(m.parameters()), " in ", count_text(tensors), " tensors of ", m.families,
-                             " families\n  world        ", count_text(s.ranks()), s.ranks() == 1 ? " rank" : " ranks",
-                             "\n  dense mesh   ", detail::mesh_text(s, mesh_kind::dense), "\n");
+  std::string text =
+      text_of(folded(text_of(detail::title_text(s), " is legal."), 4), "\n\n",
+              folded(text_of("  model        ", detail::model_text(m)), 15), "\n  parameters   ",
+              count_text(m.parameters()), " in ", count_text(tensors), " tensors of ", m.families, " families",
+              m.padding() > 0 ? "; beside them " : "", m.padding() > 0 ? count_text(m.padding()) : "",
+              m.padding() > 0 ? " of padding" : "", "\n  world        ", count_text(s.ranks()),
+              s.ranks() == 1 ? " rank" : " ranks", "\n  dense mesh   ", detail::mesh_text(s, mesh_kind::dense), "\n");
   if (m.shape.experts > 0) text += text_of("  expert mesh  ", detail::mesh_text(s, mesh_kind::expert), "\n");
   text += "\n";
 

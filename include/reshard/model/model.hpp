@@ -79,11 +79,23 @@ struct model {
   constexpr bool counts(int f) const {
     return family_at[f].place != home::prediction || layers_of(f).contains(shape.layers - 1);
   }
-  /// sum over the families that count of the product of their extents, statistics included
+  /// sum over the families that count of the product of their extents, statistics included, without padding()
   constexpr index_t parameters() const {
     index_t elements = 0;
     for (int f = 0; f < families; ++f)
       if (counts(f)) elements = checked_add(elements, family_at[f].whole().volume());
+    return elements - padding();
+  }
+  /// Elements of the rows by which a layout's `pad` makes the vocabulary longer than the model's: state, and no
+  /// parameters. A model without a layout has none.
+  constexpr index_t padding() const {
+    index_t elements = 0;
+    for (int f = 0; f < families; ++f) {
+      const family& of = family_at[f];
+      const index_t rows = of.extent[axis_of::row];
+      if (!counts(f) || of.padded != padded_as::vocabulary || rows <= shape.vocabulary) continue;
+      elements += of.whole().volume() / rows * (rows - shape.vocabulary);
+    }
     return elements;
   }
 
