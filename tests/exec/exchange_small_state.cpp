@@ -185,6 +185,43 @@ TEST_CASE("who has much to read says meanwhile that it lives") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("what nobody asks for is told on all devices, or refused by all where one wants that") {
+  const auto cursor = [](rank_t loader) { return blob_id{"cursor", "loader=" + std::to_string(loader)}; };
+  for (const bool strict : {false, true}) {
+    mailbox_group world(4, soon);
+    std::vector<blob_id> left[4];
+    std::size_t has[4] = {};
+    const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
+      const rank_t d = here.device();
+      std::vector<blob_id> wanted;  // of four loaders two go on
+      if (d < 2) wanted.push_back(cursor(d));
+      const carried_small_state carried = carry_small_state(
+          one_blob(cursor(d), 8), wanted, here, {.left = strict && d == 3 ? unasked::refused : unasked::told});
+      left[d] = carried.unasked;
+      has[d] = carried.state.blobs().size();
+    });
+    for (std::size_t d = 0; d < 4; ++d) {
+      CAPTURE(sentences[d]);
+      if (strict)
+        CHECK(sentences[d] ==
+              "refusal reshard: no device asks for small state cursor[loader=2], which with 1 more would be on no "
+              "device; ask for what shall stay, or let it be told (unasked::told)");
+      else CHECK(left[d] == std::vector<blob_id>{cursor(2), cursor(3)});
+      CHECK(has[d] == (!strict && d < 2 ? 1u : 0u));
+    }
+  }
+  thread_group world(2, soon);
+  std::size_t told = 0;
+  world.run([&](auto& here) {  // what is asked for, and what is the same on all, is nowhere on the list
+    small_state mine = one_blob(cursor(here.device()), 8);
+    mine.add_same("step", std::as_bytes(std::span("7")));
+    const carried_small_state carried =
+        carry_small_state(mine, {cursor(1 - here.device())}, here, {.left = unasked::refused});
+    if (here.device() == 0) told = carried.unasked.size() + 10 * carried.state.blobs().size();
+  });
+  CHECK(told == 20);
+}
+
 TEST_CASE("what a device may not ask for is refused by all, and named") {
   for (const blob_id& odd : {blob_id{"step"}, blob_id{"", "tp=0"}, blob_id{std::string(256, 'n'), "tp=0"}}) {
     mailbox_group world(3, soon);

@@ -143,6 +143,14 @@ TEST_CASE("random worlds: every blob goes from the lowest device that has it to 
     if (!testing::few()) CHECK_DRAWN(count > 10);
 }
 
+TEST_CASE("what nobody asks for: of ranks, and not of who takes no part") {
+  const blob_directory has{.has = {{{"step"}, 8, 1}, {{"rng", "tp=0"}, 8, 1}, {{"rng", "tp=1"}, 8, 2}}};
+  CHECK(unasked_blobs({has, has}) == std::vector<blob_id>{{"rng", "tp=0"}, {"rng", "tp=1"}});
+  CHECK(unasked_blobs({has, {.wants = {{"rng", "tp=1"}}}}) == std::vector<blob_id>{{"rng", "tp=0"}});
+  CHECK(unasked_blobs({has, {.takes_part = false, .wants = {{"rng", "tp=1"}}}}).size() == 2);
+  CHECK(unasked_blobs({{}, {.wants = {{"rng", "tp=1"}}}}).empty());
+}
+
 TEST_CASE("who agrees with whom is told, and what keys there are") {
   const auto of = [](std::uint64_t hash) { return blob_directory{.has = {{{"step"}, 8, hash}}}; };
   CHECK(refused([&] {

@@ -32,18 +32,33 @@ concept Gathering = requires(T& t, const proposal& mine, const std::string& text
 /// 64 MiB: the most that all devices together may say of what they have and ask for, as each hears all of it.
 inline constexpr bytes_t most_directory_bytes = bytes_t{64} << 20;
 
+/// What becomes of blobs of ranks that no device asks for: they are told, and on no device afterwards; or all refuse.
+enum class unasked { told, refused };
+
+/// How small state is exchanged; where one device wants a refusal, all refuse.
+struct small_options {
+  unasked left = unasked::told;
+};
+
+/// What a device has after an exchange, and which blobs nobody has any more: the same list on all devices.
+struct carried_small_state {
+  small_state state;
+  std::vector<blob_id> unasked = {};
+};
+
 namespace detail {
 
 /// One device's part of an exchange of small state.
 template <Gathering T>
 class small_state_exchange {
  public:
-  small_state_exchange(const small_state& mine, const std::vector<blob_id>& wanted, T& transport)
-      : mine_(mine), wanted_(wanted), transport_(transport) {
+  small_state_exchange(const small_state& mine, const std::vector<blob_id>& wanted, T& transport,
+                       const small_options& options)
+      : mine_(mine), wanted_(wanted), transport_(transport), options_(options) {
     std::sort(wanted_.begin(), wanted_.end());
   }
 
-  small_state run() {
+  carried_small_state run() {
     try {
       require_all_here();
       const std::vector<std::string> texts = transport_.gather(said_by_all_or_none());
@@ -54,10 +69,16 @@ class small_state_exchange {
           keep_alive();
           of_device.push_back(directory_reader::directory(d, texts[d]));
         }
-        return routes_of(of_device, sink<>::of([this] { keep_alive(); }));
+        std::vector<blob_route> found = routes_of(of_device, sink<>::of([this] { keep_alive(); }));
+        unasked_ = unasked_blobs(of_device);
+        if (options_.left == unasked::refused && !unasked_.empty())
+          refuse("no device asks for small state ", unasked_.front().text(), ", ",
+                 unasked_.size() == 1 ? "which" : text_of("which with ", unasked_.size() - 1, " more"),
+                 " would be on no device; ask for what shall stay, or let it be told (unasked::told)");
+        return found;
       });
       carry_all(routes);
-      return merged();
+      return {merged(), std::move(unasked_)};
     } catch (const std::exception& e) {
       if (!all_know_) transport_.fail(e.what());
       throw;
@@ -107,8 +128,8 @@ class small_state_exchange {
   }
 
   /// Agrees on a sentence: all go on, or none does.
-  agreement agreed(const std::string& sentence, std::uint64_t addend = 0) {
-    const agreement all = transport_.agree({.addend = addend, .sentence = sentence});
+  agreement agreed(const std::string& sentence, std::uint64_t addend = 0, std::int64_t number = 0) {
+    const agreement all = transport_.agree({.number = number, .addend = addend, .sentence = sentence});
     all_know_ = all.refuser >= 0;
     if (!sentence.empty()) throw refusal(sentence);
     if (!all_know_) return all;
@@ -125,7 +146,8 @@ class small_state_exchange {
     } catch (const refusal& e) {
       wrong = e.what();
     }
-    const agreement all = agreed(wrong, text.size());
+    const agreement all = agreed(wrong, text.size(), options_.left == unasked::refused ? 1 : 0);
+    if (all.largest > 0) options_.left = unasked::refused;  // another device wants it
     return alike([&] {
       if (all.sum > static_cast<std::uint64_t>(most_directory_bytes))
         refuse("all devices say ", all.sum, " bytes of their small state; at most ", most_directory_bytes,
@@ -214,6 +236,8 @@ class small_state_exchange {
   const small_state& mine_;
   std::vector<blob_id> wanted_;  // ascending
   T& transport_;
+  small_options options_;
+  std::vector<blob_id> unasked_;
   std::vector<blob> kept_, came_;  // of what this device shall have
   bool all_know_ = false;
 };
@@ -229,8 +253,19 @@ template <typename T>
 [[nodiscard]] small_state exchange_small_state(const small_state& mine, const std::vector<blob_id>& wanted,
                                                T& transport) {
   static_assert(Gathering<T>, "reshard: small state goes over a meeting, or a transport with agree and gather");
-  if constexpr (Gathering<T>) return detail::small_state_exchange<T>(mine, wanted, transport).run();
+  if constexpr (Gathering<T>) return detail::small_state_exchange<T>(mine, wanted, transport, {}).run().state;
   else return mine;
+}
+
+/// exchange_small_state with an account: which blobs of ranks nobody asked for, and so nobody has any more, as where
+/// four loaders' cursors go to two. With unasked::refused on any device there may be none: all refuse, before a byte
+/// moves.
+template <typename T>
+[[nodiscard]] carried_small_state carry_small_state(const small_state& mine, const std::vector<blob_id>& wanted,
+                                                    T& transport, const small_options& options = {}) {
+  static_assert(Gathering<T>, "reshard: small state goes over a meeting, or a transport with agree and gather");
+  if constexpr (Gathering<T>) return detail::small_state_exchange<T>(mine, wanted, transport, options).run();
+  else return {mine};
 }
 
 }  // namespace reshard

@@ -144,6 +144,19 @@ inline std::vector<blob_route> routes_of(const std::vector<blob_directory>& of_d
 
 }  // namespace detail
 
+/// { b : b is per rank, some device has it, and no device that takes part asks for it }, ascending: what is on no
+/// device afterwards.
+[[nodiscard]] inline std::vector<blob_id> unasked_blobs(const std::vector<blob_directory>& of_device) {
+  std::set<blob_id> left;
+  for (const blob_directory& d : of_device)
+    for (const blob_entry& e : d.has)
+      if (!e.id.same()) left.insert(e.id);
+  for (const blob_directory& d : of_device)
+    for (const blob_id& id : d.wants)
+      if (d.takes_part) left.erase(id);
+  return {left.begin(), left.end()};
+}
+
 /// For every blob b that is the same on all devices or that some device asks for, ascending:
 ///   src(b) = min { d : d has b },  dst(b) = { d : d takes part, b is the same on all or d asks for it, d has not b }.
 /// `of_device` says so of every device. Refused, with both devices: differing bytes under one name, a name of two
