@@ -139,7 +139,8 @@ TEST_CASE("after a torn switch each survivor has what is said of it, cut alike, 
   oracle::generator cases(testing::seed() + 60);
   dice random(61);
   counts seen;
-  for (int i = 0; seen.tried < testing::tries(60) && i < 20'000; ++i) {
+  // goes on until a survivor gave something away that the dead held too
+  for (int i = 0; (seen.tried < testing::tries(60) || (seen.given_away == 0 && seen.tried < 400)) && i < 20'000; ++i) {
     const oracle::switch_case c = cases.next_switch();
     if (oracle::elements_of(c.m) > 6000) continue;
     const auto map = [](const std::vector<long>& d) { return device_map(std::vector<rank_t>(d.begin(), d.end())); };
@@ -155,7 +156,7 @@ TEST_CASE("after a torn switch each survivor has what is said of it, cut alike, 
       "\"no_budget\":%d,\"unread_elements_kept\":%d,\"some_given_away\":%d,\"elements\":%ld,\"boxes\":%ld}\n",
       seen.tried, seen.lost, seen.whole, seen.first, seen.last, seen.no_budget, seen.unread, seen.given_away,
       seen.elements, seen.boxes);
-  CHECK(seen.tried == testing::tries(60));
+  CHECK(seen.tried >= testing::tries(60));
   CHECK_DRAWN(seen.lost > seen.tried / 8);
   CHECK_DRAWN(seen.no_budget > seen.tried / 8);
   CHECK_DRAWN(seen.unread > 100);
