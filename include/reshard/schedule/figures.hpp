@@ -48,8 +48,8 @@ struct switch_figures {
   bytes_t moved = 0, relayed = 0, retained = 0, created = 0, lost = 0, least = 0, inter_node = 0, cross_rail = 0;
   index_t messages = 0;
   bytes_t max_send = 0, max_receive = 0, peak = 0, peak_floor = 0, peak_excess = 0;
-  std::optional<index_t>
-      unread_kept;  // the least u of devices that hold what nobody reads (schedule/memory_replay.hpp)
+  // the least u of devices that hold what nobody reads (schedule/memory_replay.hpp)
+  std::optional<index_t> unread_kept = {};
   std::vector<device_figures> devices;
   std::vector<link_figures> busiest;  // descending
 
