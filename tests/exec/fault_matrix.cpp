@@ -311,9 +311,9 @@ TEST_CASE(
     away += f.away() ? 1 : 0;
     if (c.when == 1) ++exchanges, on_their_way += f.on_their_way() > 0 ? 1 : 0;
   };
-  // one waits for others, and sleeps for longer than anybody waits
-  faulted asleep({0, 1 + random.below(3), 1, static_cast<int>(testing::moment::wait), random.coin(), SIGSTOP},
-                 random.bits(), 6);
+  // one waits for others, as it does stage by stage where sources drain, and sleeps for longer than anybody waits
+  faulted asleep({0, 1 + random.below(3), 1, static_cast<int>(testing::moment::wait), false, SIGSTOP}, random.bits(),
+                 6);
   std::vector<std::unique_ptr<faulted>> stopped;  // they wait most of their time: several at once
   for (const cell& c : cells) {
     if (c.number == SIGKILL) {

@@ -207,7 +207,7 @@ TEST_CASE("more stages are taken where the arenas do not fit, and the small swit
     const bytes_t budget = largest_holding(s.change) / 8;
     mailbox_group world(8, soon);
     s.run(world, {.budget = budget});
-    CHECK(s.reports[0].stages > 32);
+    CHECK(s.reports[0].stages > 4);
     for (const switch_report& r : s.reports) CHECK(r.memory.excess() <= budget);
   }
 }
