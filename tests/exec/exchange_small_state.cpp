@@ -195,8 +195,9 @@ TEST_CASE("what nobody asks for is told on all devices, or refused by all where 
       const rank_t d = here.device();
       std::vector<blob_id> wanted;  // of four loaders two go on
       if (d < 2) wanted.push_back(cursor(d));
-      const carried_small_state carried = carry_small_state(
-          one_blob(cursor(d), 8), wanted, here, {.left = strict && d == 3 ? unasked::refused : unasked::told});
+      const carried_small_state carried =
+          carry_small_state(one_blob(cursor(d), 8), wanted, here,
+                            {.unasked = strict && d == 3 ? when_unasked::refuse : when_unasked::tell});
       left[d] = carried.unasked;
       has[d] = carried.state.blobs().size();
     });
@@ -205,7 +206,7 @@ TEST_CASE("what nobody asks for is told on all devices, or refused by all where 
       if (strict)
         CHECK(sentences[d] ==
               "refusal reshard: no device asks for small state cursor[loader=2], which with 1 more would be on no "
-              "device; ask for what shall stay, or let it be told (unasked::told)");
+              "device; ask for what shall stay, or let it be told (when_unasked::tell)");
       else CHECK(left[d] == std::vector<blob_id>{cursor(2), cursor(3)});
       CHECK(has[d] == (!strict && d < 2 ? 1u : 0u));
     }
@@ -216,7 +217,7 @@ TEST_CASE("what nobody asks for is told on all devices, or refused by all where 
     small_state mine = one_blob(cursor(here.device()), 8);
     mine.add_same("step", std::as_bytes(std::span("7")));
     const carried_small_state carried =
-        carry_small_state(mine, {cursor(1 - here.device())}, here, {.left = unasked::refused});
+        carry_small_state(mine, {cursor(1 - here.device())}, here, {.unasked = when_unasked::refuse});
     if (here.device() == 0) told = carried.unasked.size() + 10 * carried.state.blobs().size();
   });
   CHECK(told == 20);

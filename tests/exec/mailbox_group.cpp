@@ -10,6 +10,8 @@
 #include <vector>
 
 #include <reshard/exec/mailbox_group.hpp>
+#include <reshard/exec/thread_group.hpp>
+#include <reshard/plan/volume.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
@@ -203,11 +205,13 @@ TEST_CASE("more stages are taken where the arenas do not fit, and the small swit
                                     .vocabulary = 16 * width});
   for (const auto& both : {std::pair("tp=2,pp=2,dp=2,zero=1", "tp=4,dp=2,zero=1"), std::pair("pp=8", "dp=8")}) {
     CAPTURE(both.first);
-    switch_in_memory s(m, both.first, both.second);
+    switch_in_memory s(m, both.first, both.second), without(m, both.first, both.second);
     const bytes_t budget = largest_holding(s.change) / 8;
     mailbox_group world(8, soon);
     s.run(world, {.budget = budget});
-    CHECK(s.reports[0].stages > 4);
+    thread_group no_arenas(8, soon);
+    without.run(no_arenas, {.budget = budget});
+    CHECK(s.reports[0].stages > without.reports[0].stages);
     for (const switch_report& r : s.reports) CHECK(r.memory.excess() <= budget);
   }
 }

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <reshard/exec/torn_switch.hpp>
@@ -17,26 +16,17 @@
 
 #include "../oracle/random_layouts.hpp"
 #include "../support/dice.hpp"
+#include "../support/each_element.hpp"
 #include "../support/expand.hpp"
 #include "../support/refused.hpp"
 #include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::dice;
+using testing::each_element;
+using testing::element;
 
 namespace {
-
-using element = std::tuple<int, int, index_t, index_t, index_t>;  // state, family, member, expert, flat
-
-/// Calls visit(element) for every element and state of a box.
-template <typename Visit>
-void each_element(const family& of, state_set states, const tensor_id& t, const box<3>& b, Visit&& visit) {
-  for (const int s : states)
-    for (index_t part = b.dim[0].begin; part < b.dim[0].end; ++part)
-      for (index_t row = b.dim[1].begin; row < b.dim[1].end; ++row)
-        for (index_t column = b.dim[2].begin; column < b.dim[2].end; ++column)
-          visit(element{s, t.family, t.member, t.expert, (part * of.extent[3] + row) * of.extent[4] + column});
-}
 
 struct counts {
   int tried = 0, lost = 0, whole = 0, first = 0, last = 0, no_budget = 0, unread = 0, given_away = 0;

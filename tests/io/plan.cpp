@@ -15,8 +15,8 @@
 #include <reshard/io/hf_config.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
-#include <reshard/schedule/figures.hpp>
-#include <reshard/schedule/stage_count.hpp>
+#include <reshard/plan/volume.hpp>
+#include <reshard/schedule/direct_stages.hpp>
 
 #include "../oracle/plan_check.hpp"
 #include "../oracle/random_layouts.hpp"
@@ -369,7 +369,7 @@ TEST_CASE("shortcuts of the report equal the general way") {
       const bytes_t had = held_bytes(before, change.from_rank(device)), has = held_bytes(after, change.to_rank(device));
       const memory_replay replay = replay_memory(had, has, stage_transfers(p.receives, change, 1),
                                                  stage_transfers(p.sends, change, 1), p.retains, 1);
-      CHECK(reshard::detail::one_stage_peak(had, has, p) == replay.peak);
+      CHECK(direct_memory(change, device, sources::release).excess(1) == replay.excess());
     }
   }
 }

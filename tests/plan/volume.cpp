@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <reshard/model/presets.hpp>
+#include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
@@ -82,12 +83,6 @@ TEST_CASE("moved is what ranks need and their devices lack, retained what is alr
     CHECK(volume_of(change) == wanted);
     switch_volume planned;
     for (rank_t device = 0; device < change.devices(); ++device) {
-      std::set<element> either;
-      if (change.from_rank(device) >= 0) either = held(have, change.from_rank(device), states);
-      if (change.to_rank(device) >= 0) either.merge(held(want, change.to_rank(device), states));
-      bytes_t bytes = 0;
-      for (const element& e : either) bytes += e[0] == 0 ? 2 : 4;
-      CHECK(bytes_of_both_sides(change, device) == bytes);
       const plan p = make_plan(change, device);
       planned.moved += total_bytes(p.receives);
       planned.retained += total_bytes(p.retains);
@@ -169,4 +164,22 @@ TEST_CASE("rows of the vocabulary that only TO's padding has are created, and no
     CHECK(volume_of(layout_switch(own_holding(from), to)) == volume);
     CHECK(volume_of(layout_switch(own_holding(to), from)) == volume_of(layout_switch(to, from)));
   }
+}
+
+TEST_CASE("the most that any living device holds on either side") {
+  const model m = make_transformer(
+      {.name = "tiny", .layers = 4, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 64});
+  const space stages(m, parse_degrees("pp=2,dp=2")), whole(m, parse_degrees("tp=4")), halves(m, parse_degrees("tp=2"));
+  const bytes_t first = held_bytes(stages, 0), last = held_bytes(stages, 2), quarter = held_bytes(whole, 0);
+  CHECK(first != last);
+  CHECK(largest_holding(layout_switch(stages, whole)) == greatest(first, last));
+  CHECK(largest_holding(layout_switch(whole, halves)) == held_bytes(halves, 0));
+  const auto without = [&](std::vector<rank_t> lost) {
+    return largest_holding(layout_switch(
+        stages, whole, {.to = device_map({4, 5, 6, 7}), .lost = lost, .lost_elements = when_lost::leave_out}));
+  };
+  CHECK(without({0, 1}) == last);
+  CHECK(without({2, 3}) == first);
+  CHECK(without({0, 2}) == greatest(first, last));
+  CHECK(without({0, 1, 2, 3}) == quarter);
 }

@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
@@ -18,27 +17,17 @@
 #include <reshard/simulate/choose_routing.hpp>
 
 #include "../support/dice.hpp"
+#include "../support/each_element.hpp"
 #include "../support/refused.hpp"
 #include "../support/tiny.hpp"
 #include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::dice;
+using testing::each_element;
+using testing::element;
 
 namespace {
-
-using element = std::tuple<int, int, index_t, index_t, index_t>;  // state, family, member, expert, flat
-
-template <typename Visit>
-void each_element(const computed_switch& change, state_set states, const tensor_id& t, const box<3>& b, Visit&& visit) {
-  const family& of = change.to().family_at(t.family);
-  for (const int s : states)
-    for (index_t part = b.dim[0].begin; part < b.dim[0].end; ++part)
-      for (index_t row = b.dim[1].begin; row < b.dim[1].end; ++row)
-        for (index_t column = b.dim[2].begin; column < b.dim[2].end; ++column)
-          visit(element{s, t.family, t.member, t.expert, (part * 1'000'000 + row) * of.extent[4] + column},
-                width(change.list()[s].type));
-}
 
 /// What one device holds over the stages of a direct plan, counted element by element: what it sends or does not, what
 /// is last read when, what comes when.
@@ -48,6 +37,7 @@ struct walked {
 
   walked(const computed_switch& change, rank_t device, index_t stages) : live(static_cast<std::size_t>(stages), 0) {
     const staged_plan p = stage_plan(make_plan(change, device), change, stages);
+    const auto of = [&](const tensor_id& tensor) -> const family& { return change.to().family_at(tensor.family); };
     std::map<element, index_t> last;  // of FROM: -1 read by nobody, S retained
     std::map<element, bytes_t> width;
     bytes_t before = 0, after = 0, held = 0;
@@ -57,7 +47,9 @@ struct walked {
       if (const rank_t rank = change.from_rank(device); rank >= 0)
         each_held(change.from(), rank, r, [&](int f, const family_box& b) {
           each_tensor(f, b, [&](const tensor_id& t, const box<3>& where) {
-            each_element(change, states, t, where, [&](const element& e, bytes_t w) { last[e] = -1, width[e] = w; });
+            each_element(of(t), states, t, where, [&](const element& e) {
+              last[e] = -1, width[e] = reshard::width(change.list()[std::get<0>(e)].type);
+            });
           });
         });
       if (const rank_t rank = change.to_rank(device); rank >= 0)
@@ -66,11 +58,11 @@ struct walked {
     }
     for (const auto& [e, w] : width) before += w;
     for (const staged_piece& piece : p.sends)
-      each_element(change, piece.states, piece.tensor, piece.where,
-                   [&](const element& e, bytes_t) { last[e] = std::max(last[e], piece.stage); });
+      each_element(of(piece.tensor), piece.states, piece.tensor, piece.where,
+                   [&](const element& e) { last[e] = std::max(last[e], piece.stage); });
     for (const staged_piece& piece : p.retains)
-      each_element(change, piece.states, piece.tensor, piece.where,
-                   [&](const element& e, bytes_t) { last[e] = stages; });
+      each_element(of(piece.tensor), piece.states, piece.tensor, piece.where,
+                   [&](const element& e) { last[e] = stages; });
     std::vector<bytes_t> goes(live.size() + 1, 0);
     for (const auto& [e, stage] : last) {
       if (stage < 0) unread += width[e];

@@ -6,8 +6,6 @@
 #include <map>
 #include <vector>
 
-#include <reshard/model/transformer.hpp>
-#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/schedule/stage_count.hpp>
 
 #include "../support/dice.hpp"
@@ -71,22 +69,4 @@ TEST_CASE("S against every power of two, and the least budget against every budg
   for (const auto& [stages, times] : won)
     std::printf("least with %d stages: %d times\n", static_cast<int>(stages), times);
   CHECK_DRAWN(won.size() > 5);
-}
-
-TEST_CASE("B: the most that any living device holds on either side") {
-  const model m = make_transformer(
-      {.name = "tiny", .layers = 4, .hidden = 8, .heads = 4, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 64});
-  const space stages(m, parse_degrees("pp=2,dp=2")), whole(m, parse_degrees("tp=4")), halves(m, parse_degrees("tp=2"));
-  const bytes_t first = held_bytes(stages, 0), last = held_bytes(stages, 2), quarter = held_bytes(whole, 0);
-  CHECK(first != last);
-  CHECK(largest_holding(layout_switch(stages, whole)) == greatest(first, last));
-  CHECK(largest_holding(layout_switch(whole, halves)) == held_bytes(halves, 0));
-  const auto without = [&](std::vector<rank_t> lost) {
-    return largest_holding(layout_switch(
-        stages, whole, {.to = device_map({4, 5, 6, 7}), .lost = lost, .lost_elements = when_lost::leave_out}));
-  };
-  CHECK(without({0, 1}) == last);
-  CHECK(without({2, 3}) == first);
-  CHECK(without({0, 2}) == greatest(first, last));
-  CHECK(without({0, 1, 2, 3}) == quarter);
 }

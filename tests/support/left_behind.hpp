@@ -15,6 +15,7 @@
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/plan/volume.hpp>
 
 #include "../oracle/random_layouts.hpp"
 #include "dice.hpp"

@@ -16,6 +16,11 @@ TABLE = pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "comma
 SPECIAL = ["law", "many", "today", "fixed"]  # a test of one of these is counted there, of the first, whatever else it is
 
 
+def counted_first(suites):
+    """The suites, the one that the table counts a test in first."""
+    return sorted(suites, key=lambda suite: SPECIAL.index(suite) if suite in SPECIAL else len(SPECIAL))
+
+
 def commands():
     """{suite: {"what": .., column: k}}"""
     return tomllib.loads(TABLE.read_text())
@@ -24,8 +29,7 @@ def commands():
 def tests_of(folder):
     """(name, suites, program) of each test of a build folder, in its order; of the suites, the first is what the table calls it."""
     for test in json.loads((folder / "meson-info" / "intro-tests.json").read_text()):
-        suites = [suite.partition(":")[2] for suite in test["suite"]]
-        suites.sort(key=lambda suite: SPECIAL.index(suite) if suite in SPECIAL else len(SPECIAL))
+        suites = counted_first(suite.partition(":")[2] for suite in test["suite"])
         program = pathlib.Path(test["cmd"][0])
         built = program.is_relative_to(folder.resolve())
         yield test["name"], suites, program.name if built else test["name"]

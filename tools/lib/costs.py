@@ -23,6 +23,8 @@ import re
 import sys
 import tomllib
 
+import choose
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SLACK, SLOWEST = 1.25, 10
 PLACES = {"tests/headers/headers_alone": "alone", "tests/headers/": "headers", "tests/exec_nccl": "nccl", "tests/exec_mpi_mpich": "mpich", "tests/law_": "law",
@@ -36,9 +38,8 @@ def suite_of_file(output):
 
 
 def suite_of_test(name):
-    """The suite that a test is counted in, of `project:suite+suite / test`: the day's dice are one of their own, and what they add to (choose.py)."""
-    suites = name.partition(" / ")[0].partition(":")[2].split("+")
-    return next((suite for suite in ("law", "many", "today", "fixed") if suite in suites), suites[0] or "other")
+    """The suite that a test is counted in, of `project:suite+suite / test`."""
+    return choose.counted_first(name.partition(" / ")[0].partition(":")[2].split("+"))[0] or "other"
 
 
 def ninja_steps(log):

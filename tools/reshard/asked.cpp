@@ -29,14 +29,6 @@ void require_countable(const model& m, const state_list& list, rank_t from_ranks
   checked_multiply(checked_multiply(m.parameters(), list.all().bytes_per_element()), greatest(from_ranks, to_ranks));
 }
 
-/// The most that a device, or the one that is asked about, needs beyond max(before, after) in so many stages.
-bytes_t excess_in(const computed_switch& change, index_t stages, rank_t only_device, sources after_use) {
-  figure_collector figures(change, stages, figures_of::whole_switch, after_use);
-  const interval devices = devices_asked_for(change, only_device);
-  for (rank_t device = devices.begin; device < devices.end; ++device) figures.add(make_plan(change, device));
-  return figures.figures().peak_excess;
-}
-
 /// Whether a budget is kept by a direct plan; if not, why, and the least that is, where it was looked for.
 struct budget_verdict {
   bool kept = true;
@@ -141,6 +133,10 @@ void require_sensible(const arguments& given) {
 
 sources sources_asked_for(const arguments& given) { return given.keep_sources ? sources::keep : sources::release; }
 
+bytes_t limit_asked_for(const arguments& given) {
+  const bytes_t budget = budget_asked_for(given);
+  return budget > 0 ? budget : no_budget;
+}
 bytes_t budget_asked_for(const arguments& given) { return given.budget ? parse_bytes("--budget", *given.budget) : 0; }
 
 namespace {
@@ -188,15 +184,15 @@ std::optional<index_t> named_stages(const arguments& given) {
 }
 
 /// The stages of the direct plan, and whether they keep the budget.
-budget_verdict direct_stages(const arguments& given, const computed_switch& change, rank_t only_device,
-                             routing_asked& found) {
+budget_verdict direct_in_stages(const arguments& given, const computed_switch& change, rank_t only_device,
+                                routing_asked& found) {
   const std::optional<index_t> named = named_stages(given);
   found.how.stages = named.value_or(1);
   const bytes_t budget = budget_asked_for(given);
   const sources after_use = sources_asked_for(given);
   if (budget == 0) return {};
   if (named) {
-    const bytes_t excess = excess_in(change, *named, only_device, after_use);
+    const bytes_t excess = direct_excess(change, devices_asked_for(change, only_device), *named, after_use);
     if (excess <= budget) return {};
     return {false, excess,
             text_of("--budget: ", budget, " bytes cannot work in the ", *named, " of --stages: a device needs ", excess,
@@ -206,7 +202,7 @@ budget_verdict direct_stages(const arguments& given, const computed_switch& chan
   const rank_t looked_at = change.devices() > most_searched_devices ? only_device : -1;
   std::optional<index_t> stages;
   found.planning_seconds =
-      timed([&] { stages = reshard::direct_stages(change, devices_asked_for(change, looked_at), budget, after_use); });
+      timed([&] { stages = direct_stages(change, devices_asked_for(change, looked_at), budget, after_use); });
   if (!stages) return not_kept(change, budget, looked_at, after_use);
   found.how.stages = *stages;
   return {};
@@ -246,7 +242,7 @@ routing_asked routing_asked_for(const arguments& given, const computed_switch& c
   std::string apart;
   if (when != relay_when::always) {
     apart = rails_of_direct(change, when == relay_when::never ? only_device : -1);
-    if (apart.empty()) kept = direct_stages(given, change, when == relay_when::never ? only_device : -1, direct);
+    if (apart.empty()) kept = direct_in_stages(given, change, when == relay_when::never ? only_device : -1, direct);
     if (when == relay_when::never) {
       if (!apart.empty()) refuse(apart);
       if (!kept.kept) refuse(kept.why);

@@ -48,6 +48,8 @@ void require_possible(const arguments& given, const computed_switch& change);
 sources sources_asked_for(const arguments& given);
 /// --budget in bytes; 0 where there is none.
 bytes_t budget_asked_for(const arguments& given);
+/// --budget in bytes; no_budget where there is none.
+bytes_t limit_asked_for(const arguments& given);
 
 struct routing_asked {
   routing how;

@@ -77,8 +77,7 @@ std::optional<compared_layout> compared(const arguments& given, const model& m, 
     row.moved = f.moved, row.retained = f.retained, row.peak = f.peak;
     return row;
   }
-  figure_collector figures(change, routed.how, routed.phases, figures_of::whole_switch, sources_asked_for(given),
-                           budget_asked_for(given) > 0 ? budget_asked_for(given) : no_budget);
+  figure_collector figures(change, routed.how, routed.phases, figures_of::whole_switch, sources_asked_for(given));
   for (rank_t device = 0; device < change.devices(); ++device) {
     figures.add(make_plan(change, device, routed.how));
   }

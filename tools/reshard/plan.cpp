@@ -33,8 +33,7 @@ void plan(const arguments& given) {
   seconds += found.planning_seconds;
 
   const figures_of told = only_device < 0 ? figures_of::whole_switch : figures_of::one_device;
-  figure_collector figures(change, found.how, found.phases, told, sources_asked_for(given),
-                           budget > 0 ? budget : no_budget);
+  figure_collector figures(change, found.how, found.phases, told, sources_asked_for(given), limit_asked_for(given));
   text_output out(stdout);
   if (given.json) {
     out << "{";

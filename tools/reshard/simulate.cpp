@@ -31,7 +31,7 @@ void simulate(const arguments& given) {
   const routing_asked routed = routing_asked_for(given, change, relay_when::faster, stages_unless_named::fastest);
   const routing& how = routed.how;
   figure_collector figures(change, how, routed.phases, figures_of::whole_switch, sources_asked_for(given),
-                           budget_asked_for(given) > 0 ? budget_asked_for(given) : no_budget);
+                           limit_asked_for(given));
   simulator seconds(change);
   std::optional<live_recorder<computed_holding, computed_holding>> memory;
   if (given.trace) memory.emplace(change, how, routed.phases, sources_asked_for(given));

@@ -33,11 +33,11 @@ concept Gathering = requires(T& t, const proposal& mine, const std::string& text
 inline constexpr bytes_t most_directory_bytes = bytes_t{64} << 20;
 
 /// What becomes of blobs of ranks that no device asks for: they are told, and on no device afterwards; or all refuse.
-enum class unasked { told, refused };
+enum class when_unasked { tell, refuse };
 
 /// How small state is exchanged; where one device wants a refusal, all refuse.
 struct small_options {
-  unasked left = unasked::told;
+  when_unasked unasked = when_unasked::tell;
 };
 
 /// What a device has after an exchange, and which blobs nobody has any more: the same list on all devices.
@@ -71,10 +71,10 @@ class small_state_exchange {
         }
         std::vector<blob_route> found = routes_of(of_device, sink<>::of([this] { keep_alive(); }));
         unasked_ = unasked_blobs(of_device);
-        if (options_.left == unasked::refused && !unasked_.empty())
+        if (options_.unasked == when_unasked::refuse && !unasked_.empty())
           refuse("no device asks for small state ", unasked_.front().text(), ", ",
                  unasked_.size() == 1 ? "which" : text_of("which with ", unasked_.size() - 1, " more"),
-                 " would be on no device; ask for what shall stay, or let it be told (unasked::told)");
+                 " would be on no device; ask for what shall stay, or let it be told (when_unasked::tell)");
         return found;
       });
       carry_all(routes);
@@ -146,8 +146,8 @@ class small_state_exchange {
     } catch (const refusal& e) {
       wrong = e.what();
     }
-    const agreement all = agreed(wrong, text.size(), options_.left == unasked::refused ? 1 : 0);
-    if (all.largest > 0) options_.left = unasked::refused;  // another device wants it
+    const agreement all = agreed(wrong, text.size(), options_.unasked == when_unasked::refuse ? 1 : 0);
+    if (all.largest > 0) options_.unasked = when_unasked::refuse;  // another device wants it
     return alike([&] {
       if (all.sum > static_cast<std::uint64_t>(most_directory_bytes))
         refuse("all devices say ", all.sum, " bytes of their small state; at most ", most_directory_bytes,
@@ -258,8 +258,8 @@ template <typename T>
 }
 
 /// exchange_small_state with an account: which blobs of ranks nobody asked for, and so nobody has any more, as where
-/// four loaders' cursors go to two. With unasked::refused on any device there may be none: all refuse, before a byte
-/// moves.
+/// four loaders' cursors go to two. With when_unasked::refuse on any device there may be none: all refuse, before a
+/// byte moves.
 template <typename T>
 [[nodiscard]] carried_small_state carry_small_state(const small_state& mine, const std::vector<blob_id>& wanted,
                                                     T& transport, const small_options& options = {}) {

@@ -42,23 +42,15 @@ constexpr index_t held_of(const From& from, rank_t was, role r, const std::vecto
 }
 }  // namespace detail
 
-/// All that a device holds on either side, what it holds on both once: |FROM boxes| + |TO boxes| - |FROM boxes and TO
-/// boxes|, each times its width.
+/// The most that any device holds on either side, of what moves. Lost ranks hold nothing.
 template <Holding From, Holding To>
-[[nodiscard]] constexpr bytes_t bytes_of_both_sides(const layout_switch<From, To>& change, rank_t device) {
-  const rank_t was = change.from_rank(device), is = change.to_rank(device);
-  bytes_t bytes =
-      checked_add(held_bytes(change.from(), was, change.states()), held_bytes(change.to(), is, change.states()));
-  if (was < 0 || is < 0) return bytes;
-  std::vector<detail::wanted_box> wanted;
-  for (const role r : roles) {
-    const bytes_t width = change.states().of(r).bytes_per_element();
-    if (width == 0 || !has_role(change.to(), r)) continue;
-    wanted.clear();
-    each_held(change.to(), is, r, [&](int f, const family_box& b) { wanted.push_back({f, b}); });
-    bytes -= detail::held_of(change.from(), was, r, wanted) * width;
-  }
-  return bytes;
+[[nodiscard]] constexpr bytes_t largest_holding(const layout_switch<From, To>& change) {
+  bytes_t largest = max_bytes_per_rank(change.to(), change.states());
+  if (change.lost_ranks().empty()) return greatest(largest, max_bytes_per_rank(change.from(), change.states()));
+  for (rank_t device = 0; device < change.devices(); ++device)
+    if (const rank_t rank = change.from_rank(device); rank >= 0)
+      largest = greatest(largest, held_bytes(change.from(), rank, change.states()));
+  return largest;
 }
 
 /// moved + retained + created + lost = sum over TO ranks of held bytes; retained = sum over devices of |FROM boxes and

@@ -40,19 +40,23 @@ class direct_memory {
   /// The largest of all slots, less max(before, after); nothing where sources are kept, which is the most it holds.
   bytes_t excess(index_t stages) const {
     if (after_use_ == sources::keep) return 0;
-    if (stages == 1) return detail::one_stage_peak(before_, after_, plan_) - greatest(before_, after_);
+    if (stages == 1) return greatest(0, first_slot(1) - greatest(before_, after_));
     const staged_plan cut = stage_plan(plan_, *change_, stages);
     return replay_memory(before_, after_, cut.receives, cut.sends, plan_.retains, stages, created_).excess();
   }
   /// Whether excess(S) <= budget. What the first slot holds is known without cutting anything, and decides for most S.
   bool keeps(bytes_t budget, index_t stages) const {
     if (after_use_ == sources::keep) return true;
-    bytes_t first = stands_;
-    for (const auto& [elements, width] : streams_) first += even_part({0, elements}, 0, stages).size() * width;
-    return first - greatest(before_, after_) <= budget && excess(stages) <= budget;
+    return first_slot(stages) - greatest(before_, after_) <= budget && excess(stages) <= budget;
   }
 
  private:
+  bytes_t first_slot(index_t stages) const {
+    bytes_t first = stands_;
+    for (const auto& [elements, width] : streams_) first += even_part({0, elements}, 0, stages).size() * width;
+    return first;
+  }
+
   const layout_switch<From, To>* change_;
   sources after_use_;
   plan plan_;
@@ -60,6 +64,16 @@ class direct_memory {
   bytes_t stands_ = 0;                                // in the first slot, before anything comes
   std::vector<std::pair<index_t, bytes_t>> streams_;  // elements that each brings, and bytes of one
 };
+
+/// The largest excess of these devices in S stages.
+template <Holding From, Holding To>
+[[nodiscard]] bytes_t direct_excess(const layout_switch<From, To>& change, interval devices, index_t stages,
+                                    sources after_use = sources::release) {
+  bytes_t most = 0;
+  for (rank_t device = devices.begin; device < devices.end; ++device)
+    most = greatest(most, direct_memory(change, device, after_use).excess(stages));
+  return most;
+}
 
 /// S = the least of 1, 2, 4 .. 4096 at which each of these devices keeps the budget; none where no S does. A device
 /// that does not keep it in S stages rules S out, so that the devices are seen about once, however many S there are.

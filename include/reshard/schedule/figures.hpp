@@ -99,13 +99,6 @@ inline bytes_t leaving_bytes(const plan& p) {
   return bytes;
 }
 
-/// replay_memory for one stage, from whole families, sources given back.
-inline bytes_t one_stage_peak(bytes_t before, bytes_t after, const plan& p) {
-  const bytes_t live = leaving_bytes(p) + total_bytes(p.retains) + total_bytes(p.receives) + total_bytes(p.creates) +
-                       total_bytes(p.lost);
-  return greatest(greatest(before, after), live);
-}
-
 /// Messages of a list in which all that two devices exchange in a stage is consecutive.
 template <typename List, typename Stage>
 index_t count_messages(const List& list, Stage&& stage) {
@@ -150,24 +143,18 @@ class figure_collector {
     f_.messages += detail::count_messages(p.receives, whole);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(p.sends, whole);
     device_figures d = held(p);
-    if (f_.after_use == sources::keep) d.peak = d.after;
-    else d.peak = detail::one_stage_peak(d.before, d.after, p);
-    const bytes_t leaving = detail::leaving_bytes(p);
-    add_unread(d, d.before - d.retained - leaving, {leaving + d.retained + d.receive + d.created + d.lost});
-    add(p, d);
+    const bytes_t leaving = detail::leaving_bytes(p), unread = d.before - d.retained - leaving;
+    // of whole families, without cutting them to tensors
+    const bool stays = f_.after_use == sources::keep;
+    add(p, d, unread, {d.retained + leaving + (stays ? unread : 0) + d.receive + d.created + d.lost});
   }
   void add(const plan& p, const staged_plan& cut) {
     const auto stage = [](const staged_piece& t) { return t.stage; };
     f_.messages += detail::count_messages(cut.receives, stage);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(cut.sends, stage);
     device_figures d = held(p);
-    d.peak = replay_memory(d.before, d.after - stays(d), cut.receives, cut.sends, p.retains, f_.how.stages,
-                           d.created + d.lost, f_.after_use)
-                 .peak;
-    if (const bytes_t unread = d.before - d.retained - detail::leaving_bytes(p); unread > 0)
-      add_unread(d, unread,
-                 live_bytes(d.before, cut.receives, cut.sends, p.retains, f_.how.stages, d.created + d.lost));
-    add(p, d);
+    add(p, d, d.before - d.retained - detail::leaving_bytes(p),
+        live_bytes(d.before, cut.receives, cut.sends, p.retains, f_.how.stages, d.created + d.lost, f_.after_use));
   }
   const switch_figures& figures() const { return f_; }
 
@@ -178,18 +165,20 @@ class figure_collector {
     device_figures d = held(p);
     const relayed_memory memory(p, d.before, f_.after_use);
     d.passed = memory.passed();
-    d.peak = memory.peak(f_.how.stages, f_.slots(), d.after);
-    add_unread(d, relayed_memory(p, d.before, sources::release).unread(), memory.live(f_.how.stages, f_.slots()));
-    add(p, d);
+    add(p, d, memory.unread(), memory.live(f_.how.stages, f_.slots()));
   }
-  /// Of a device, what nobody reads of FROM's, and what it holds in each slot without that.
-  void add_unread(const device_figures& d, bytes_t unread, const std::vector<bytes_t>& live) {
-    if (unread <= 0) return;
-    const bool stays = f_.after_use == sources::keep || budget_ == no_budget;
-    std::vector<bytes_t> there = live;
-    for (bytes_t& bytes : there) bytes += unread;
-    const index_t u =
-        stays ? f_.how.stages : unread_kept(live, there, checked_add(d.floor(), budget_), f_.how.stages, f_.phases - 1);
+  /// A device, with what nobody reads of its FROM's, and what it holds in each slot: without that, unless it is kept.
+  void add(const plan& p, device_figures& d, bytes_t unread, const std::vector<bytes_t>& live) {
+    d.peak = d.floor();
+    for (const bytes_t bytes : live) d.peak = greatest(d.peak, bytes);
+    add(p, d);
+    if (unread == 0) return;
+    index_t u = f_.how.stages;
+    if (f_.after_use == sources::release && budget_ != no_budget) {
+      std::vector<bytes_t> there = live;
+      for (bytes_t& bytes : there) bytes += unread;
+      u = unread_kept(live, there, checked_add(d.floor(), budget_), f_.how.stages, f_.phases - 1);
+    }
     f_.unread_kept = least(f_.unread_kept.value_or(u), u);
   }
   device_figures held(const plan& p) const {

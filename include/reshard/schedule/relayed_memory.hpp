@@ -81,7 +81,7 @@ class relayed_memory {
   /// Bytes that it receives only to pass them on.
   bytes_t passed() const { return passed_; }
 
-  /// Bytes that it neither sends nor retains; none where sources are kept.
+  /// Bytes that it neither sends nor retains.
   bytes_t unread() const { return unread_; }
 
   /// In each slot, arrivals of the slot included; there are S + phases - 1 of the whole switch.
@@ -121,7 +121,7 @@ class relayed_memory {
            sources after_use) {
     for (const stream_flow& came : in) passed_ += came.why == purpose::passed_on ? came.elements * came.width : 0;
     held_ = (after_use == sources::keep ? before_ : retained) + created;
-    unread_ = after_use == sources::keep ? 0 : before_ - retained;
+    unread_ = before_ - retained;
     for (const stream_flow& sent : out) {
       const auto came = std::lower_bound(in.begin(), in.end(), sent.key(),
                                          [](const stream_flow& a, const auto& key) { return a.key() < key; });
@@ -129,9 +129,10 @@ class relayed_memory {
         came->last = sent.last;
         continue;
       }
-      if (after_use == sources::keep || sent.stays) continue;
-      held_ += sent.elements * sent.width;
+      if (sent.stays) continue;
       unread_ -= sent.elements * sent.width;
+      if (after_use == sources::keep) continue;
+      held_ += sent.elements * sent.width;
       moves_.push_back({sent.elements, sent.width, -1, sent.last});
     }
     for (const stream_flow& came : in)

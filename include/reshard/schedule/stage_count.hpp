@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many stages a switch is made in, and the least budget that does, from what so many stages take of memory.
-// Builds on: plan/layout_switch.hpp, space/cover.hpp.
+// Builds on: base/integer.hpp.
 #pragma once
 
 #include <limits>
 
-#include <reshard/plan/layout_switch.hpp>
-#include <reshard/space/cover.hpp>
+#include <reshard/base/integer.hpp>
 
 namespace reshard {
 
@@ -42,17 +41,6 @@ template <typename ExcessOf>
   first.kept = false;
   first.least_budget = checked_add(fixed, greatest(1, smallest));
   return first;
-}
-
-/// B: the most that any device holds on either side, of what moves. Lost ranks hold nothing.
-template <Holding From, Holding To>
-[[nodiscard]] constexpr bytes_t largest_holding(const layout_switch<From, To>& change) {
-  bytes_t largest = max_bytes_per_rank(change.to(), change.states());
-  if (change.lost_ranks().empty()) return greatest(largest, max_bytes_per_rank(change.from(), change.states()));
-  for (rank_t device = 0; device < change.devices(); ++device)
-    if (const rank_t rank = change.from_rank(device); rank >= 0)
-      largest = greatest(largest, held_bytes(change.from(), rank, change.states()));
-  return largest;
 }
 
 }  // namespace reshard

@@ -206,20 +206,14 @@ template <Holding From, Holding To>
   direct.how.stages = wishes.stages.value_or(1);
   if (wishes.budget > 0) {
     const interval devices{0, change.devices()};
-    if (wishes.stages) {
-      for (rank_t device = 0; device < change.devices(); ++device)
-        direct.excess = greatest(direct.excess, direct_memory(change, device, wishes.after_use).excess(*wishes.stages));
-      direct.kept = direct.excess <= wishes.budget;
-      direct.least_budget = direct.excess;
-    } else {
+    if (!wishes.stages) {
       const std::optional<index_t> stages = direct_stages(change, devices, wishes.budget, wishes.after_use);
       direct.how.stages = stages.value_or(1);
-      direct.kept = stages.has_value();
-      if (!direct.kept) direct.least_budget = least_direct_budget(change, devices, wishes.after_use);
-      for (rank_t device = 0; device < change.devices(); ++device)
-        direct.excess =
-            greatest(direct.excess, direct_memory(change, device, wishes.after_use).excess(direct.how.stages));
     }
+    direct.excess = direct_excess(change, devices, direct.how.stages, wishes.after_use);
+    direct.kept = direct.excess <= wishes.budget;
+    if (!direct.kept)
+      direct.least_budget = wishes.stages ? direct.excess : least_direct_budget(change, devices, wishes.after_use);
   }
   if (change.on().has_speeds()) direct.seconds = direct_seconds(change, direct.how.stages);
   return direct;
