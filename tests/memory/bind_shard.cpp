@@ -11,6 +11,7 @@
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/space/cover.hpp>
 #include <reshard/space/listed_holding.hpp>
 
 #include "../support/judged.hpp"

@@ -14,6 +14,7 @@
 #include <reshard/memory/pages.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/space/cover.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"
