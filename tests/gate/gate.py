@@ -40,6 +40,7 @@ TOOLS = {
     "apt-get": 'test -n "$FAKE_NETWORK" && case "$*" in *install*) false ;; esac',
     "apt-cache": 'case " $FAKE_OFFERED " in *" $2 "*) echo "  Candidate: 1:1" ;; esac',
     "id": 'echo "${FAKE_UID:-0}"',
+    "git": 'echo "$FAKE_CHANGED"',
     # `meson test` runs; what is left of its log, and how it ends, is FAKE_MESON's.
     "meson": '''case "$FAKE_MESON.$1.$*" in
 .* | *--list) exec REAL "$@" ;;
@@ -95,8 +96,8 @@ def check(name, suites, code, closing, *words, **fakes):
     case(name, room / "small", ["tools/check", *sum((["--suite", suite] for suite in suites.split()), [])], code, closing, *words, **fakes)
 
 
-def gate(name, code, closing, *words, **fakes):
-    case(name, room / "whole", [".ci/run"], code, closing, *words, **fakes)
+def gate(name, code, closing, *words, day="20261126", **fakes):
+    case(name, room / "whole", [".ci/run", day], code, closing, *words, **fakes)
 
 
 with tempfile.TemporaryDirectory() as name:
@@ -118,6 +119,7 @@ with tempfile.TemporaryDirectory() as name:
             (room / folder / path).symlink_to(source / path)
     (room / "whole" / "tools" / "real-check").symlink_to(source / "tools" / "check")
     script(room / "whole" / "tools" / "check", CHECK)
+    script(room / "whole" / "tools" / "bare", 'eval "$FAKE_BARE"\necho "2 passed, 0 failed"')
     script(room / "whole" / "tools" / "mutate", 'eval "$FAKE_MUTATE"\necho "2 passed, 0 failed"')
     (room / "unbuilt" / "meson.build").write_text(
         "project('unbuilt')\nnone = custom_target(output: 'none', command: 'false', build_by_default: true)\n"
@@ -218,6 +220,16 @@ with tempfile.TemporaryDirectory() as name:
     gate("there is no asking for clang-19", 1, "10 passed, 1 failed", "could not be renewed", FAKE_NETWORK="", **absent)
     gate("there are no lists, and we are not root", 1, "10 passed, 1 failed", "as root", FAKE_OFFERED="", FAKE_UID="1000", **absent)
     gate("clang-19 is not offered", 0, "10 passed, 0 failed, 1 skipped", "does not offer it", **absent)
+    # .ci/run: a bare system, one day of four in place of the first configuration, and at the end of a day that changed what runs there
+    turn = {"day": "20261129"}
+    gate("it is a bare system's turn", 0, "12 passed, 0 failed", "== tools/bare trixie tools/demo tools/check\n2 passed, 0 failed\n\n== tools/check --gate", **turn)
+    gate("it is its turn, and what it runs was changed", 0, "12 passed, 0 failed", FAKE_CHANGED="1234567", **turn)
+    gate("a bare system fails", 1, "11 passed, 1 failed", FAKE_BARE="echo 1 passed, 1 failed; exit 1", **turn)
+    gate("a bare system cannot be made", 0, "12 passed, 0 failed, 1 skipped", "skipped, tools/bare: no root", FAKE_BARE="echo tools/bare: no root; exit 77", **turn)
+    gate("what a bare system runs was changed", 0, "14 passed, 0 failed", "== tools/check --gate", "== tools/bare", FAKE_CHANGED="1234567")
+    gate("what it runs was changed, and it fails", 1, "13 passed, 1 failed", FAKE_CHANGED="1234567", FAKE_BARE="echo 1 passed, 1 failed; exit 1")
+    gate("a configuration is no bare system", 1, "10 passed, 1 failed", "ended with 77", FAKE_CHECK="echo none; exit 77")
+    gate("a day that there is not", 1, "0 passed, 1 failed", "invalid date", day="20260230")
 
 print(f"{passed} passed, {failed} failed")
 sys.exit(bool(failed))
