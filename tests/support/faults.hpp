@@ -3,6 +3,7 @@
 // the process sends itself the signal. What survivors say, and values of which none is zero.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -120,6 +121,8 @@ class striker {
   void strike() {
     if (number == 0 || left->reached != 0) return;
     left->untouched = messages(moves_->out, true) + messages(moves_->in, true);  // on their way
+    left->unsent = static_cast<long>(
+        std::count_if(moves_->out.begin(), moves_->out.end(), [](const reshard::message& m) { return !m.done; }));
     left->seconds = now();
     left->reached = 1;
     ::raise(number);

@@ -31,7 +31,7 @@ struct left_behind {
   char sentence[600] = {};
   double began = 0, seconds = 0,
          away = 0;  // when it began, and something was; how long it did not run, while it should
-  long wrong = 0, elements = 0, stages = 0, untouched = 0, kernel_agrees = 0, reached = 0, several = 0;
+  long wrong = 0, elements = 0, stages = 0, untouched = 0, unsent = 0, kernel_agrees = 0, reached = 0, several = 0;
 
   void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }
 };
