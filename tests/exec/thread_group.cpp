@@ -3,7 +3,11 @@
 // counted; refusals before anything is touched; failures that reach the caller.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +24,52 @@ using testing::filled_by, testing::refused, testing::switch_in_memory;
 namespace {
 constexpr patience soon = std::chrono::seconds(60);
 
+/// What a device's pages exceed max(before, after) by in S stages, by looking at every page of every piece: one of FROM
+/// is there until the last stage that reads a byte of it, one of TO from the first that writes one.
+bytes_t excess_in(const switch_in_memory& s, std::size_t d, index_t stages) {
+  const staged_plan p = stage_plan(make_plan(s.change, static_cast<rank_t>(d)), s.change, stages);
+  const auto each_page = [](const binding& of, const tensor_box& t, auto&& visit) {
+    of.meet(t, [&](const bound_box& b) {
+      const auto at = reinterpret_cast<std::uintptr_t>(b.data);
+      for (std::uintptr_t page = at / 4096; page * 4096 < at + static_cast<std::uintptr_t>(b.bytes()); ++page)
+        visit(page);
+    });
+  };
+  const auto pages_of = [&](const binding& of, index_t stage) {
+    std::map<std::uintptr_t, index_t> pages;
+    for (const bound_box& b : of.boxes())
+      each_page(of, {b.state, b.tensor, b.where}, [&](std::uintptr_t page) { pages[page] = stage; });
+    return pages;
+  };
+  std::map<std::uintptr_t, index_t> last = pages_of(s.before[d].tensors(), -1),
+                                    first = pages_of(s.after[d].tensors(), stages);
+  for (const std::vector<staged_piece>* list : {&p.sends, &p.receives, &p.retains})
+    for (const staged_piece& piece : *list)
+      for (const int state : piece.states) {
+        const tensor_box t{state, piece.tensor, piece.where};
+        if (list != &p.receives)
+          each_page(s.before[d].tensors(), t, [&](std::uintptr_t g) { last[g] = std::max(last[g], piece.stage); });
+        if (list != &p.sends)
+          each_page(s.after[d].tensors(), t, [&](std::uintptr_t g) { first[g] = std::min(first[g], piece.stage); });
+      }
+  const std::size_t floor = std::max(last.size(), first.size());
+  std::size_t most = floor;
+  for (index_t k = 0; k < stages; ++k)
+    most = std::max(most, static_cast<std::size_t>(
+                              std::count_if(last.begin(), last.end(), [&](const auto& g) { return g.second >= k; }) +
+                              std::count_if(first.begin(), first.end(), [&](const auto& g) { return g.second <= k; })));
+  return static_cast<bytes_t>(most - floor) * 4096;
+}
+
+/// The least of 1, 2, 4 .. at which every device keeps the budget.
+index_t least_stages(const switch_in_memory& s, bytes_t budget) {
+  for (index_t stages = 1; true; stages *= 2) {
+    bool keeps = true;
+    for (std::size_t d = 0; keeps && d < s.devices(); ++d) keeps = excess_in(s, d, stages) <= budget;
+    if (keeps || stages == most_stages) return stages;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("random switches in one stage") {
@@ -35,14 +85,20 @@ TEST_CASE("random switches in one stage") {
 
 TEST_CASE("random switches in many stages") {
   oracle::generator cases(testing::seed() + 1);
+  testing::dice random(92);
+  std::map<index_t, int> seen;
   index_t stages = 0;
   for (int i = 0; i < testing::tries(60); ++i) {
     const oracle::switch_case c = cases.next_switch();
     INFO(c.describe());
     switch_in_memory s(c);
-    stages += s.run_in_stages<thread_group>(192_KiB);
+    const index_t of_this = s.run_in_stages<thread_group>(i % 2 == 0 ? 192_KiB : random.within(1, 64) * 16_KiB);
+    CHECK(of_this == least_stages(s, s.kept_budget));
+    stages += of_this, ++seen[of_this];
   }
+  for (const auto& [count, times] : seen) std::printf("%d in %d stages\n", times, static_cast<int>(count));
   CHECK_DRAWN(stages > testing::tries(60) * 10);
+  CHECK_DRAWN(seen.size() > 3);
 }
 
 namespace {

@@ -183,6 +183,7 @@ struct switch_in_memory {
   reshard::computed_switch change;
   std::vector<reshard::rank_storage> before, after;
   std::vector<reshard::switch_report> reports;
+  reshard::bytes_t kept_budget = 0;  // that the last of run_in_stages kept
   reshard::bytes_t passed = 0;  // the most that arenas for what is passed on were seen to take, summed over devices
   filled_by by = next_in_turn();
 
@@ -249,6 +250,7 @@ struct switch_in_memory {
       options.budget = std::stoll(sentence.substr(at + words.size()));
       run(another, options);
     }
+    kept_budget = options.budget;
     return reports[0].stages;
   }
 
