@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <map>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -110,6 +111,60 @@ TEST_CASE("random layouts over every key and architecture: every rank, state and
     CHECK_DRAWN(drawn.second >= 10);
   }
   CHECK_DRAWN(lists.counted().size() == 13);
+}
+
+TEST_CASE("what no degree divides, of a checkpoint's tensors: every rank, state and element, as chunk() cuts them") {
+  trainer::key_dice random(testing::seed());
+  const std::vector<trainer::state> states = trainer::parse_states("adam");
+  long elements = 0, grouped = 0, with_experts = 0, sharded = 0;
+  std::map<std::string, long> uneven;
+  for (int i = 0; i < testing::tries(150);) {
+    const std::string config = trainer::random_config(random, {"names", i % 3 == 0 ? "ep" : "tp"}).dump();
+    const trainer::model m = trainer::read_model(nlohmann::json::parse(config));
+    std::string text = "names=hf,shard=rows,tp=" + std::to_string(random.one_of({2, 3, 3, 5, 6, 7, 9})) +
+                       ",dp=" + std::to_string(random.one_of({1, 2, 3, 4, 6})) +
+                       ",zero=" + std::to_string(random.below(4));
+    if (random.below(3) == 0) text += ",pp=2,split=spread";
+    if (random.below(3) == 0) text += ",instances=2";
+    if (random.below(4) == 0) text += ",pad=3";
+    if (m.experts > 0 && random.below(2) == 0) text += ",experts=grouped";
+    if (m.experts > 0) text += ",ep=" + std::to_string(random.one_of({1, 2, 3, 5}));
+    if (m.experts > 0 && random.below(2) == 0) text += ",etp=" + std::to_string(random.one_of({2, 3, 5}));
+    const std::string why = trainer::why_illegal(m, text);
+    CAPTURE(config);
+    CAPTURE(text);
+    CAPTURE(why);
+    CHECK(refusal_of(config, text).empty() == why.empty());
+    if (!why.empty()) continue;
+    const trainer::layout l = trainer::parse(m, text);
+    if (l.world > 72) continue;
+    const computed_holding h(space(io::parse_config(config, "model"), parse_degrees(text)));
+    bool any = false;
+    for (int f = 0; f < h.families(); ++f)
+      if (h.space().cut_unevenly(f)) any = true, ++uneven[std::string(h.family_at(f).name)];
+    if (!any) continue;
+    ++i, grouped += l.grouped ? 1 : 0, with_experts += m.experts > 0 ? 1 : 0, sharded += l.zero > 0 ? 1 : 0;
+    CHECK(covers(h));
+    CHECK(agrees(h));
+    bytes_t most = 0;
+    for (rank_t rank = 0; rank < h.ranks(); ++rank) {
+      const auto theirs = expected(m, l, rank, states);
+      CHECK(difference(printed(h, rank), theirs) == "");
+      bytes_t bytes = 0;
+      for (const trainer::state& s : states) bytes += trainer::bytes_held(m, l, rank, s);
+      CHECK(held_bytes(h, rank) == bytes);
+      most = greatest(most, bytes);
+      for (const auto& [state, tensors] : theirs)
+        for (const auto& [tensor, set] : tensors) elements += trainer::count(set);
+    }
+    CHECK(max_bytes_per_rank(h) == most);
+  }
+  for (const auto& [name, times] : uneven) MESSAGE(times, " times uneven: ", name);
+  MESSAGE(elements, " elements; ", with_experts, " with experts, ", grouped, " of them grouped, ", sharded, " sharded");
+  CHECK_DRAWN(uneven.size() >= 8);
+  CHECK_DRAWN(grouped > 0);
+  CHECK_DRAWN(with_experts > grouped);
+  CHECK_DRAWN(sharded > 0);
 }
 
 TEST_CASE(

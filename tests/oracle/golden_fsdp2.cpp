@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The oracle of trainers' layouts against runs of torch's fully_shard: FSDP2 and HSDP, with tensor and expert
-// parallelism. A layout cuts by tp and ep into equal parts; where torch cut into unequal ones, chunk() is compared.
+// parallelism, into equal parts and unequal ones; where torch cut along another dimension than the first, chunk() is
+// compared.
 #include "golden_file.hpp"
 #include "trainer_holds.hpp"
 
@@ -135,9 +136,7 @@ TEST_CASE("FSDP2 and HSDP, with tensor parallelism") {
     const std::string text = "names=hf,shard=rows,zero=3,tp=" + std::to_string(tp) +
                              ",dp=" + std::to_string(replicate * shard) + ",instances=" + std::to_string(replicate);
     const bool legal = why_illegal(m, text).empty() && dimension == 0;
-    const bool divisible =
-        (m.vocab % tp == 0 && m.heads * m.head_dim % tp == 0 && m.groups * m.head_dim % tp == 0 && m.ffn % tp == 0);
-    CHECK_MESSAGE(legal == (divisible && dimension == 0), text, " of ", c.at("size"), ": ", why_illegal(m, text));
+    CHECK_MESSAGE(legal == (dimension == 0), text, " of ", c.at("size"), ": ", why_illegal(m, text));
     (legal ? by_layout : by_chunks) += 1;
     for (long rank = 0; rank < replicate * shard * tp; ++rank) {
       const holding h = legal ? held(m, parse(m, text), rank, param) : holding{};
@@ -172,9 +171,9 @@ TEST_CASE("FSDP2 with expert parallelism") {
                               : experts == "ep*tp" ? ",ep=" + std::to_string(ep * tp)
                                                    : ",ep=" + std::to_string(ep)) +
                              (experts == "each" ? "" : ",experts=grouped");
-    // grouped1 cuts the experts' second dimension, which is no layout; 6 experts do not go into ep=4.
+    // grouped1 cuts the experts' second dimension, which is no layout.
     const bool legal = why_illegal(m, text).empty();
-    CHECK_MESSAGE(legal == (m.experts % ep == 0), text, ": ", why_illegal(m, text));
+    CHECK_MESSAGE(legal, text, ": ", why_illegal(m, text));
     if (legal) ++by_layout;
     for (long rank = 0; rank < efsdp * ep * tp; ++rank) {
       const holding h = legal ? held(m, parse(m, text), rank, param) : holding{};

@@ -65,8 +65,12 @@ inline local_part local(const tensor& t, long parts, long part) {
   const long rows = t.rows(), columns = t.columns();
   switch (t.how) {
     case cut::whole: return {range(0, rows), {0, columns}};
-    case cut::rows: return {range(rows / parts * part, rows / parts * (part + 1)), {0, columns}};
-    case cut::columns: return {range(0, rows), {columns / parts * part, columns / parts * (part + 1)}};
+    case cut::rows: return {chunk(range(0, rows), parts, part), {0, columns}};
+    case cut::columns: {
+      const numbers mine = chunk(range(0, columns), parts, part);
+      if (mine.empty()) return {{}, {0, columns}};
+      return {range(0, rows), {mine.front(), mine.back() + 1}};
+    }
     case cut::gate_and_up: {
       const long half = rows / 2, piece = half / parts;
       numbers list = range(piece * part, piece * (part + 1));
@@ -81,10 +85,13 @@ inline local_part local(const layout& l, const tensor& t, const coordinates& c) 
   return t.expert >= 0 ? local(t, l.etp, c.etp) : local(t, l.tp, c.tp);
 }
 
-// Expert e sits at ep coordinate e / (E/EP); what is no expert sits at every one.
+// The experts of an ep coordinate: chunk(E, EP, c), which where EP divides E are those with e / (E/EP) == c.
+inline numbers experts_at(const model& m, const layout& l, long c) { return chunk(range(0, m.experts), l.ep, c); }
+
+// What is no expert sits at every ep coordinate.
 inline bool is_at(const model& m, const layout& l, const tensor& t, const coordinates& c, long chunk) {
   return l.stages.stage_of(chunk) == c.pp && std::find(t.chunks.begin(), t.chunks.end(), chunk) != t.chunks.end() &&
-         (t.expert < 0 || t.expert / (m.experts / l.ep) == c.ep);
+         (t.expert < 0 || t.expert / ((m.experts + l.ep - 1) / l.ep) == c.ep);
 }
 
 // The flat global indices of elements [begin, end) of the part's own memory.
@@ -175,8 +182,7 @@ inline local_part rows_of_member(const model& m, const layout& l, const tensor& 
                                  local_part part) {
   const member own = within_instance(l, t.expert >= 0 ? expert_member(l, c) : dense_member(l, c));
   if (t.expert >= 0 && l.grouped) {
-    const long each = m.experts / l.ep;
-    const numbers mine = chunk(range(each * c.ep, each * (c.ep + 1)), own.n, own.index);
+    const numbers mine = chunk(experts_at(m, l, c.ep), own.n, own.index);
     if (std::find(mine.begin(), mine.end(), t.expert) == mine.end()) part.rows.clear();
     return part;
   }

@@ -147,7 +147,15 @@ inline void check_order(const layout& l) {
   }
 }
 
+// DTensor cuts a checkpoint's tensors by chunk(), which asks for no divisibility.
+inline bool cut_by_chunk(const layout& l) { return l.hf && l.rows; }
+
 inline void check_tensor_parallel(const model& m, const layout& l) {
+  if (l.hf) {
+    must(!m.gpt(), "names=hf is not built for GPT-2.");
+    must(!m.mla() || m.q_rank > 0, "names=hf is not built without q_lora_rank.");
+  }
+  if (cut_by_chunk(l)) return;
   must(m.heads % l.tp == 0, "tp does not divide the heads.");
   if (l.pad == 0) must(m.vocab % l.tp == 0, "tp does not divide the vocabulary.");
   if (!m.mla()) {
@@ -160,11 +168,6 @@ inline void check_tensor_parallel(const model& m, const layout& l) {
     must(m.shared_ffn % l.tp == 0, "tp does not divide the intermediate size of the shared experts.");
   }
   if (m.predictions > 0) must(m.hidden % l.tp == 0, "tp does not divide the hidden size, of which eh_proj has rows.");
-  if (l.hf) {
-    must(!m.gpt(), "names=hf is not built for GPT-2.");
-    must(!m.mla() || m.q_rank > 0, "names=hf is not built without q_lora_rank.");
-    if (!m.mla()) must(m.groups * m.head_dim % l.tp == 0, "tp does not divide the rows of k and v.");
-  }
 }
 
 inline void check_sharding(const model& m, const layout& l) {
@@ -208,7 +211,7 @@ inline layout parse(const model& m, const std::string& text) {
   must(l.tp >= 1 && l.cp >= 1 && l.dp >= 1 && l.ep >= 1 && l.etp >= 1, "A degree is below 1.");
 
   if (m.experts == 0) must(l.ep == 1 && !etp_named, "ep above 1 or etp is named without experts.");
-  else must(m.experts % l.ep == 0, "ep does not divide the experts.");
+  else must(m.experts % l.ep == 0 || (cut_by_chunk(l) && l.grouped), "ep does not divide the experts.");
   const long stage = times(times(l.tp, l.cp), l.dp), expert_stage = times(l.etp, l.ep);
   must(stage % expert_stage == 0, "etp*ep does not divide tp*cp*dp.");
   l.edp = stage / expert_stage;

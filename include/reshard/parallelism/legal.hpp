@@ -28,6 +28,11 @@ constexpr bool zero_is_built(index_t zero, shard_by shard) { return zero >= 0 &&
 /// Whether a layout has expert ranks: Megatron reads the ranks in both ways whatever the model, DTensor makes no mesh
 /// of experts where there are none.
 constexpr bool has_expert_ranks(const degrees& d, index_t experts) { return experts > 0 || d.shard != shard_by::rows; }
+/// Whether tensors are cut by torch's chunk(), which divides nothing: rows of a checkpoint's tensors are DTensor's;
+/// Megatron's tensors must divide.
+constexpr bool cuts_by_chunk(const degrees& d) { return d.shard == shard_by::rows && d.names == names_as::hf; }
+/// Whether all experts of a layer are one tensor that is cut by chunk(); else a rank has whole numbers of tensors.
+constexpr bool chunks_experts(const degrees& d) { return cuts_by_chunk(d) && d.experts == experts_as::grouped; }
 /// An axis that an order does not name has a degree of 1, in both readings of the ranks where there are two.
 constexpr bool order_names_all(const degrees& d, index_t experts) {
   const bool both = has_expert_ranks(d, experts);
@@ -147,12 +152,21 @@ constexpr bool each_order_rule(const model& m, const degrees& d, Visit&& visit) 
                [&] { refuse_instances(d); }) &&
          visit(d.experts == experts_as::separate || (d.shard == shard_by::rows && m.shape.experts > 0),
                [&] { refuse_grouped(d, m.shape.experts); }) &&
-         (d.names == names_as::megatron ||
-          (visit(d.shard == shard_by::rows, [&] { refuse_names_of_buffers(); }) &&
-           visit(has_hf_names(m), [&] { require_hf_names(m); }) &&
-           (m.shape.groups == 0 || visit(rules::divides(d.tp, m.shape.groups * m.shape.head_dim), [&] {
-              refuse_indivisible("rows of k and v", m.shape.groups * m.shape.head_dim, "tp", d.tp);
-            }))));
+         (d.names == names_as::megatron || (visit(d.shard == shard_by::rows, [&] { refuse_names_of_buffers(); }) &&
+                                            visit(has_hf_names(m), [&] { require_hf_names(m); })));
+}
+
+/// What Megatron divides by tp of dense layers, the vocabulary and attention.
+template <typename Visit>
+constexpr bool each_dense_division(const dimensions& s, const degrees& d, Visit&& visit) {
+  return visit(rules::divides(d.tp, s.heads), [&] { refuse_indivisible("attention heads", s.heads, "tp", d.tp); }) &&
+         visit(d.pad > 0 || rules::divides(d.tp, s.vocabulary),
+               [&] { refuse_indivisible("rows of the vocabulary", s.vocabulary, "tp", d.tp); }) &&
+         (s.groups == 0 || (visit(rules::groups_match(s.groups, d.tp), [&] { refuse_groups(s.groups, d.tp); }) &&
+                            visit(rules::divides(d.tp, s.qkv_rows()),
+                                  [&] { refuse_indivisible("qkv rows", s.qkv_rows(), "tp", d.tp); }))) &&
+         visit(rules::divides(d.tp, s.ffn),
+               [&] { refuse_indivisible("rows of the dense layers' fc1", s.ffn, "tp", d.tp); });
 }
 
 /// The list: calls visit(holds, refuse) for each rule, in order, while it returns true; refuse() says the sentence. A
@@ -171,22 +185,17 @@ constexpr bool each_rule(const model& m, const degrees& d, Visit&& visit) {
          visit(d.busbw <= 1, [&] { refuse_busbw(d.busbw); }) &&
          visit(rules::fits_64_bits(d), [&] { refuse_numbers_of_more_than_64_bits(d); }) &&
          visit(d.pad == 0 || rules::padding_fits(d, s.vocabulary, s.hidden), [&] { refuse_padding(d); }) &&
-         visit(rules::divides(d.tp, s.heads), [&] { refuse_indivisible("attention heads", s.heads, "tp", d.tp); }) &&
-         visit(d.pad > 0 || rules::divides(d.tp, s.vocabulary),
-               [&] { refuse_indivisible("rows of the vocabulary", s.vocabulary, "tp", d.tp); }) &&
-         (s.groups == 0 || (visit(rules::groups_match(s.groups, d.tp), [&] { refuse_groups(s.groups, d.tp); }) &&
-                            visit(rules::divides(d.tp, s.qkv_rows()),
-                                  [&] { refuse_indivisible("qkv rows", s.qkv_rows(), "tp", d.tp); }))) &&
-         visit(rules::divides(d.tp, s.ffn),
-               [&] { refuse_indivisible("rows of the dense layers' fc1", s.ffn, "tp", d.tp); }) &&
+         (rules::cuts_by_chunk(d) || each_dense_division(s, d, visit)) &&
          visit(rules::has_experts(s.experts, d.ep, d.etp), [&] { refuse_experts(d.ep, d.etp); }) &&
          (s.experts == 0 ||
-          (visit(rules::divides(d.ep, s.experts), [&] { refuse_indivisible("experts", s.experts, "ep", d.ep); }) &&
+          (visit(rules::chunks_experts(d) || rules::divides(d.ep, s.experts),
+                 [&] { refuse_indivisible("experts", s.experts, "ep", d.ep); }) &&
            visit(rules::divides(d.expert_tp() * d.ep, d.stage_ranks()),
                  [&] { refuse_expert_world(d.stage_ranks(), d.expert_tp(), d.ep); }) &&
-           visit(rules::divides(d.expert_tp(), s.expert_ffn),
+           visit(rules::cuts_by_chunk(d) || rules::divides(d.expert_tp(), s.expert_ffn),
                  [&] { refuse_indivisible("rows of an expert's fc1", s.expert_ffn, "etp", d.expert_tp()); }))) &&
-         each_pipeline_rule(m, d, visit) && each_cut_rule(m, d, visit) && each_order_rule(m, d, visit);
+         each_pipeline_rule(m, d, visit) && (rules::cuts_by_chunk(d) || each_cut_rule(m, d, visit)) &&
+         each_order_rule(m, d, visit);
 }
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The holding of a space: the boxes of a rank, and the owners of a box, by arithmetic; where ZeRO shards a state, by
 // the slices of its optimizer buffers or by rows.
-// Builds on: base/sink.hpp, space/holding.hpp, space/rank_seat.hpp, space/shard_slices.hpp.
+// Builds on: base/sink.hpp, space/holding.hpp, space/rank_seat.hpp, space/shard_slices.hpp, space/uneven_shards.hpp.
 #pragma once
 
 #include <iterator>
@@ -11,6 +11,7 @@
 #include <reshard/space/holding.hpp>
 #include <reshard/space/rank_seat.hpp>
 #include <reshard/space/shard_slices.hpp>
+#include <reshard/space/uneven_shards.hpp>
 
 namespace reshard {
 
@@ -135,11 +136,15 @@ class computed_holding {
   /// What is not whole.
   constexpr detail::shard_slices sliced(cut by) const { return {space_, holders_, buffers_, by == cut::rows}; }
 
+  constexpr detail::uneven_shards uneven() const { return detail::uneven_shards(space_); }
+
   /// The boxes that a rank has of a family: shards, or the boxes of its slices.
   constexpr void boxes_of(int f, const seat& at, cut by, const held_sink& sink) const {
+    const index_t i = at.slice[static_cast<int>(space_.shard_kind(f))];
+    if (space_.cut_unevenly(f))
+      return uneven().held(f, at, by != cut::whole, i, [&](index_t, const family_box& b) { sink(b); });
     if (by == cut::whole)
       return detail::shards_at(space_, f, at, [&](index_t, const family_box& shard) { sink(shard); });
-    const index_t i = at.slice[static_cast<int>(space_.shard_kind(f))];
     detail::shards_at(space_, f, at,
                       [&](index_t k, const family_box& shard) { sliced(by).boxes(f, k, shard, i, sink); });
   }
@@ -163,7 +168,7 @@ class computed_holding {
     const auto give = shared_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); });
     for (; f < families(); ++f) {
       if (!has(f, r)) continue;
-      if (!whole || space_.shared_between_stages(f)) shared_boxes_of(f, at, cut_of(r), give);
+      if (!whole || space_.shared_between_stages(f) || space_.cut_unevenly(f)) shared_boxes_of(f, at, cut_of(r), give);
       else
         detail::shards_at(space_, f, at,
                           [&, &holders = replicas[kind_of(f)][by_tensor(f)]](index_t, const family_box& shard) {
@@ -177,6 +182,10 @@ class computed_holding {
     const index_t e = at.expert[kind_of(f)], t = at.tensor[kind_of(f)];
     const index_t i = at.slice[static_cast<int>(space_.shard_kind(f))];
     std::vector<rank_t> list;
+    if (space_.cut_unevenly(f))
+      return uneven().held(f, at, by != cut::whole, i, [&](index_t k, const family_box& b) {
+        sink(b, holders_of(f, {k, 0, e, t}, by, i, list));
+      });
     detail::shards_at(space_, f, at, [&](index_t k, const family_box& shard) {
       if (by == cut::whole) return sink(shard, holders_.replicas(space_, f, k, e, t, list));
       const rank_product holders = holders_.sharers(space_, f, k, e, t, i, list);
@@ -204,8 +213,23 @@ class computed_holding {
     });
   }
 
+  /// The holders of a shard, or of its slice i.
+  constexpr rank_product holders_of(int f, const detail::shard_at& at, cut by, index_t i,
+                                    std::vector<rank_t>& list) const {
+    if (by == cut::whole) return holders_.replicas(space_, f, at.k, at.e, at.t, list);
+    return holders_.sharers(space_, f, at.k, at.e, at.t, i, list);
+  }
+
   /// The shards of a family that meet `within`, with their holders; or the boxes of their slices.
   constexpr void owners_of(int f, const family_box& within, cut by, const shared_sink& sink) const {
+    if (space_.cut_unevenly(f)) {
+      std::vector<rank_t> list;
+      return uneven().owners(f, within, by != cut::whole,
+                             [&](const detail::shard_at& at, index_t i, const family_box& b) {
+                               const rank_product holders = holders_of(f, at, by, i, list);
+                               if (holders.listed == nullptr || !list.empty()) sink(b, holders);
+                             });
+    }
     if (by == cut::whole) return owners_of_shards(f, within, sink);
     sliced(by).owners(f, within, sink);
   }

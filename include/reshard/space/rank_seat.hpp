@@ -32,18 +32,26 @@ struct rank_seat {
   index_t slice[2] = {};
 };
 
-/// Calls each(k, shard) with the shards of a family that lie at a seat, chunk by chunk.
+/// Calls each(k, members) with the chunks at a seat that have a family, and its members there.
 template <typename Each>
-constexpr void shards_at(const space& s, int f, const rank_seat& at, Each&& each) {
+constexpr void members_at(const space& s, int f, const rank_seat& at, Each&& each) {
   const pipeline_placement& pipeline = s.pipeline();
-  const int pieces = s.pieces(f), kind = static_cast<int>(s.family_at(f).mesh);
-  const index_t e = at.expert[kind], t = at.tensor[kind];
   for (index_t k = at.stage; k < pipeline.chunks(); k += pipeline.parts()) {
     const interval members = s.chunk_members(f, k);
     if (members.empty()) continue;
-    for (int p = 0; p < pieces; ++p) each(k, s.shard_box(f, p, members, e, t));
+    each(k, members);
     if (s.family_at(f).place == home::embedding) return;  // a second copy on the same stage is the same tensor
   }
+}
+
+/// Calls each(k, shard) with the shards of a family that lie at a seat, chunk by chunk.
+template <typename Each>
+constexpr void shards_at(const space& s, int f, const rank_seat& at, Each&& each) {
+  const int pieces = s.pieces(f), kind = static_cast<int>(s.family_at(f).mesh);
+  const index_t e = at.expert[kind], t = at.tensor[kind];
+  members_at(s, f, at, [&](index_t k, interval members) {
+    for (int p = 0; p < pieces; ++p) each(k, s.shard_box(f, p, members, e, t));
+  });
 }
 
 }  // namespace reshard::detail

@@ -17,15 +17,27 @@ namespace reshard::detail {
 class row_slices {
  public:
   constexpr row_slices(const family& tensors, const family_box& shard, index_t chunks, bool experts_together)
+      : row_slices(tensors, shard, all_rows(tensors, shard), chunks, experts_together) {}
+  /// Of a shard that is `rows` of a box alone, counted over its parts.
+  constexpr row_slices(const family& tensors, const family_box& shard, interval rows, index_t chunks,
+                       bool experts_together)
       : shard_(shard), inner_(tensors.inner_axis()), together_(experts_together && tensors.mesh == mesh_kind::expert),
-        rows_(together_ ? shard.dim[axis_of::expert].size()
-                        : shard.dim[axis_of::part].size() * shard.dim[inner_].size()),
+        first_(together_ ? 0 : rows.begin), rows_(together_ ? shard.dim[axis_of::expert].size() : rows.size()),
         per_chunk_(ceil_divide(rows_, chunks)) {}
+
+  /// [0, parts x rows in each)
+  static constexpr interval all_rows(const family& tensors, const family_box& shard) {
+    return {0, shard.dim[axis_of::part].size() * shard.dim[tensors.inner_axis()].size()};
+  }
+  /// Chunk i, in rows.
+  constexpr interval chunk(index_t i) const {
+    return translate(intersect({i * per_chunk_, (i + 1) * per_chunk_}, {0, rows_}), first_);
+  }
 
   /// Calls sink(box) with the boxes of chunk i, in order; none where it is empty.
   template <typename Sink>
   constexpr void boxes(index_t i, Sink&& sink) const {
-    const interval rows = intersect({i * per_chunk_, (i + 1) * per_chunk_}, {0, rows_});
+    const interval rows = chunk(i);
     if (rows.empty() || per_chunk_ == 0) return;
     family_box b = shard_;
     if (together_) {
@@ -61,6 +73,8 @@ class row_slices {
   /// From chunk `next` on, those that meet `rows`; what comes after the last of them.
   template <typename Sink>
   constexpr index_t meet(interval rows, index_t next, Sink& sink) const {
+    rows = translate(intersect(rows, {first_, first_ + rows_}), -first_);
+    if (rows.empty()) return next;
     const index_t last = (rows.end - 1) / per_chunk_;
     for (index_t i = greatest(next, rows.begin / per_chunk_); i <= last; ++i) sink(i);
     return greatest(next, last + 1);
@@ -69,6 +83,7 @@ class row_slices {
   family_box shard_;
   int inner_;
   bool together_;
+  index_t first_;
   index_t rows_;
   index_t per_chunk_;
 };

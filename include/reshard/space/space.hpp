@@ -37,7 +37,10 @@ class space {
     if (m.shape.predictions > 0) keep_predictions_of_one_kind();
     for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert})
       shards_[static_cast<int>(kind)] = sharding_group(kind) / d.instances;
-    for (int f = 0; f < model_.families; ++f) cuts_[f] = cut_by_tensor_parallelism(f);
+    for (int f = 0; f < model_.families; ++f) {
+      cuts_[f] = cut_by_tensor_parallelism(f);
+      uneven_[f] = rules::cuts_by_chunk(d) && !divides(f);
+    }
   }
 
   /// The model, with the rows of the vocabulary that this side has.
@@ -108,6 +111,10 @@ class space {
 
   /// How tensor parallelism cuts each piece of a family.
   constexpr const tensor_cut& cut_of(int f) const { return cuts_[f]; }
+
+  /// Whether parallelism does not divide a family's tensors, or its experts, and they are cut by DTensor's chunk(); then
+  /// space/uneven_shards.hpp says where, and no cut_of.
+  constexpr bool cut_unevenly(int f) const { return uneven_[f]; }
 
   /// Whether chunk k has a family that is pinned to a place of the network.
   constexpr bool pinned_to(int f, index_t k) const {
@@ -239,6 +246,21 @@ class space {
     return {all.begin + (all.end - all.begin) / parts * i, all.begin + (all.end - all.begin) / parts * (i + 1)};
   }
 
+  /// Whether each piece of a family, and its experts, are cut into equal parts.
+  constexpr bool divides(int f) const {
+    const family& tensors = family_at(f);
+    if (tensors.extent[axis_of::expert] % expert_parts(f) != 0) return false;
+    const index_t degree = tensor_parts(f);
+    for (int p = 0; p < pieces(f); ++p) {
+      const box<3> piece = piece_box(f, p);
+      const bool columns = tensors.tensor_axis == axis_of::column && !tensors.vector();
+      const index_t along = piece.dim[(columns ? axis_of::column : tensors.inner_axis()) - axis_of::part].size();
+      const index_t parts = columns ? 1 : piece.dim[0].size();
+      if (parts % degree != 0 && (degree % parts != 0 || along % (degree / parts) != 0)) return false;
+    }
+    return true;
+  }
+
   constexpr tensor_cut cut_by_tensor_parallelism(int f) const {
     const family& tensors = family_at(f);
     const index_t degree = tensor_parts(f);
@@ -279,6 +301,7 @@ class space {
   index_t stage_pitch_;         // ranks from a rank to the one in the next stage
   index_t shards_[2] = {1, 1};  // by mesh kind
   tensor_cut cuts_[max_families] = {};
+  bool uneven_[max_families] = {};
   bool embedding_copies_;
 };
 

@@ -38,28 +38,32 @@ struct static_space {
   static constexpr dimensions shape = Model.shape;
   // The sizes that the rules below ask about. Where a rule does not apply, a size that it admits with any degree: 0
   // layers where first, last or a string deals them (no split is legal beside these); 0 rows where the vocabulary is
-  // padded; as many groups as tp, and 0 qkv rows, where the model has no groups; 0 where it has no experts.
+  // padded; as many groups as tp, and 0 qkv rows, where the model has no groups; 0 where it has no experts, and of
+  // what chunk() cuts.
   static constexpr bool split_by_count = !d.string.given() && d.first == 0 && d.last == 0;
   static constexpr index_t layers = split_by_count ? shape.layers : 0;
-  static constexpr index_t vocabulary = d.pad == 0 ? shape.vocabulary : 0;
-  static constexpr index_t groups = shape.groups == 0 ? d.tp : shape.groups;
-  static constexpr index_t qkv_rows = shape.groups == 0 ? 0 : shape.qkv_rows();
+  static constexpr bool by_chunk = rules::cuts_by_chunk(d);
+  static constexpr index_t divided(index_t size) { return by_chunk ? 0 : size; }
+  static constexpr index_t vocabulary = divided(d.pad == 0 ? shape.vocabulary : 0);
+  static constexpr index_t groups = shape.groups == 0 || by_chunk ? d.tp : shape.groups;
+  static constexpr index_t qkv_rows = divided(shape.groups == 0 ? 0 : shape.qkv_rows());
   static constexpr index_t with_experts(index_t size) { return shape.experts > 0 ? size : 0; }
 
   static_assert(rules::zero_level_is_built<d.zero, d.shard>,
                 "reshard: this ZeRO level is not built; zero is 0 to 2, and 3 with shard=rows");
-  static_assert(rules::divides_evenly<d.tp, shape.heads>, "reshard: the attention heads do not divide by tp");
+  static_assert(rules::divides_evenly<d.tp, divided(shape.heads)>, "reshard: the attention heads do not divide by tp");
   static_assert(rules::divides_evenly<d.tp, vocabulary>, "reshard: the rows of the vocabulary do not divide by tp");
   static_assert(rules::one_divides_the_other<groups, d.tp>,
                 "reshard: of the query groups and tp, one must divide the other");
   static_assert(rules::divides_evenly<d.tp, qkv_rows>, "reshard: the qkv rows do not divide by tp");
-  static_assert(rules::divides_evenly<d.tp, shape.ffn>, "reshard: the rows of fc1 do not divide by tp");
+  static_assert(rules::divides_evenly<d.tp, divided(shape.ffn)>, "reshard: the rows of fc1 do not divide by tp");
   static_assert(rules::experts_for_ep_and_etp<shape.experts, d.ep, d.etp>,
                 "reshard: ep > 1 and etp need a model with experts");
-  static_assert(rules::divides_evenly<d.ep, with_experts(shape.experts)>, "reshard: the experts do not divide by ep");
+  static_assert(rules::divides_evenly<d.ep, with_experts(rules::chunks_experts(d) ? 0 : shape.experts)>,
+                "reshard: the experts do not divide by ep");
   static_assert(rules::divides_evenly<d.ep * d.expert_tp(), with_experts(d.stage_ranks())>,
                 "reshard: the ranks of a stage, tp x cp x dp, do not divide by etp x ep");
-  static_assert(rules::divides_evenly<d.expert_tp(), with_experts(shape.expert_ffn)>,
+  static_assert(rules::divides_evenly<d.expert_tp(), with_experts(divided(shape.expert_ffn))>,
                 "reshard: the rows of an expert's fc1 do not divide by etp");
   static_assert(rules::chunks_have_stages<d.vpp, d.pp>, "reshard: vpp > 1 needs pp > 1");
   static_assert(
