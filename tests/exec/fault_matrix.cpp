@@ -174,7 +174,7 @@ class faulted {
   long elements() const { return elements_; }
 
  private:
-  /// Whether others may have had everything: it was struck in the last stage, or late in another, all its messages sent.
+  /// Whether others may have had everything: it was struck in the last stage, or late in another with all sent.
   bool others_may_have_all() {
     const left_behind& struck = all_.of(cell_.victim);
     return cell_.third == 2 || struck.stages == 1 || struck.unsent == 0;

@@ -112,8 +112,8 @@ class space {
   /// How tensor parallelism cuts each piece of a family.
   constexpr const tensor_cut& cut_of(int f) const { return cuts_[f]; }
 
-  /// Whether parallelism does not divide a family's tensors, or its experts, and they are cut by DTensor's chunk(); then
-  /// space/uneven_shards.hpp says where, and no cut_of.
+  /// Whether parallelism does not divide a family's tensors, or its experts, and they are cut by DTensor's chunk();
+  /// space/uneven_shards.hpp says where then, and no cut_of.
   constexpr bool cut_unevenly(int f) const { return uneven_[f]; }
 
   /// Whether chunk k has a family that is pinned to a place of the network.

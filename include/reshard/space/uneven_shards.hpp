@@ -31,7 +31,7 @@ class uneven_shards {
     });
   }
 
-  /// Calls sink(shard_at, i, box) with every box of a shard, or where they are sliced of a slice i, that meets `within`.
+  /// Calls sink(shard_at, i, box) with the boxes of shards, or where they are sliced of slices i, that meet `within`.
   template <typename Sink>
   constexpr void owners(int f, const family_box& within, bool sliced, Sink&& sink) const {
     const interval chunks = space_->chunks_of_members(f, within.dim[axis_of::layer]);
