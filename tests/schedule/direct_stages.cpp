@@ -143,7 +143,8 @@ TEST_CASE("S is the least power of two whose replay keeps the budget, and u the 
                            "tp=4", "dp=4", "dp=3,zero=1", "tp=2,dp=2", "pp=2,dp=2",   "tp=2,dp=2,zero=1", "dp=3"};
   dice random(91);
   seen_of seen;
-  for (int i = 0; seen.tried < testing::tries(120) && i < 20'000; ++i) {
+  const long wanted = testing::asked_for("RESHARD_SWITCHES", testing::tries(200));
+  for (long i = 0; seen.tried < wanted && i < 100 * wanted; ++i) {
     const std::string a = layouts[random.below(std::size(layouts))], b = layouts[random.below(std::size(layouts))];
     const space from(m, parse_degrees(a)), to(m, parse_degrees(b));
     std::vector<rank_t> seats;  // of TO, in another order
@@ -165,7 +166,7 @@ TEST_CASE("S is the least power of two whose replay keeps the budget, and u the 
               seen.tried, seen.refused, seen.with_unread, seen.kept_none, seen.kept_some, seen.kept_all);
   for (const auto& [stages, times] : seen.stages) std::printf(",\"stages_%d\":%d", static_cast<int>(stages), times);
   std::printf("}\n");
-  CHECK(seen.tried == testing::tries(120));
+  CHECK(seen.tried == wanted);
   CHECK_DRAWN(seen.stages.size() > 3);
   CHECK_DRAWN(seen.kept_none > 0);
   CHECK_DRAWN(seen.kept_some > 0);
