@@ -292,7 +292,8 @@ TEST_CASE(
         shard_of + ": dimension 0 is said to have extent 3; the tensor's is 6");  // rows of both parts
   CHECK(said([](shard& s) { s.whole.at[1] = 5; }) ==
         shard_of + ": dimension 1 is said to have extent 5; the tensor's is 4");
-  model own{.name = "own"};
+  model own;
+  own.name = "own";
   own.add({.name = "load", .extent = {1, 1, 1, 1, 4}, .place = home::last_stage, .shape_ndim = 1});
   own.family_at[0].kind = tensor_kind::statistic;
   const tensor_table counted(own);
