@@ -290,6 +290,7 @@ TEST_CASE("what is relayed is kept as it travels, since it is sent on as it is k
   CHECK(moved(relay::always, bf16) == "accepted");
   const std::string sentence = moved(relay::always, fp32);
   CAPTURE(sentence);
+  CHECK(sentence.starts_with("reshard: device "));
   CHECK(sentence.find(" is bf16 and is kept as fp32; what is relayed is sent on as it is kept, so keep it as it is, or "
                       "route it directly") != sentence.npos);
 }

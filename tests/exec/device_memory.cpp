@@ -66,8 +66,9 @@ TEST_CASE("granules come and go one by one; addresses and what others hold stay"
   block.release({0, 5});  // one of them has gone before
   CHECK(range.mapped_bytes() == 0);
   CHECK(pool.bytes() == 0);
-  CHECK(refused([&] { block.take(block.begin + 4 * granule, 2 * granule); }).find("are no granules of 5") !=
-        std::string::npos);
+  CHECK(refused([&] { block.take(block.begin + 4 * granule, 2 * granule); }) ==
+        "reshard: device_memory: " + std::to_string(2 * granule) + " bytes from byte " + std::to_string(4 * granule) +
+            " on are no granules of 5");
 }
 
 TEST_CASE("what one range gives back serves another before the device is asked; the rest is the device's again") {
@@ -129,7 +130,8 @@ TEST_CASE("nothing is unmapped before its readers have ended, nor for ever waite
   range.read_until(std::move(never));
   const std::string sentence = refused([&] { block.release({0, 1}); });
   go = true;
-  CHECK(sentence.find("has not ended for 300 ms; nothing of it was unmapped") != sentence.npos);
+  CHECK(sentence == "reshard: device_memory: who reads a range of " + std::to_string(granule) +
+                        " bytes has not ended for 300 ms; nothing of it was unmapped");
   CHECK(range.mapped_bytes() == granule);
   while (!slow.idle()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
@@ -142,7 +144,12 @@ TEST_CASE("what the driver refuses is a sentence, and leaves what was there") {
     emulation::fail(function, std::string(function) == "cuMemSetAccess" ? 1 : 3);
     const std::string sentence = refused([&] { block.commit({0, 4}); });
     CAPTURE(function);
-    CHECK(sentence.starts_with("reshard: CUDA's driver could not "));
+    const std::string name = function;
+    CHECK(sentence == "reshard: CUDA's driver could not " +
+                          std::string(name == "cuMemCreate" ? "make a granule of memory: out of memory (CUresult 2)"
+                                      : name == "cuMemMap"  ? "map a granule of memory: out of memory (CUresult 2)"
+                                                            : "let a device reach granules of memory: an error of the "
+                                                              "emulation (CUresult 999)"));
     CHECK(range.mapped_bytes() == 0);
   }
   block.commit({0, 4});
@@ -246,6 +253,14 @@ TEST_CASE("a lane makes the copies of tables longer than it sends at once, and w
       for (index_t j = 0; j < 3; ++j)
         std::fill_n(before.begin() + 1 + i * 200'000 + j * 60'000, 40'000, std::uint16_t{0});
     CHECK(before == after);
+    std::atomic<bool> go = false;
+    emulation::enqueue(lane.stream().get(), [&go] {
+      while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    CHECK(refused([&] { lane.copy(table, std::chrono::milliseconds(70)); }) ==
+          "reshard: copies on a device did not end for 70 ms");
+    go = true;
+    while (!lane.stream().idle()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (void* const a : {tables, memory}) detail::require_cuda(cudaFree(a), "free");
 }

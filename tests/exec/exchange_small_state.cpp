@@ -232,7 +232,8 @@ TEST_CASE("what a device may not ask for is refused by all, and named") {
       static_cast<void>(exchange_small_state(one_blob({"step"}, 8), wanted, here));
     });
     const std::string why = odd.name.empty()  ? "a blob of small state has no name, and the key tp=0"
-                            : odd.key.empty() ? "small state step is asked for without a key; what is the same"
+                            : odd.key.empty() ? "small state step is asked for without a key; what is the same "
+                                                "needs no asking"
                                               : "a blob of small state has a name or a key of 256 bytes";
     CHECK(sentences[1].starts_with("refusal reshard: " + why));
     for (const int d : {0, 2}) {

@@ -15,6 +15,7 @@
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_arrays.hpp>
+#include <reshard/memory/rank_storage.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
@@ -27,7 +28,7 @@ namespace {
 
 constexpr patience soon = std::chrono::seconds(20);
 
-computed_switch change_of(const char* from, const char* to) {
+computed_switch change_of(const char* from, const char* to, const cluster& on = cluster()) {
   const model m = make_transformer({.name = "tiny",
                                     .layers = 4,
                                     .hidden = 64,
@@ -36,7 +37,7 @@ computed_switch change_of(const char* from, const char* to) {
                                     .head_dim = 16,
                                     .ffn = 128,
                                     .vocabulary = 256});
-  return layout_switch(space(m, parse_degrees(from)), space(m, parse_degrees(to)));
+  return layout_switch(space(m, parse_degrees(from)), space(m, parse_degrees(to)), {.on = on});
 }
 
 /// Arrays of a rank in address space that may be touched only between a take and a give back.
@@ -180,4 +181,29 @@ TEST_CASE("memory that a transport does not reach is refused, by name, and one t
   CHECK(sentence_with({kind::pinned}, true, false) == "accepted");
   CHECK(sentence_with({kind::device, 1}, true, true) == "accepted");
   CHECK(sentence_with({kind::host}, true, true).ends_with("lies in host memory, which this transport does not reach"));
+}
+
+TEST_CASE("what is relayed is not passed on through a device's memory") {
+  struct reaching : testing::forwarding<thread_group::endpoint> {
+    bool reaches(memory_place) const { return true; }
+  };
+  const computed_switch change = change_of("tp=2,pp=2", "dp=4", nodes_of(2));
+  const auto sentence_with = [&](relay how, memory_place place) {
+    return testing::refused([&] {
+      thread_group world(4, soon);
+      world.run([&](auto& here) {
+        rank_storage before(change.from(), here.device(), "before"), after(change.to(), here.device(), "after");
+        if (here.device() == 3) after.tensors().lies_in(place);
+        reaching through{{here}};
+        switch_state(change, before.tensors(), after.tensors(), through, {.route = {how}});
+      });
+    });
+  };
+  using kind = memory_place::kind;
+  CHECK(sentence_with(relay::never, {kind::device, 2}) == "accepted");
+  CHECK(sentence_with(relay::always, {kind::pinned}) == "accepted");
+  CHECK(
+      sentence_with(relay::always, {kind::device, 2}) ==
+      "reshard: device 3, after: lies in device memory of device 2, and what is relayed is passed on through memory of "
+      "the host; route it directly");
 }

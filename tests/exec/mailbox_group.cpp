@@ -115,8 +115,8 @@ TEST_CASE("who passes on the lag of an exchange and not when it writes is refuse
       CAPTURE(sentence);
       CHECK((sentence == "accepted") != late);
       if (!late) continue;
-      CHECK(sentence.find(": what comes in stage 0 takes several rounds, and nobody has asked written_in") !=
-            sentence.npos);
+      CHECK(sentence.find(": what comes in stage 0 takes several rounds, and nobody has asked written_in; what passes "
+                          "lag() on passes that on too") != sentence.npos);
       CHECK(s.untouched());
     }
 }

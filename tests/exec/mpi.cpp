@@ -21,6 +21,19 @@ using testing::left_behind, testing::on_ranks;
 
 namespace {
 
+/// What somebody throws, as a sentence; "nothing" otherwise.
+template <typename Something>
+std::string thrown(Something&& something) {
+  try {
+    something();
+    return "nothing";
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+/// Said in every process before MPI_Init.
+const std::string said_before = thrown([] { mpi_communicator(MPI_COMM_WORLD, std::chrono::milliseconds(1)); });
 const testing::mpi_program under_mpirun(8);
 
 #ifdef OPEN_MPI
@@ -33,17 +46,6 @@ constexpr patience ample = std::chrono::seconds(60);
 computed_switch change_of(const std::string& from, const std::string& to) { return testing::tiny_switch(8, from, to); }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-/// What somebody throws, as a sentence; "nothing" otherwise.
-template <typename Something>
-std::string thrown(Something&& something) {
-  try {
-    something();
-    return "nothing";
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-}
 
 }  // namespace
 
@@ -300,11 +302,49 @@ TEST_CASE("who leaves or is late is named, and nobody waits for ever") {
         CAPTURE(d);
         CAPTURE(sentence);
         CHECK(all[static_cast<std::size_t>(d)].seconds < 8);
-        if (leaves) CHECK(sentence == "reshard: device " + std::to_string(odd) + " has left; a world serves one run");
+        if (leaves)
+          CHECK(sentence == (odd == 0 ? "reshard: device 0 has left; a world serves one run"
+                                      : "reshard: device 2 has left; a world serves one run"));
         else if (odd == 0) CHECK(sentence.find("in vain for device 0, the hub") != sentence.npos);
         else CHECK(sentence == "reshard: device 0 waited 500 ms in vain for these devices: 2");
       }
     }
+}
+
+TEST_CASE("what MPI does not do, and what comes otherwise than this build sends it, is a sentence") {
+  CHECK(said_before ==
+        "reshard: MPI does not run: MPI_Init comes before the first end of a world, and MPI_Finalize after the last");
+  char words[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(MPI_ERR_COMM, words, &length);
+  CHECK(thrown([] { detail::require_mpi(MPI_ERR_COMM, "join a world"); }) ==
+        "reshard: MPI could not join a world: " + std::string(words));
+  for (const bytes_t expected : {96, 128}) {
+    const std::vector<left_behind> all = on_ranks(2, [&](MPI_Comm world, long d, left_behind&) {
+      mpi_meeting meeting(world, ample);
+      mpi_wire wire(meeting, 1000);
+      wire.connect({1 - d});
+      std::vector<std::byte> memory(128);
+      message one{1 - d, 5, memory.data(), d == 0 ? 100 : expected};
+      if (d == 0) wire.send(one);
+      else wire.receive(one);
+      while (!one.done) wire.poll(std::chrono::milliseconds(1));
+    });
+    CHECK(std::string(all[0].sentence).empty());
+    CHECK(std::string(all[1].sentence) ==
+          (expected == 96
+               ? "reshard: device 1 expects 96 bytes from device 0 in stage 5, 96 of them at once, and more came"
+               : "reshard: device 1 expects 128 bytes from device 0 in stage 5, 128 of them at once, and 100 came"));
+  }
+  const std::vector<left_behind> all = on_ranks(3, [&](MPI_Comm world, long d, left_behind& mine) {
+    mpi_meeting meeting(world, ample);
+    meeting.agree({});
+    const std::int64_t unknown = 99;
+    if (d == 1) MPI_Send(&unknown, sizeof unknown, MPI_BYTE, 0, mpi_meeting::words_tag, meeting.communicator());
+    mine.say(thrown([&] { meeting.agree({}); }));
+  });
+  for (const left_behind& left : all)
+    CHECK(std::string(left.sentence) == "reshard: device 1 speaks of another build of the library");
 }
 
 TEST_CASE("a process that comes late to a world is waited for as long as the patience") {

@@ -573,8 +573,18 @@ TEST_CASE("what can't be done over NCCL is refused on all devices, and nothing i
   };
   const auto has = [](const std::string& sentence, const char* words) { return sentence.find(words) != sentence.npos; };
   std::vector<std::string> all = said(checks);
-  CHECK(all[0].starts_with("reshard: device 0 is asked to check messages, and over NCCL they are not: "));
+  CHECK(
+      all[0] ==
+      "reshard: device 0 is asked to check messages, and over NCCL they are not: they never are in the host's memory; "
+      "switch without checks, or over sockets");
   CHECK(all[1].starts_with("reshard: device 1 is asked to check messages"));
+  try {
+    detail::require_nccl(ncclInvalidUsage, "join a world");
+    FAIL("nothing was thrown");
+  } catch (const std::runtime_error& e) {
+    CHECK(std::string(e.what()).starts_with(std::string("reshard: NCCL could not join a world: ") +
+                                            ::ncclGetErrorString(ncclInvalidUsage)));
+  }
   all = said(on_host);
   CHECK(all[1] == "reshard: device 1, after: lies in host memory, which this transport does not reach");
   CHECK(has(all[0], "device 1 refused the switch: device 1, after: lies in host memory"));

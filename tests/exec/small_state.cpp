@@ -93,11 +93,14 @@ TEST_CASE("blobs are kept in order, each once, under one rule") {
   const small_state before = mine;
   CHECK_REFUSED((mine.add_same("step", bytes_of("8"))), "small state step is there twice");
   CHECK_REFUSED((mine.add_per_rank("rng", "tp=1", {})), "small state rng[tp=1] is there twice");
-  CHECK_REFUSED((mine.add_per_rank("rng", "", {})), "small state rng is per rank, and has no key");
+  CHECK_REFUSED((mine.add_per_rank("rng", "", {})),
+                "reshard: small state rng is per rank, and has no key that says whose it is");
   CHECK(refused([&] { mine.add_same("", {}); }) == "reshard: a blob of small state has no name");
   CHECK_REFUSED((mine.add_per_rank("", "tp=1", {})), "a blob of small state has no name, and the key tp=1");
-  CHECK_REFUSED((mine.add_same("rng", {})), "small state rng is both the same on all devices and per rank");
-  CHECK_REFUSED((mine.add_per_rank("step", "a", {})), "small state step is both the same on all devices and per rank");
+  const std::string both = " is both the same on all devices and per rank; a name has one rule";
+  CHECK(refused([&] { mine.add_same("rng", {}); }) ==
+        "reshard: small state rng is both the same on all devices and per rank; a name has one rule");
+  CHECK(refused([&] { mine.add_per_rank("step", "a", {}); }) == "reshard: small state step" + both);
   const std::string alphabet = "abcdefghijklmnopqrstuvwxyz0123456789";
   CHECK(refused([&] { mine.add_same(alphabet + std::string(220, 'x'), {}); }) ==
         "reshard: a blob of small state has a name or a key of 256 bytes; at most 255 are legal: "
@@ -115,7 +118,9 @@ TEST_CASE("a device's small state has 1 MiB at most, names and keys counted") {
   CHECK_REFUSED((mine.add_same("four", std::vector<std::byte>(1))), "small state has 1048577 bytes with four; at most");
   mine.add_same("four", {});
   CHECK(mine.counted() == most_small_bytes);
-  CHECK_REFUSED((mine.add_same("f", {})), "small state has 1048577 bytes with f; at most 1048576 a device are legal");
+  CHECK_REFUSED(
+      (mine.add_same("f", {})),
+      "reshard: small state has 1048577 bytes with f; at most 1048576 a device are legal, names and keys counted");
 }
 
 TEST_CASE("random worlds: every blob goes from the lowest device that has it to all that shall have it and have not") {

@@ -17,6 +17,7 @@
 #include "../support/given_otherwise.hpp"
 #include "../support/left_behind.hpp"
 #include "../support/processes.hpp"
+#include "../support/refused.hpp"
 #include "../support/tiny.hpp"
 
 using namespace reshard;
@@ -191,8 +192,10 @@ TEST_CASE("a host that answers nothing, as where a machine is off, is waited for
   CHECK(now() - begin < 2);
 
   begin = now();
-  CHECK_THROWS_AS(socket_meeting(1, {address, "127.0.0.1:0"}, listening_socket("127.0.0.1:0"), std::chrono::seconds(1)),
-                  peer_missing);
+  const std::string in_vain = "reshard: device 1 waited 1000 ms in vain for device 0, the hub, at " + address;
+  CHECK_THROWS_WITH_AS(
+      socket_meeting(1, {address, "127.0.0.1:0"}, listening_socket("127.0.0.1:0"), std::chrono::seconds(1)),
+      in_vain.c_str(), peer_missing);
   CHECK(now() - begin < 3);
 
   listening_socket mine("127.0.0.1:0");
@@ -235,6 +238,102 @@ TEST_CASE(
   CHECK(frames == bodies.size());
   CHECK(in_part > 10);
   CHECK_FALSE(from.unsent());
+}
+
+TEST_CASE("what is no address, no device or no frame is refused; who does not come is named") {
+  const auto said = [](const std::string& address) {
+    return testing::refused([&] { static_cast<void>(detail::resolved_address(address, true)); });
+  };
+  CHECK(said("127.0.0.1:0") == "accepted");
+  for (const std::string address : {"127.0.0.1", ":80", "127.0.0.1:", ""})
+    CHECK(said(address) == "reshard: the address '" + address + "': it is written host:port");
+  CHECK(said("127.0.0.1:no-such-port") ==
+        std::string("reshard: the address '127.0.0.1:no-such-port' is not known: ") + ::gai_strerror(EAI_SERVICE));
+  const std::vector<std::string> two = {"127.0.0.1:0", "127.0.0.1:0"}, three = {"127.0.0.1:0", "x:1", "x:2"};
+  for (const rank_t device : {-1, 2}) {
+    const std::string nobody = "reshard: there is no device " + std::to_string(device) + " among 2 addresses";
+    CHECK(testing::refused([&] { socket_endpoint(device, two, std::chrono::milliseconds(1)); }) == nobody);
+    CHECK(testing::refused(
+              [&] { socket_meeting(device, two, listening_socket(two[0]), std::chrono::milliseconds(1)); }) == nobody);
+  }
+  CHECK_THROWS_WITH_AS(socket_meeting(0, three, listening_socket(three[0]), std::chrono::milliseconds(30)),
+                       "reshard: device 0 waited 30 ms in vain for these devices to come: 1, 2", peer_missing);
+  framed_link link;
+  CHECK(testing::refused([&] { link.post(1, std::string_view("", std::size_t{1} << 32)); }) ==
+        "reshard: a frame of 4294967296 bytes; at most 4294967295 are sent in one");
+}
+
+TEST_CASE("a hub hears who speaks of another build, and who has said nothing for its patience") {
+  const std::uint32_t proposal_of_5_bytes[4] = {1, 5}, proposal_of_16_bytes[6] = {1, 16};
+  for (const bool silent : {false, true}) {
+    processes all(2);
+    all.start(1, [&](listening_socket, left_behind&) {
+      const owned_descriptor link = call_address(all.addresses[0], std::chrono::seconds(5));
+      const socket_hello hello{.what = socket_hello::purpose::meeting, .from = 1, .devices = 2};
+      send_some(link.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
+      if (silent) send_some(link.number(), reinterpret_cast<const std::byte*>(proposal_of_16_bytes), 24);
+      else send_some(link.number(), reinterpret_cast<const std::byte*>(proposal_of_5_bytes), 13);
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+    });
+    all.start(0, [&](listening_socket listening, left_behind&) {
+      socket_meeting hub(0, all.addresses, std::move(listening), std::chrono::milliseconds(700));
+      hub.agree({});
+    });
+    REQUIRE(all.ended_within(30));
+    CHECK(std::string(all.of(0).sentence) ==
+          (silent ? "reshard: device 1 was given up: it has said nothing for 700 ms"
+                  : "reshard: device 1 speaks of another build: 5 bytes where 16 are the least"));
+  }
+}
+
+TEST_CASE("who parts is named to those who go on") {
+  processes all(2);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    socket_meeting here(d, all.addresses, std::move(listening), std::chrono::seconds(2));
+    if (d == 0) return static_cast<void>(here.part(false));
+    try {
+      here.agree({});
+    } catch (const peer_failed& e) {
+      left.say(e.what());
+    }
+  });
+  REQUIRE(all.ended_within(30));
+  CHECK(std::string(all.of(1).sentence) == "reshard: device 0 has left a switch that broke off");
+}
+
+TEST_CASE("who is not reached, who does not call, and who sends another message than is expected") {
+  enum class way { unreached, not_called, other_message };
+  for (const way w : {way::unreached, way::not_called, way::other_message}) {
+    processes all(2);
+    std::string nobody;  // an address where nobody listens any more
+    {
+      const listening_socket gone("127.0.0.1:0");
+      nobody = "127.0.0.1:" + std::to_string(gone.port());
+    }
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      std::vector<std::string> addresses = all.addresses;
+      if (w == way::unreached && d == 0) addresses[1] = nobody;
+      socket_meeting meeting(d, addresses, std::move(listening), std::chrono::seconds(1));
+      socket_wire wire(meeting);
+      std::vector<std::byte> memory(100);
+      message sent{1, 4, memory.data(), 100}, received{0, 5, memory.data(), 96};
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(w == way::other_message ? 1 : 20);
+      try {
+        if (w == way::other_message || d == (w == way::unreached ? 0 : 1)) wire.connect({1 - d});
+        if (w == way::other_message && d == 0) wire.send(sent);
+        if (w == way::other_message && d == 1) wire.receive(received);
+        for (; std::chrono::steady_clock::now() < end; meeting.require_whole()) wire.poll(std::chrono::milliseconds(1));
+      } catch (const std::exception& e) {
+        left.say(e.what());
+      }
+    });
+    REQUIRE(all.ended_within(30));
+    const std::string sentence = all.of(w == way::unreached ? 0 : 1).sentence;
+    CHECK(sentence == (w == way::unreached    ? "reshard: device 0 can't reach device 1 at " + nobody
+                       : w == way::not_called ? "reshard: device 1 waited in vain for the call of device 0"
+                                              : "reshard: device 1 expects 96 bytes of stage 5 from device 0, which "
+                                                "sends 100 of stage 4"));
+  }
 }
 
 TEST_CASE("who is in the midst of a long frame is not silent") {
@@ -331,7 +430,8 @@ TEST_CASE("who dies or stops in the midst of a switch is named by all who live, 
           CHECK(all.of(d).wrong == 0);
           CHECK(all.of(d).seconds - all.of(victim).seconds < (number == SIGKILL ? 2 : 4));
           CHECK(sentence.find("device " + std::to_string(victim) +
-                              (number == SIGKILL ? " is gone" : " was given up")) != sentence.npos);
+                              (number == SIGKILL ? " is gone: its connection ended"
+                                                 : " was given up: it has said nothing for 2000 ms")) != sentence.npos);
         }
         if (number == SIGSTOP) {  // it wakes, and finds out
           all.send_signal(victim, SIGCONT);

@@ -153,7 +153,8 @@ TEST_CASE("a unit that may be decimal or binary is refused with both in bytes, a
   for (const auto& c : cases)
     CHECK(refused(c.text) == std::string("reshard: --budget: '") + c.text + "' may be " + c.both + units);
   for (const char* text : {"5x", "5 parsecs", "5A", "5Z", "5a", "5z", "5b"})
-    CHECK(refused(text) == std::string("reshard: --budget: '") + text + "' has an unknown unit" + units);
+    CHECK(refused(text) == std::string("reshard: --budget: '") + text +
+                               "' has an unknown unit; units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB");
   for (const char* text : {"5@", "5[", "5`", "5{", "5,", "5-6"})  // what begins with no letter is no unit
     CHECK(refused(text) == std::string("reshard: --budget: '") + text + "' is not a number");
   const std::string letters(43, 'x'), long_shown = "5" + std::string(26, 'x') + "..." + std::string(13, 'x');

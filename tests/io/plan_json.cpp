@@ -114,6 +114,7 @@ TEST_CASE("what is wrong is said") {
   CHECK(said("/sends/0/purpose", "passed_on") == "accepted");
   CHECK(said("/sends/0/purpose", "kept") == who + "no purpose is called 'kept'");
   CHECK(said("/retains/0/phase", 1) == who + "retains[0] stays on its device, in phase 1");
+  CHECK(said("/retains/0/purpose", "passed_on") == who + "retains[0] stays on its device, in phase 0, to be passed on");
   CHECK(said("/receives/1/src", 0) == "accepted");  // later in the order by its box
   CHECK(said("/receives/0/src", 1) == "accepted");
   CHECK(said("/receives/0/box/3", {8, 10}) == "accepted");

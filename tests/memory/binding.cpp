@@ -301,10 +301,15 @@ TEST_CASE("a block without granules, memory or calls is refused") {
     return refused([&] { binding("me").own(block); });
   };
   CHECK(with([](memory_block&) {}) == "accepted");
-  for (const std::string& sentence :
-       {with([](memory_block& b) { b.granules = 0; }), with([](memory_block& b) { b.granule = 0; }),
-        with([](memory_block& b) { b.begin = nullptr; }), with([](memory_block& b) { b.give_back = {}; })})
-    CHECK(sentence.starts_with("reshard: me: a block of "));
+  const auto said = [](int granules, int granule) {
+    return "reshard: me: a block of " + std::to_string(granules) + " granules of " + std::to_string(granule) +
+           " bytes; a block has one granule at least, memory, and a call that gives it back";
+  };
+  CHECK(with([](memory_block& b) { b.granules = 0; }) == said(0, 4096));
+  CHECK(with([](memory_block& b) { b.granule = 0; }) == said(2, 0));
+  CHECK(with([](memory_block& b) { b.granule = -8; }) == said(2, -8));
+  CHECK(with([](memory_block& b) { b.begin = nullptr; }) == said(2, 4096));
+  CHECK(with([](memory_block& b) { b.give_back = {}; }) == said(2, 4096));
   CHECK(with([](memory_block& b) { b.come = granules_come::when_taken; }) ==
         "reshard: me: a block of 2 granules that come when they are taken, and no call takes them");
   CHECK(with([](memory_block& b) {

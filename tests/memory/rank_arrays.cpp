@@ -229,6 +229,18 @@ TEST_CASE("an optimizer buffer that its memory is too small for is named by its 
   CHECK(says(experts, {bytes.data(), 5}) == whose + ", experts, has 5" + needs);
 }
 
+TEST_CASE("an array of an optimizer buffer is no array of a list of shards") {
+  const std::vector<shard> list{{0, "wte", bf16, {6, 8}, {0, 0}, {6, 8}, "param"}};
+  const listed_holding h(list);
+  std::vector<std::byte> values(96);
+  rank_array array = arrays_of(h, 0).at(0);
+  binding b("rank 3");
+  CHECK(refused([&] { bind_array(b, h, 0, array, values); }) == "accepted");
+  array.sharded = true;
+  CHECK(refused([&] { bind_array(b, h, 0, array, values); }) ==
+        "reshard: rank 3: an array of an optimizer buffer, and this layout has no buffers");
+}
+
 TEST_CASE("a list of shards has its arrays too, under its own names") {
   const shard left{0, "wte", bf16, {6, 8}, {0, 0}, {6, 4}, "param"},
       right{1, "wte", bf16, {6, 8}, {0, 4}, {6, 4}, "param"};

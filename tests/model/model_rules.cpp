@@ -44,6 +44,9 @@ TEST_CASE("models that can be, at both times") {
 }
 
 TEST_CASE("layers: a set that was given, as many as the family has, below the model's") {
+  model nameless = own();
+  nameless.family_at[3].name = "";
+  CHECK(refused([&] { require_model(nameless); }) == "reshard: model own: family 3 '' has no name");
   CHECK(said([](model& m) { m.sets[0] = {}; }) ==
         "family 1 'l{layer}.qkv' has 4 layers, but layer set 0 has 0; sets[0] = layer_set::all(4) would give it all");
   CHECK(said([](model& m) {

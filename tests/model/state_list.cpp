@@ -146,6 +146,8 @@ TEST_CASE("what is no list is refused in a sentence, and its neighbour is read")
   for (const char* level : {"0", "4", "", "01", "1 ", "-1", "1:1", "3+grad"})
     CHECK(says("param:bf16:3,m:fp32:" + std::string(level)) ==
           "reshard: states: 'm' is of level '" + std::string(level) + "'" + levels);
+  CHECK(says("param:bf16:3,m:fp32:7") ==
+        "reshard: states: 'm' is of level '7'; levels are 1, 2 and 3, the least zero at which a state is sharded");
   CHECK(says("param:bf16:3,m:fp32:1,m:fp32:1") == "reshard: states: 'm' is listed twice");
   CHECK(says("param:bf16:3,param:fp32:3") == "reshard: states: 'param' is listed twice");
   CHECK(says("m:bf16:3,n:fp32:1") == "reshard: states: none of 2 is called param; one is, and is of level 3");

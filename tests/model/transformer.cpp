@@ -250,6 +250,35 @@ TEST_CASE("a model that cannot be is refused with its name and the number") {
        "model small: the intermediate size of an expert is 0, but must be at least 1"},
       {changed(small, [](auto& t) { t.groups = 3; }),
        "model small: 4 attention heads do not divide into 3 query groups"},
+      {changed(small, [](auto& t) { t.predictions = 2; }), "model small: 2 prediction layers; 0 or 1 is supported"},
+      {changed(small, [](auto& t) { t.predictions = -1; }), "model small: -1 prediction layers; 0 or 1 is supported"},
+      {changed(small_moe, [](auto& t) { t.shared_ffn = -5; }),
+       "model small: the size of the shared experts is -5, below 0"},
+      {changed(small,
+               [](auto& t) {
+                 t.latent = {-2, 12, 6, 4, 5};
+               }),
+       "model small: the rank of the queries is -2, below 0"},
+      {changed(small,
+               [](auto& t) {
+                 t.latent = {20, -12, 6, 4, 5};
+               }),
+       "model small: the rank of the keys and values is -12, but must be at least 1"},
+      {changed(small,
+               [](auto& t) {
+                 t.latent = {20, 12, 0, 4, 5};
+               }),
+       "model small: the part of a head without positions is 0, but must be at least 1"},
+      {changed(small,
+               [](auto& t) {
+                 t.latent = {20, 12, 6, -4, 5};
+               }),
+       "model small: the part of a head with rotary positions is -4, but must be at least 1"},
+      {changed(small,
+               [](auto& t) {
+                 t.latent = {20, 12, 6, 4, 0};
+               }),
+       "model small: the size of a value head is 0, but must be at least 1"},
   };
   for (const auto& c : cases) CHECK(refused([&] { make_transformer(c.t); }) == std::string("reshard: ") + c.sentence);
   CHECK(refused([] { make_transformer(changed(small, [](auto& t) { t.hidden = index_t{1} << 60; })); }) ==

@@ -99,6 +99,10 @@ TEST_CASE("texts that are no list of key=value") {
   CHECK(said("=2") ==
         "reshard: layout: '' is no key; keys are tp, cp, pp, vpp, dp, ep, etp, zero, split, bucket, "
         "first, last, string, order, instances, busbw, pad, shard, experts and names");
+  CHECK(said("order=tp-dp-pp") == "accepted");
+  CHECK(said("order=tp-xp-pp") == "reshard: layout: order=tp-xp-pp names 'xp'; its axes are tp, cp, ep, dp and pp");
+  CHECK(said("order=") == "reshard: layout: order= names ''; its axes are tp, cp, ep, dp and pp");
+  CHECK(said("order=tp-dp-tp-xp") == "reshard: layout: order=tp-dp-tp-xp names tp twice");
   CHECK(said("split=") ==
         "reshard: layout: split= is unknown; it is even, account, spread, "
         "account_embedding or account_loss");

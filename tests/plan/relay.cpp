@@ -243,6 +243,21 @@ TEST_CASE("a holder node serves F nodes, each of which passes it on to one; phas
                 "relay: 0 chains of each node; there is at least 1");
 }
 
+TEST_CASE("a chain is as long as a phase can say, and no longer") {
+  const rank_t copies = most_phases + 3;  // on the devices behind the holder's, a node each
+  const std::vector<shard> source{{0, "w", bf16, {4}, {0}, {4}}};
+  std::vector<shard> wanted;
+  for (rank_t r = 0; r < copies; ++r) wanted.push_back({r, "w", bf16, {4}, {0}, {4}});
+  const layout_switch change(source, wanted, {.to = devices_from(1, copies), .on = nodes_of(1)});
+  const routing chain{relay::always, 1, 1};
+  CHECK(make_plan(change, 32765, chain).receives.at(0).phase == 32765);
+  CHECK(make_plan(change, 32766, chain).receives.at(0).phase == 32766);
+  for (const rank_t device : {32767, 32770})  // who passes it on to the next, and the last
+    CHECK(testing::refused([&] { (void)make_plan(change, device, chain); }) ==
+          "reshard: relay: a byte would pass " + std::to_string(device == 32767 ? 32768 : 32770) +
+              " devices one after the other; at most 32767, so that more chains are needed");
+}
+
 TEST_CASE("what holders hand to the carriers of their node is shared among them") {
   const layout_switch change(
       space(models::llama2_7b, parse_degrees("dp=2")), space(models::llama2_7b, parse_degrees("tp=8")),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: a degree of config<\.\.\.> is below the least legal one
+// expect: a degree of config<\.\.\.> is below the least legal one \(1; 0 for zero and bucket\)
 #include <reshard/parallelism/config.hpp>
 using namespace reshard;
 

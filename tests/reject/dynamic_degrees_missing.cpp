@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: takes exactly one number per dynamic degree, in the order of its list
+// expect: config<\.\.\.> takes exactly one number per dynamic degree, in the order of its list
 #include <reshard/parallelism/config.hpp>
 using namespace reshard;
 

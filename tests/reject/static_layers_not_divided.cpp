@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: reshard: the layers do not divide over pp x vpp
+// expect: reshard: the layers do not divide over pp x vpp; split=spread takes any number, split=account counts two more
 // expect: (Pp = 12|layers_split\(.*, 80L?, 12L?, 1L?\))
 #include <reshard/model/presets.hpp>
 #include <reshard/space/static_space.hpp>

@@ -292,4 +292,16 @@ TEST_CASE(
         shard_of + ": dimension 0 is said to have extent 3; the tensor's is 6");  // rows of both parts
   CHECK(said([](shard& s) { s.whole.at[1] = 5; }) ==
         shard_of + ": dimension 1 is said to have extent 5; the tensor's is 4");
+  model own;
+  own.name = "own";
+  own.add({.name = "load", .extent = {1, 1, 1, 1, 4}, .place = home::last_stage, .shape_ndim = 1});
+  own.family_at[0].kind = tensor_kind::statistic;
+  const tensor_table counted(own);
+  const auto kept = [&](std::string_view state, dtype type) {
+    return refused([&] {
+      static_cast<void>(locate(counted, shard{0, "load", type, {4}, {0}, {4}, std::string(state)}, "job: "));
+    });
+  };
+  CHECK(kept("param", adam[statistic_state].type) == "accepted");
+  CHECK(kept("exp_avg", fp32) == "reshard: job: shard of 'load': this tensor has no state 'exp_avg'");
 }

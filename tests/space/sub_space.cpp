@@ -107,6 +107,8 @@ TEST_CASE(
 TEST_CASE("a holding made for parameters refuses to speak of optimizer states") {
   const computed_holding h(two_stages, parameter_states);
   CHECK(held_bytes(h, 0, parameter_states) > 0);
-  CHECK_REFUSED(sub_space(h, 0, role::optimizer), "this holding was made without states that zero=1 shards");
+  CHECK_REFUSED(sub_space(h, 0, role::optimizer),
+                "reshard: this holding was made without states that zero=1 shards, and is asked for them; name them "
+                "where it is made");
   CHECK(held_bytes(h, 0) == held_bytes(h, 0, parameter_states));  // of the states that it has
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture file read back: its rectangles, circles and words, and whether words lie over each other or outside.
+// A picture file read back: its rectangles, circles and words, and whether words lie over each other or outside; and a
+// picture that a test draws itself, to be compared line by line.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -25,6 +26,7 @@ struct drawn_picture {
   double width = 0, height = 0;
   std::vector<drawn_shape> rectangles, circles;
   std::vector<drawn_words> texts;
+  std::vector<std::string> lines;
 
   static double number(const std::string& line, const std::string& attribute, double otherwise = -1) {
     const std::size_t at = line.find(" " + attribute + "=\"");
@@ -36,6 +38,7 @@ struct drawn_picture {
       const std::size_t end = svg.find('\n', at);
       const std::string line = svg.substr(at, end - at);
       at = end + 1;
+      lines.push_back(line);
       if (line.starts_with("<svg")) width = number(line, "width"), height = number(line, "height");
       if (line.starts_with("<rect x="))
         rectangles.push_back(
@@ -75,6 +78,39 @@ struct drawn_picture {
         CHECK(apart);
       }
     }
+  }
+};
+
+/// A picture as a test would write it, its numbers in tenths of a pixel.
+struct own_picture {
+  std::vector<std::string> lines;
+
+  own_picture(long width, long height) {
+    const std::string w = std::to_string(width / 10), h = std::to_string(height / 10);
+    lines.push_back("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + w + "\" height=\"" + h +
+                    "\" viewBox=\"0 0 " + w + " " + h +
+                    "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">");
+    lines.emplace_back("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>");
+  }
+  static std::string is(const char* attribute, long tenths) {
+    return " " + std::string(attribute) + "=\"" + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+           "\"";
+  }
+  void rectangle(long x, long y, long width, long height, const std::string& style) {
+    lines.push_back("<rect" + is("x", x) + is("y", y) + is("width", width) + is("height", height) + " " + style + "/>");
+  }
+  void circle(long x, long y, long radius, const std::string& style) {
+    lines.push_back("<circle" + is("cx", x) + is("cy", y) + is("r", radius) + " " + style + "/>");
+  }
+  void text(long x, long y, const std::string& anchor, const std::string& words, const std::string& style = "") {
+    lines.push_back("<text" + is("x", x) + is("y", y) + " text-anchor=\"" + anchor + "\"" +
+                    (style.empty() ? "" : " " + style) + ">" + words + "</text>");
+  }
+  void check(const drawn_picture& found) {
+    std::vector<std::string> wanted = lines;
+    wanted.emplace_back("</svg>");
+    CHECK(found.lines.size() == wanted.size());
+    for (std::size_t i = 0; i < wanted.size() && i < found.lines.size(); ++i) CHECK(found.lines[i] == wanted[i]);
   }
 };
 

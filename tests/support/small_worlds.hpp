@@ -148,17 +148,25 @@ inline small_outcome outcome_of(const small_world& world, small_features& met) {
     for (const auto& [other, whose] : holders)
       if (id.second.empty() && !other.second.empty() && id.first == other.first) {
         ++met.rules;
-        return {{},
-                {"small state " + id.first + " is the same on all devices for device " + std::to_string(who[0]),
-                 "per rank (" + other.second + ") for device " + std::to_string(whose[0])}};
+        return {
+            {},
+            {"small state " + id.first + " is the same on all devices for device " + std::to_string(who[0]) +
+             ", and per rank (" + other.second + ") for device " + std::to_string(whose[0]) + "; a name has one rule"}};
       }
   for (std::size_t d = 0; d < world.devices.size(); ++d)
     for (const id_of& id : std::set<id_of>(world.devices[d].wants.begin(), world.devices[d].wants.end())) {
       if (holders.count(id) > 0) continue;
       const bool same = holders.count({id.first, ""}) > 0;
       ++(same ? met.of_same : met.missing);
+      std::vector<std::string> keys;
+      for (const auto& [other, whose] : holders)
+        if (other.first == id.first) keys.push_back(other.second);
+      const std::string asks = device(d) + "asks for small state " + text(id);
+      if (same) return {{}, {asks + ", and " + id.first + " is the same on all devices"}};
+      if (keys.empty()) return {{}, {asks + ", and no device has any " + id.first}};
       return {{},
-              {device(d) + "asks for small state " + text(id), same ? "is the same on all devices" : "no device has"}};
+              {asks + ", which no device has; there are " + std::to_string(keys.size()) + " keys, the first of them " +
+               *std::min_element(keys.begin(), keys.end())}};
     }
   small_outcome result;
   result.after.resize(world.devices.size());
@@ -179,7 +187,9 @@ inline small_outcome outcome_of(const small_world& world, small_features& met) {
     }
     if (counted > 1048576) {
       ++met.too_much;
-      return {{}, {device(d) + "would have " + std::to_string(counted) + " bytes of small state"}};
+      return {{},
+              {device(d) + "would have " + std::to_string(counted) +
+               " bytes of small state; at most 1048576 a device are legal, names and keys counted"}};
     }
   }
   return result;

@@ -41,7 +41,7 @@ struct transformer {
   index_t learned_positions = 0;  // > 0: a GPT: positions, LayerNorm with bias, biased linears, fc1 without a gate
   checkpoint_form checkpoint = checkpoint_form::usual;
 
-  constexpr bool has_latent_attention() const { return latent.kv_rank > 0; }
+  constexpr bool has_latent_attention() const { return latent.kv_rank != 0; }
   constexpr bool is_gpt() const { return learned_positions > 0; }
 };
 
