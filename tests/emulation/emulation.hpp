@@ -57,9 +57,12 @@ void seed(std::uint64_t number);
 
 /// One sentence for each handle that is alive: communicators, registrations, streams, events, memory, reservations.
 std::vector<std::string> leaks();
-/// Stops the test where there are leaks, or work has not ended. At exit this happens by itself; before _exit it does
-/// not.
+/// Stops the test where there are leaks, work has not ended, or a context was made in which nothing was done. At exit
+/// this happens by itself; before _exit it does not.
 void finish();
+
+/// Devices on which this process has a context; each takes hundreds of MiB of a real one.
+std::vector<int> contexts();
 
 /// Device memory in use, and the most so far; of the current device, with what NCCL takes for itself.
 std::size_t used_bytes();

@@ -191,7 +191,7 @@ void may_drain(draining why, const char* caller) {
 }
 
 cudaError_t launch(cudaStream_t stream, const char* kernel, std::function<void()> body) {
-  EMULATED(launch, cudaErrorLaunchOutOfResources);
+  EMULATED_IN_CONTEXT(launch, cudaErrorLaunchOutOfResources);
   if (failure != 0) return static_cast<cudaError_t>(failure);
   CUstream_st* on = stream_of(stream, kernel);
   bool first = true;

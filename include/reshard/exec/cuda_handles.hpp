@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA hands out, each with an owner that gives it back: streams, events, pinned memory; the device that is
-// current; and what a call says when it fails.
+// What CUDA hands out, each with an owner that gives it back: streams, events, pinned memory; and what a call says when
+// it fails.
 // Builds on: base/integer.hpp, base/text.hpp and cuda_runtime_api.h.
 #pragma once
 
@@ -26,24 +26,6 @@ inline void require_cuda(cudaError_t code, const char* what) {
 }
 
 }  // namespace detail
-
-/// Makes a device current as long as it lives, and then the one that was.
-class on_device {
- public:
-  explicit on_device(int device) {
-    detail::require_cuda(::cudaGetDevice(&before_), "say which device is current");
-    if (before_ != device) detail::require_cuda(::cudaSetDevice(device), "use a device");
-    else before_ = -1;
-  }
-  on_device(const on_device&) = delete;
-  on_device& operator=(const on_device&) = delete;
-  ~on_device() {
-    if (before_ >= 0) static_cast<void>(::cudaSetDevice(before_));
-  }
-
- private:
-  int before_ = -1;
-};
 
 /// A stream of its own, that does not wait for the default one.
 class cuda_stream {

@@ -236,7 +236,7 @@ class nccl_wire {
     std::exception_ptr why;
     try {
       detail::require_nccl(::ncclGetVersion(&version), "say its version");
-      detail::require_cuda(::cudaSetDevice(gpu_), "use a device");
+      const on_device here(gpu_);
       detail::require_cuda(::cudaFree(nullptr), "begin on a device");  // its context is there from here on
       free_at_first_ = free_bytes();
       own_ = std::make_unique<on_gpu>(gpu_, meeting_->waits());
