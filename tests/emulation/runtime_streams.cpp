@@ -34,7 +34,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   EMULATED_IN_CONTEXT(cudaStreamQuery, cudaErrorLaunchFailure);
   if (failure != 0) return answer(failure);
-  return emulation::unfinished(stream_of(stream, "cudaStreamQuery")).empty() ? cudaSuccess : cudaErrorNotReady;
+  return emulation::unfinished(stream_of(stream, "cudaStreamQuery")).empty() ? cudaSuccess : answer(cudaErrorNotReady);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   EMULATED_IN_CONTEXT(cudaStreamSynchronize, cudaErrorLaunchFailure);
@@ -91,7 +91,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   EMULATED_IN_CONTEXT(cudaEventQuery, cudaErrorLaunchFailure);
   if (failure != 0) return answer(failure);
-  return emulation::ended(event_of(event, "cudaEventQuery")->recorded) ? cudaSuccess : cudaErrorNotReady;
+  return emulation::ended(event_of(event, "cudaEventQuery")->recorded) ? cudaSuccess : answer(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   EMULATED_IN_CONTEXT(cudaEventSynchronize, cudaErrorLaunchFailure);
@@ -106,7 +106,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   const CUevent_st *a = event_of(begin, "cudaEventElapsedTime"), *b = event_of(end, "cudaEventElapsedTime");
   if (a->recorded == nullptr || b->recorded == nullptr || ((a->flags | b->flags) & cudaEventDisableTiming) != 0)
     return answer(cudaErrorInvalidResourceHandle);
-  if (!emulation::ended(a->recorded) || !emulation::ended(b->recorded)) return cudaErrorNotReady;
+  if (!emulation::ended(a->recorded) || !emulation::ended(b->recorded)) return answer(cudaErrorNotReady);
   *milliseconds = std::chrono::duration<float, std::milli>(b->recorded->at - a->recorded->at).count();
   return cudaSuccess;
 }
@@ -117,6 +117,14 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   emulation::issue(stream_of(stream, "cudaLaunchHostFunc"), {"a host function", {}, [=] { function(data); }},
                    "cudaLaunchHostFunc");
   return cudaSuccess;
+}
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, std::size_t,
+                             cudaStream_t stream) {
+  const std::optional<emulation::host_twin> twin = emulation::twin_of(function);
+  if (!twin) emulation::stop("cudaLaunchKernel of a kernel that has no host twin");
+  if (grid.x * grid.y * grid.z == 0 || block.x * block.y * block.z == 0 || block.x * block.y * block.z > 1024)
+    return answer(cudaErrorInvalidConfiguration);
+  return emulation::launch(stream, twin->kernel.c_str(), twin->body_of(arguments));
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   EMULATED_IN_CONTEXT(cudaFuncGetAttributes, cudaErrorUnknown);

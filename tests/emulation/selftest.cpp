@@ -206,6 +206,46 @@ TEST_CASE("a context comes with cudaSetDevice or the first call that needs it, a
   }));
 }
 
+TEST_CASE(
+    "the last error stays until it is asked for: of any call, also that something is not ready, and of no launch") {
+  stopped(alone([] {
+            static const int kernel = 0;
+            static_cast<void>(cudaLaunchKernel(&kernel, dim3(1), dim3(1), nullptr, 0, nullptr));
+          }),
+          "a kernel that has no host twin");
+  ended_well(alone([] {
+    static const int kernel = 0;
+    static std::atomic<int> ran{0};
+    emulation::twin(&kernel, {"counts", [](void** arguments) {
+                                const int by = *static_cast<int*>(arguments[0]);
+                                return [by] { ran += by; };
+                              }});
+    int by = 3;
+    void* arguments[] = {&by};
+    expect(cudaSetDevice(99) == cudaErrorInvalidDevice, "no such device");
+    stream s;
+    check(cudaLaunchKernel(&kernel, dim3(1), dim3(32), arguments, 0, s.here));
+    by = 100;  // the launch has read it
+    check(cudaStreamSynchronize(s.here));
+    expect(ran == 3, "the twin ran");
+    expect(cudaPeekAtLastError() == cudaErrorInvalidDevice, "the old error is there");
+    expect(cudaGetLastError() == cudaErrorInvalidDevice && cudaGetLastError() == cudaSuccess, "until it is asked for");
+    expect(cudaLaunchKernel(&kernel, dim3(0), dim3(32), arguments, 0, s.here) == cudaErrorInvalidConfiguration,
+           "no blocks");
+    expect(cudaGetLastError() == cudaErrorInvalidConfiguration, "a launch's own");
+    held work;
+    work.on(s.here);
+    expect(cudaStreamQuery(s.here) == cudaErrorNotReady && cudaGetLastError() == cudaErrorNotReady, "of a query");
+    cudaEvent_t e;
+    check(cudaEventCreate(&e));
+    check(cudaEventRecord(e, s.here));
+    expect(cudaEventQuery(e) == cudaErrorNotReady && cudaGetLastError() == cudaErrorNotReady, "of an event's");
+    work.free = true;
+    check(cudaStreamSynchronize(s.here));
+    check(cudaEventDestroy(e));
+  }));
+}
+
 TEST_CASE("failures come where they were asked for, and calls are counted") {
   ended_well(alone(
       [] {

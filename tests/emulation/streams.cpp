@@ -2,10 +2,12 @@
 // The threads of streams, and waiting for them.
 #include "streams.hpp"
 
+#include <map>
 #include <thread>
 
 #include "emulation.hpp"
 #include "memory.hpp"
+#include "runtime.hpp"
 
 namespace emulation {
 namespace {
@@ -17,6 +19,7 @@ struct all_streams {
   std::vector<CUstream_st*> defaults;
   std::vector<CUevent_st*> events;
   std::vector<std::string> loaded;
+  std::map<const void*, host_twin> twins;
   std::uint64_t issued = 0, started = 0;
   std::size_t made = 0, events_made = 0;
 };
@@ -190,9 +193,18 @@ void may_drain(draining why, const char* caller) {
   if (always || (waits && !never)) drain(std::string(caller) + ", which waits for the whole device,");
 }
 
+bool twin(const void* kernel, host_twin of) {
+  const std::lock_guard hold(all().lock);
+  return all().twins.insert_or_assign(kernel, std::move(of)).second;
+}
+std::optional<host_twin> twin_of(const void* kernel) {
+  const std::lock_guard hold(all().lock);
+  const auto found = all().twins.find(kernel);
+  return found == all().twins.end() ? std::nullopt : std::optional(found->second);
+}
 cudaError_t launch(cudaStream_t stream, const char* kernel, std::function<void()> body) {
   EMULATED_IN_CONTEXT(launch, cudaErrorLaunchOutOfResources);
-  if (failure != 0) return static_cast<cudaError_t>(failure);
+  if (failure != 0) return answer(failure);
   CUstream_st* on = stream_of(stream, kernel);
   bool first = true;
   {

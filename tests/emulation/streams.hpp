@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and events: a thread for each stream, its work in order, and between streams only the order that events make.
-// Builds on: rules.hpp.
+// Builds on: emulation.hpp, rules.hpp.
 #pragma once
 
 #include <condition_variable>
@@ -8,11 +8,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
+#include "emulation.hpp"
 #include "rules.hpp"
 
 namespace emulation {
@@ -65,6 +67,9 @@ CUevent_st* event_of(cudaEvent_t handle, const char* caller);
 CUstream_st* make_stream(unsigned flags);
 void destroy_stream(CUstream_st* stream);
 CUevent_st* make_event(unsigned flags);
+
+/// The host twin that a test gave a kernel.
+std::optional<host_twin> twin_of(const void* kernel);
 
 /// Issues work to a stream; stops where a group is still on its way to it, unless it is the group itself.
 ticket_ptr issue(CUstream_st* stream, work piece, const char* caller, bool is_the_group = false);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -112,11 +112,7 @@ class nccl_memory {
   nccl_memory(const nccl_memory&) = delete;
   nccl_memory& operator=(const nccl_memory&) = delete;
   ~nccl_memory() {
-    std::optional<on_device> here;
-    try {
-      here.emplace(device_);
-    } catch (const std::exception&) {  // it goes all the same
-    }
+    const on_device here(device_, std::nothrow);
     if (with_ && *with_ && handle_ != nullptr) static_cast<void>(::ncclCommDeregister(with_->get(), handle_));
     static_cast<void>(::ncclMemFree(data_));
   }

@@ -4,6 +4,9 @@
 // Builds on: exec/cuda_driver.hpp.
 #pragma once
 
+#include <exception>
+#include <new>
+
 #include <reshard/exec/cuda_driver.hpp>
 
 namespace reshard {
@@ -13,13 +16,13 @@ namespace reshard {
 /// device that it names, so to go back to one that nobody has used would make one there.
 class on_device {
  public:
-  explicit on_device(int device) {
-    detail::require_cuda(::cudaGetDevice(&before_), "say which device is current");
-    if (before_ == device) return;
-    driver_ = &detail::cuda_driver::get();
-    driver_->require(driver_->current_context(&context_), "say which context is current");
-    detail::require_cuda(::cudaSetDevice(device), "use a device");
-    left_ = true;
+  explicit on_device(int device) { enter(device); }
+  /// For what gives back: where the device can't be made current, it goes all the same.
+  on_device(int device, std::nothrow_t) {
+    try {
+      enter(device);
+    } catch (const std::exception&) {
+    }
   }
   on_device(const on_device&) = delete;
   on_device& operator=(const on_device&) = delete;
@@ -32,10 +35,19 @@ class on_device {
     unsigned flags = 0;
     int active = 0;
     if (driver_->primary_context_state(before_, &flags, &active) == CUDA_SUCCESS && active != 0)
-      static_cast<void>(::cudaSetDevice(before_));
+      detail::forget_failure(::cudaSetDevice(before_));
   }
 
  private:
+  void enter(int device) {
+    detail::require_cuda(::cudaGetDevice(&before_), "say which device is current");
+    if (before_ == device) return;
+    driver_ = &detail::cuda_driver::get();
+    driver_->require(driver_->current_context(&context_), "say which context is current");
+    detail::require_cuda(::cudaSetDevice(device), "use a device");
+    left_ = true;
+  }
+
   const detail::cuda_driver* driver_ = nullptr;
   int before_ = 0;
   CUcontext context_ = nullptr;
