@@ -187,7 +187,16 @@ void wait_for(const std::vector<ticket_ptr>& tickets, const std::string& caller)
        " ms for its device, which may wait for this host in a circle: " + stuck_with(tickets));
 }
 void drain(const std::string& caller) { wait_for(unfinished(), caller); }
+bool only_pinned_waits() {
+  static const bool only = setting_is("EMULATION_SYNC", "pinned");
+  return only;
+}
 void may_drain(draining why, const char* caller) {
+  if (only_pinned_waits()) {
+    if (std::string(caller).find("Host") != std::string::npos)
+      drain(std::string(caller) + ", which waits for the whole device,");
+    return;
+  }
   static const bool always = setting_is("EMULATION_SYNC", "always"), never = setting_is("EMULATION_SYNC", "never");
   const bool waits = why == draining::mapping ? draw(4) != 0 : draw(2) != 0;
   if (always || (waits && !never)) drain(std::string(caller) + ", which waits for the whole device,");

@@ -84,6 +84,8 @@ void drain(const std::string& caller);
 enum class draining { mapping, freeing };
 /// What may wait for the whole device: three times in four when it maps, every other time when it frees.
 void may_drain(draining why, const char* caller);
+/// EMULATION_SYNC=pinned: of all that maps and frees only what makes or frees pinned memory waits, and no abort does.
+bool only_pinned_waits();
 
 /// Sentences about streams and events that are alive, and of work that has not ended.
 std::vector<std::string> stream_leaks();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy kernels on the emulation: the launches of exec/copy_kernels.cuh themselves, and the very body that a GPU runs,
-// a loop over threads on the stream's own thread. For one file of a program.
+// The copy kernels on the emulation: the launches of exec/copy_kernels.cuh themselves, and the very body that a GPU
+// runs, a loop over threads on the stream's own thread. For one file of a program.
 #pragma once
 
 #include <functional>
