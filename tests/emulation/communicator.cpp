@@ -106,7 +106,8 @@ void reclaim(ncclComm* comm, const char* caller) {
       stop(std::string(caller) + " of " + text(comm) + ": its kernels wait behind other work of the device");
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  if (comm->aborted) drain(std::string(caller) + " of " + text(comm) + ", which frees device memory and so");
+  if (comm->aborted && !only_pinned_waits())
+    drain(std::string(caller) + " of " + text(comm) + ", which frees device memory and so");
   else may_drain(draining::freeing, caller);
   uncount_own(comm->device, comm->own_bytes);
   comm->registrations.clear();

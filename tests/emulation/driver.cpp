@@ -101,6 +101,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, co
   if (!whole_granules(bytes) || flags != 0 || of == nullptr || of->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
       of->location.type != CU_MEM_LOCATION_TYPE_DEVICE || of->location.id < 0 || of->location.id >= device_count())
     return CUDA_ERROR_INVALID_VALUE;
+  uses_context(of->location.id);
   may_drain(draining::mapping, "cuMemCreate");
   const auto offset = take_physical(of->location.id, bytes);
   if (!offset) return CUDA_ERROR_OUT_OF_MEMORY;

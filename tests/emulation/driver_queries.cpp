@@ -12,12 +12,14 @@ using namespace emulation;
 
 namespace {
 CUresult code_of(int failure) { return static_cast<CUresult>(failure); }
+/// The handle of a device's context; of -1, none.
+CUcontext context_of(int device) { return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(device + 1)); }
 const void* pointer(CUdeviceptr address) { return reinterpret_cast<const void*>(static_cast<std::uintptr_t>(address)); }
 
 /// One attribute of the address of memory that CUDA knows.
 CUresult tell(void* to, CUpointer_attribute attribute, CUdeviceptr address, const range& r) {
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *static_cast<CUcontext*>(to) = reinterpret_cast<CUcontext>(1); break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT: *static_cast<CUcontext*>(to) = context_of(r.device); break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       *static_cast<unsigned*>(to) = on_device(r) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
       break;
@@ -79,13 +81,31 @@ CUresult cuDeviceGet(CUdevice* device, int number) {
 }
 CUresult cuCtxGetCurrent(CUcontext* context) {
   EMULATED(cuCtxGetCurrent, CUDA_ERROR_UNKNOWN);
-  if (failure == 0) *context = reinterpret_cast<CUcontext>(1);
+  if (failure == 0) *context = context_of(current_context());
   return code_of(failure);
+}
+CUresult cuCtxSetCurrent(CUcontext context) {
+  EMULATED(cuCtxSetCurrent, CUDA_ERROR_UNKNOWN);
+  if (failure != 0) return code_of(failure);
+  const int device = static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1;
+  if (context != nullptr && (device >= device_count() || !has_context(device))) return CUDA_ERROR_INVALID_CONTEXT;
+  set_context(device);
+  return CUDA_SUCCESS;
 }
 CUresult cuCtxGetDevice(CUdevice* device) {
   EMULATED(cuCtxGetDevice, CUDA_ERROR_UNKNOWN);
-  if (failure == 0) *device = current_device();
-  return code_of(failure);
+  if (failure != 0) return code_of(failure);
+  if (current_context() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = current_context();
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  EMULATED(cuDevicePrimaryCtxGetState, CUDA_ERROR_UNKNOWN);
+  if (failure != 0) return code_of(failure);
+  if (device < 0 || device >= device_count()) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = 0;
+  *active = has_context(device) ? 1 : 0;
+  return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   EMULATED(cuDeviceGetAttribute, CUDA_ERROR_UNKNOWN);
@@ -131,7 +151,9 @@ void* driver_function(const std::string& name) {
       {"cuDeviceGet", of(cuDeviceGet)},
       {"cuDeviceGetAttribute", of(cuDeviceGetAttribute)},
       {"cuCtxGetCurrent", of(cuCtxGetCurrent)},
+      {"cuCtxSetCurrent", of(cuCtxSetCurrent)},
       {"cuCtxGetDevice", of(cuCtxGetDevice)},
+      {"cuDevicePrimaryCtxGetState", of(cuDevicePrimaryCtxGetState)},
       {"cuGetErrorName", of(cuGetErrorName)},
       {"cuGetErrorString", of(cuGetErrorString)},
       {"cuMemAddressReserve", of(cuMemAddressReserve)},

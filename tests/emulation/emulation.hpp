@@ -19,6 +19,13 @@ inline constexpr int stopped_code = 70;
 /// A launch: `body` runs on the stream's thread, once what was issued to the stream before has ended. The first launch
 /// of a kernel may wait for the whole device, as modules are loaded lazily. Counted, and failed, as "launch".
 cudaError_t launch(cudaStream_t stream, const char* kernel, std::function<void()> body);
+/// What cudaLaunchKernel runs instead of a kernel: from its arguments, which are read at once, the body of a launch.
+struct host_twin {
+  std::string kernel;  // its name
+  std::function<std::function<void()>(void** arguments)> body_of;
+};
+/// Whether it is the kernel's first.
+bool twin(const void* kernel, host_twin of);
 /// The same without loading: for a test's own steps.
 void enqueue(cudaStream_t stream, std::function<void()> body);
 
@@ -57,9 +64,12 @@ void seed(std::uint64_t number);
 
 /// One sentence for each handle that is alive: communicators, registrations, streams, events, memory, reservations.
 std::vector<std::string> leaks();
-/// Stops the test where there are leaks, or work has not ended. At exit this happens by itself; before _exit it does
-/// not.
+/// Stops the test where there are leaks, work has not ended, or a context was made in which nothing was done. At exit
+/// this happens by itself; before _exit it does not.
 void finish();
+
+/// Devices on which this process has a context; each takes hundreds of MiB of a real one.
+std::vector<int> contexts();
 
 /// Device memory in use, and the most so far; of the current device, with what NCCL takes for itself.
 std::size_t used_bytes();

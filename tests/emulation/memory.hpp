@@ -24,6 +24,18 @@ int device_count();
 int current_device();
 void make_current(int device);
 
+/// The device whose context is current in this thread; -1: none is, and the next call that needs one makes it.
+int current_context();
+/// -1: none from now on.
+void set_context(int device);
+bool has_context(int device);
+/// A call that needs a context, and does something there: it makes the current device's where none is current.
+void in_context(const char* caller);
+/// Something is done on a device, where it has a context.
+void uses_context(int device);
+/// Contexts in which nothing was done, and who made them.
+std::vector<std::string> idle_contexts();
+
 enum class kind { device, nccl, mapped, pinned, registered };
 /// One allocation, mapping or registration.
 struct range {
@@ -89,3 +101,8 @@ void check_unused(std::uintptr_t begin, std::size_t bytes, const std::string& ca
 std::vector<std::string> memory_leaks();
 
 }  // namespace emulation
+
+/// First line of an emulated function that needs a context.
+#define EMULATED_IN_CONTEXT(function, usual_code) \
+  EMULATED(function, usual_code);                 \
+  emulation::in_context(#function)

@@ -84,12 +84,12 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return begin_meeting(*id) ? ncclSuccess : ncclSystemError;
 }
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
-  EMULATED(ncclCommInitRank, ncclUnhandledCudaError);
+  EMULATED_IN_CONTEXT(ncclCommInitRank, ncclUnhandledCudaError);
   if (failure != 0) return code_of(failure);
   return begin_communicator(comm, ranks, id, rank, true);
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  EMULATED(ncclCommInitRankConfig, ncclUnhandledCudaError);
+  EMULATED_IN_CONTEXT(ncclCommInitRankConfig, ncclUnhandledCudaError);
   if (failure != 0) {
     if (comm != nullptr) *comm = nullptr;
     return code_of(failure);
@@ -102,7 +102,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 }
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int ids, ncclUniqueId* id,
                                       ncclConfig_t* config) {
-  EMULATED(ncclCommInitRankScalable, ncclUnhandledCudaError);
+  EMULATED_IN_CONTEXT(ncclCommInitRankScalable, ncclUnhandledCudaError);
   if (failure != 0) return code_of(failure);
   return ids < 1 ? ncclInvalidArgument
                  : begin_communicator(comm, ranks, id[0], rank, config == nullptr || config->blocking != 0);

@@ -41,7 +41,7 @@ void copy_here(std::byte* to, const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 ncclResult_t ncclMemAlloc(void** address, std::size_t bytes) {
-  EMULATED(ncclMemAlloc, ncclUnhandledCudaError);
+  EMULATED_IN_CONTEXT(ncclMemAlloc, ncclUnhandledCudaError);
   if (failure != 0) return code_of(failure);
   if (address == nullptr || bytes == 0) return ncclInvalidArgument;
   may_drain(draining::mapping, "ncclMemAlloc");
@@ -49,7 +49,7 @@ ncclResult_t ncclMemAlloc(void** address, std::size_t bytes) {
   return *address != nullptr ? ncclSuccess : ncclUnhandledCudaError;
 }
 ncclResult_t ncclMemFree(void* address) {
-  EMULATED(ncclMemFree, ncclUnhandledCudaError);
+  EMULATED_IN_CONTEXT(ncclMemFree, ncclUnhandledCudaError);
   if (address != nullptr) {
     if (const auto r = range_of(address)) check_not_registered(address, r->bytes);
     may_drain(draining::freeing, "ncclMemFree");
@@ -58,7 +58,7 @@ ncclResult_t ncclMemFree(void* address) {
   return code_of(failure);
 }
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* address, std::size_t bytes, void** handle) {
-  EMULATED(ncclCommRegister, ncclUnhandledCudaError);
+  EMULATED_IN_CONTEXT(ncclCommRegister, ncclUnhandledCudaError);
   if (failure != 0) return code_of(failure);
   if (const ncclResult_t able = ready(comm, "ncclCommRegister"); able != ncclSuccess) return able;
   if (address == nullptr || bytes == 0 || handle == nullptr) return ncclInvalidArgument;

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include <unistd.h>
@@ -15,9 +17,28 @@
 
 namespace emulation {
 namespace {
-thread_local int device_now = 0;
+thread_local int device_now = 0, context_now = -1;
 thread_local cudaError_t last = cudaSuccess;
 bool finished = false;
+
+/// Primary contexts: one a device, from the first call that needs it to the end of the process.
+struct context {
+  std::string maker;
+  bool used = false;
+};
+struct all_contexts {
+  std::mutex lock;
+  std::map<int, context> of;
+};
+all_contexts& made() {
+  static all_contexts* these = new all_contexts;
+  return *these;
+}
+void make_context(int device, const char* caller, bool uses) {
+  const std::lock_guard hold(made().lock);
+  context& here = made().of.try_emplace(device, context{caller, false}).first->second;
+  here.used = here.used || uses;
+}
 
 void check_at_exit() {
   if (finished) return;
@@ -29,8 +50,38 @@ int device_count() {
   static const int count = static_cast<int>(setting("EMULATION_DEVICES", 8));
   return count;
 }
-int current_device() { return device_now; }
+int current_device() { return context_now >= 0 ? context_now : device_now; }
 void make_current(int device) { device_now = device; }
+
+int current_context() { return context_now; }
+void set_context(int device) { context_now = device; }
+bool has_context(int device) {
+  const std::lock_guard hold(made().lock);
+  return made().of.count(device) > 0;
+}
+void in_context(const char* caller) {
+  make_context(current_device(), caller, true);
+  context_now = current_device();
+}
+void uses_context(int device) {
+  const std::lock_guard hold(made().lock);
+  if (const auto here = made().of.find(device); here != made().of.end()) here->second.used = true;
+}
+std::vector<int> contexts() {
+  const std::lock_guard hold(made().lock);
+  std::vector<int> devices;
+  for (const auto& [device, context] : made().of) devices.push_back(device);
+  return devices;
+}
+std::vector<std::string> idle_contexts() {
+  const std::lock_guard hold(made().lock);
+  std::vector<std::string> idle;
+  for (const auto& [device, context] : made().of)
+    if (!context.used)
+      idle.push_back("device " + std::to_string(device) + " has a context, which " + context.maker +
+                     " made, and nothing was done there");
+  return idle;
+}
 
 cudaError_t answer(int code) {
   if (code != 0) last = static_cast<cudaError_t>(code);
@@ -50,6 +101,7 @@ std::vector<std::string> leaks() {
 void finish() {
   finished = true;
   write_counts();
+  if (const std::vector<std::string> idle = idle_contexts(); !idle.empty()) stop(idle[0]);
   const std::vector<std::string> left = leaks();
   if (left.empty()) return;
   std::string sentence = plural(left.size(), "handle") + " left at exit: ";
@@ -74,6 +126,8 @@ cudaError_t cudaSetDevice(int device) {
   static const bool mixed = (emulation::mix_seed(static_cast<std::uint64_t>(device)), true);
   static_cast<void>(mixed);
   emulation::make_current(device);
+  emulation::make_context(device, "cudaSetDevice", false);  // since CUDA 12, at once
+  emulation::set_context(device);
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {

@@ -11,7 +11,7 @@ using emulation::answer;
 using emulation::kind;
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
-  EMULATED(cudaMalloc, cudaErrorMemoryAllocation);
+  EMULATED_IN_CONTEXT(cudaMalloc, cudaErrorMemoryAllocation);
   if (failure != 0) return answer(failure);
   emulation::may_drain(emulation::draining::mapping, "cudaMalloc");
   if (address == nullptr) return answer(cudaErrorInvalidValue);
@@ -19,7 +19,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   return bytes > 0 && *address == nullptr ? answer(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaFree(void* address) {
-  EMULATED(cudaFree, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaFree, cudaErrorUnknown);
   if (address != nullptr) {
     emulation::may_drain(emulation::draining::freeing, "cudaFree");
     emulation::give_memory(address, kind::device, "cudaFree");
@@ -27,21 +27,21 @@ cudaError_t cudaFree(void* address) {
   return answer(failure);
 }
 cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
-  EMULATED(cudaHostAlloc, cudaErrorMemoryAllocation);
+  EMULATED_IN_CONTEXT(cudaHostAlloc, cudaErrorMemoryAllocation);
   if (failure != 0) return answer(failure);
   emulation::may_drain(emulation::draining::mapping, "cudaHostAlloc");
   *address = bytes == 0 ? nullptr : emulation::take_pinned(bytes);
   return bytes > 0 && *address == nullptr ? answer(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
-  EMULATED(cudaMallocHost, cudaErrorMemoryAllocation);
+  EMULATED_IN_CONTEXT(cudaMallocHost, cudaErrorMemoryAllocation);
   if (failure != 0) return answer(failure);
   emulation::may_drain(emulation::draining::mapping, "cudaMallocHost");
   *address = bytes == 0 ? nullptr : emulation::take_pinned(bytes);
   return bytes > 0 && *address == nullptr ? answer(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* address) {
-  EMULATED(cudaFreeHost, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaFreeHost, cudaErrorUnknown);
   if (address != nullptr) {
     emulation::may_drain(emulation::draining::freeing, "cudaFreeHost");
     emulation::give_memory(address, kind::pinned, "cudaFreeHost");
@@ -49,20 +49,20 @@ cudaError_t cudaFreeHost(void* address) {
   return answer(failure);
 }
 cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
-  EMULATED(cudaHostRegister, cudaErrorMemoryAllocation);
+  EMULATED_IN_CONTEXT(cudaHostRegister, cudaErrorMemoryAllocation);
   if (failure != 0) return answer(failure);
   if (address == nullptr || bytes == 0) return answer(cudaErrorInvalidValue);
   emulation::may_drain(emulation::draining::mapping, "cudaHostRegister");
   return emulation::register_host(address, bytes) ? cudaSuccess : answer(cudaErrorHostMemoryAlreadyRegistered);
 }
 cudaError_t cudaHostUnregister(void* address) {
-  EMULATED(cudaHostUnregister, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaHostUnregister, cudaErrorUnknown);
   emulation::may_drain(emulation::draining::freeing, "cudaHostUnregister");
   emulation::give_memory(address, kind::registered, "cudaHostUnregister");
   return answer(failure);
 }
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
-  EMULATED(cudaHostGetDevicePointer, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaHostGetDevicePointer, cudaErrorUnknown);
   if (failure != 0) return answer(failure);
   const auto r = emulation::range_of(host);
   if (!r || emulation::on_device(*r)) return answer(cudaErrorInvalidValue);
@@ -70,14 +70,14 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  EMULATED(cudaMemGetInfo, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaMemGetInfo, cudaErrorUnknown);
   if (failure != 0) return answer(failure);
   *free = emulation::free_bytes(emulation::current_device());
   *total = emulation::all_bytes(emulation::current_device());
   return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
-  EMULATED(cudaPointerGetAttributes, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaPointerGetAttributes, cudaErrorUnknown);
   if (failure != 0) return answer(failure);
   *attributes = cudaPointerAttributes{};
   const auto r = emulation::range_of(address);
@@ -137,14 +137,14 @@ void copy_on(CUstream_st* stream, void* to, const void* from, std::size_t bytes,
 }  // namespace
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind how, cudaStream_t stream) {
-  EMULATED(cudaMemcpyAsync, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaMemcpyAsync, cudaErrorUnknown);
   if (failure != 0) return answer(failure);
   if (!says_what_it_is(to, from, how)) return answer(cudaErrorInvalidValue);
   copy_on(emulation::stream_of(stream, "cudaMemcpyAsync"), to, from, bytes, "cudaMemcpyAsync");
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind how) {
-  EMULATED(cudaMemcpy, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaMemcpy, cudaErrorUnknown);
   if (failure != 0) return answer(failure);
   if (!says_what_it_is(to, from, how)) return answer(cudaErrorInvalidValue);
   CUstream_st* stream = emulation::stream_of(nullptr, "cudaMemcpy");
@@ -169,13 +169,13 @@ void set_on(CUstream_st* stream, void* at, int value, std::size_t bytes, const c
 }
 }  // namespace
 cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t stream) {
-  EMULATED(cudaMemsetAsync, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaMemsetAsync, cudaErrorUnknown);
   if (failure != 0) return answer(failure);
   set_on(emulation::stream_of(stream, "cudaMemsetAsync"), at, value, bytes, "cudaMemsetAsync");
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* at, int value, std::size_t bytes) {
-  EMULATED(cudaMemset, cudaErrorUnknown);
+  EMULATED_IN_CONTEXT(cudaMemset, cudaErrorUnknown);
   if (failure != 0) return answer(failure);
   set_on(emulation::stream_of(nullptr, "cudaMemset"), at, value, bytes, "cudaMemset");  // the host need not wait
   return cudaSuccess;

@@ -163,6 +163,89 @@ TEST_CASE("stale handles, host functions that call CUDA, and a fork too late") {
           "after a fork");
 }
 
+TEST_CASE("a context comes with cudaSetDevice or the first call that needs it, and must be of use") {
+  stopped(alone([] {
+            check(cudaSetDevice(2));
+            check(cudaFree(nullptr));
+            check(cudaSetDevice(0));
+          }),
+          "device 0 has a context, which cudaSetDevice made, and nothing was done there");
+  ended_well(alone([] {
+    using get = CUresult (*)(CUcontext*);
+    using set = CUresult (*)(CUcontext);
+    using state = CUresult (*)(CUdevice, unsigned*, int*);
+    const auto current = driver<get>("cuCtxGetCurrent");
+    const auto make_current = driver<set>("cuCtxSetCurrent");
+    const auto primary = driver<state>("cuDevicePrimaryCtxGetState");
+    int device = -1, active = -1;
+    unsigned flags = 0;
+    check(cudaGetDevice(&device));
+    CUcontext none = nullptr, on_1 = nullptr, now = nullptr;
+    expect(device == 0 && current(&none) == CUDA_SUCCESS && none == nullptr, "to ask makes none");
+    expect(emulation::contexts().empty(), "nor is one there");
+    check(cudaSetDevice(1));
+    expect(current(&on_1) == CUDA_SUCCESS && on_1 != nullptr, "it is current at once");
+    std::thread([&] {
+      expect(current(&now) == CUDA_SUCCESS && now == nullptr, "each thread has its own");
+      check(cudaGetDevice(&device));
+      expect(device == 0, "and begins with device 0");
+    }).join();
+    expect(primary(1, &flags, &active) == CUDA_SUCCESS && active == 1, "device 1 has one");
+    expect(primary(0, &flags, &active) == CUDA_SUCCESS && active == 0, "device 0 has none");
+    check(cudaFree(nullptr));
+    expect(make_current(nullptr) == CUDA_SUCCESS && current(&now) == CUDA_SUCCESS && now == nullptr, "none again");
+    expect(make_current(on_1) == CUDA_SUCCESS, "and back");
+    expect(make_current(reinterpret_cast<CUcontext>(std::uintptr_t{6})) == CUDA_ERROR_INVALID_CONTEXT, "no context");
+    check(cudaGetDevice(&device));
+    expect(device == 1, "that device");
+    std::thread([&] {
+      check(cudaFree(nullptr));
+      expect(primary(0, &flags, &active) == CUDA_SUCCESS && active == 1, "the first call that needs one makes it");
+    }).join();
+    expect(emulation::contexts() == std::vector{0, 1}, "two");
+  }));
+}
+
+TEST_CASE(
+    "the last error stays until it is asked for: of any call, also that something is not ready, and of no launch") {
+  stopped(alone([] {
+            static const int kernel = 0;
+            static_cast<void>(cudaLaunchKernel(&kernel, dim3(1), dim3(1), nullptr, 0, nullptr));
+          }),
+          "a kernel that has no host twin");
+  ended_well(alone([] {
+    static const int kernel = 0;
+    static std::atomic<int> ran{0};
+    emulation::twin(&kernel, {"counts", [](void** arguments) {
+                                const int by = *static_cast<int*>(arguments[0]);
+                                return [by] { ran += by; };
+                              }});
+    int by = 3;
+    void* arguments[] = {&by};
+    expect(cudaSetDevice(99) == cudaErrorInvalidDevice, "no such device");
+    stream s;
+    check(cudaLaunchKernel(&kernel, dim3(1), dim3(32), arguments, 0, s.here));
+    by = 100;  // the launch has read it
+    check(cudaStreamSynchronize(s.here));
+    expect(ran == 3, "the twin ran");
+    expect(cudaPeekAtLastError() == cudaErrorInvalidDevice, "the old error is there");
+    expect(cudaGetLastError() == cudaErrorInvalidDevice && cudaGetLastError() == cudaSuccess, "until it is asked for");
+    expect(cudaLaunchKernel(&kernel, dim3(0), dim3(32), arguments, 0, s.here) == cudaErrorInvalidConfiguration,
+           "no blocks");
+    expect(cudaGetLastError() == cudaErrorInvalidConfiguration, "a launch's own");
+    held work;
+    work.on(s.here);
+    expect(cudaStreamQuery(s.here) == cudaErrorNotReady && cudaGetLastError() == cudaErrorNotReady, "of a query");
+    cudaEvent_t e;
+    check(cudaEventCreate(&e));
+    check(cudaEventRecord(e, s.here));
+    expect(cudaEventQuery(e) == cudaErrorNotReady && cudaGetLastError() == cudaErrorNotReady, "of an event's");
+    work.free = true;
+    check(cudaStreamSynchronize(s.here));
+    check(cudaEventDestroy(e));
+  }));
+}
+
 TEST_CASE("failures come where they were asked for, and calls are counted") {
   ended_well(alone(
       [] {

@@ -128,6 +128,7 @@ TEST_CASE("who meets: an id serves once, for as many as said, each on a device o
   });
   CHECK(twice.code == 0);
   all_ended_well(ranks(2, [](int, board& b) {
+    check(cudaFree(nullptr));
     check(cudaSetDevice(0));
     const bool first = b.flags[0]++ == 0;
     ncclComm_t c = join(2, first ? 0 : 1, b, false);

@@ -270,3 +270,26 @@ TEST_CASE("freeing and mapping wait for the whole device in some calls, and not 
   CHECK(mapping > freeing);
   CHECK(mapping < 24);
 }
+
+TEST_CASE("where only pinned memory waits for the whole device, all else does not") {
+  const auto with_a_kernel = [](const std::function<void(void*, void*)>& calls) {
+    return alone(
+        [&] {
+          static held kernel;
+          void *at = device_memory(64), *pinned = nullptr;
+          check(cudaHostAlloc(&pinned, 64, 0));
+          cudaStream_t s;
+          check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+          kernel.on(s);
+          calls(at, pinned);
+          ::_exit(0);
+        },
+        {{"EMULATION_SYNC", "pinned"}, {"EMULATION_PATIENCE_MS", "100"}});
+  };
+  ended_well(with_a_kernel([](void* at, void*) {
+    check(cudaFree(at));
+    device_memory(64);
+  }));
+  stopped(with_a_kernel([](void*, void* pinned) { check(cudaFreeHost(pinned)); }),
+          "cudaFreeHost, which waits for the whole device,");
+}

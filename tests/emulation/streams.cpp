@@ -2,10 +2,12 @@
 // The threads of streams, and waiting for them.
 #include "streams.hpp"
 
+#include <map>
 #include <thread>
 
 #include "emulation.hpp"
 #include "memory.hpp"
+#include "runtime.hpp"
 
 namespace emulation {
 namespace {
@@ -17,6 +19,7 @@ struct all_streams {
   std::vector<CUstream_st*> defaults;
   std::vector<CUevent_st*> events;
   std::vector<std::string> loaded;
+  std::map<const void*, host_twin> twins;
   std::uint64_t issued = 0, started = 0;
   std::size_t made = 0, events_made = 0;
 };
@@ -184,15 +187,33 @@ void wait_for(const std::vector<ticket_ptr>& tickets, const std::string& caller)
        " ms for its device, which may wait for this host in a circle: " + stuck_with(tickets));
 }
 void drain(const std::string& caller) { wait_for(unfinished(), caller); }
+bool only_pinned_waits() {
+  static const bool only = setting_is("EMULATION_SYNC", "pinned");
+  return only;
+}
 void may_drain(draining why, const char* caller) {
+  if (only_pinned_waits()) {
+    if (std::string(caller).find("Host") != std::string::npos)
+      drain(std::string(caller) + ", which waits for the whole device,");
+    return;
+  }
   static const bool always = setting_is("EMULATION_SYNC", "always"), never = setting_is("EMULATION_SYNC", "never");
   const bool waits = why == draining::mapping ? draw(4) != 0 : draw(2) != 0;
   if (always || (waits && !never)) drain(std::string(caller) + ", which waits for the whole device,");
 }
 
+bool twin(const void* kernel, host_twin of) {
+  const std::lock_guard hold(all().lock);
+  return all().twins.insert_or_assign(kernel, std::move(of)).second;
+}
+std::optional<host_twin> twin_of(const void* kernel) {
+  const std::lock_guard hold(all().lock);
+  const auto found = all().twins.find(kernel);
+  return found == all().twins.end() ? std::nullopt : std::optional(found->second);
+}
 cudaError_t launch(cudaStream_t stream, const char* kernel, std::function<void()> body) {
-  EMULATED(launch, cudaErrorLaunchOutOfResources);
-  if (failure != 0) return static_cast<cudaError_t>(failure);
+  EMULATED_IN_CONTEXT(launch, cudaErrorLaunchOutOfResources);
+  if (failure != 0) return answer(failure);
   CUstream_st* on = stream_of(stream, kernel);
   bool first = true;
   {

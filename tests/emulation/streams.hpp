@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and events: a thread for each stream, its work in order, and between streams only the order that events make.
-// Builds on: rules.hpp.
+// Builds on: emulation.hpp, rules.hpp.
 #pragma once
 
 #include <condition_variable>
@@ -8,11 +8,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
+#include "emulation.hpp"
 #include "rules.hpp"
 
 namespace emulation {
@@ -66,6 +68,9 @@ CUstream_st* make_stream(unsigned flags);
 void destroy_stream(CUstream_st* stream);
 CUevent_st* make_event(unsigned flags);
 
+/// The host twin that a test gave a kernel.
+std::optional<host_twin> twin_of(const void* kernel);
+
 /// Issues work to a stream; stops where a group is still on its way to it, unless it is the group itself.
 ticket_ptr issue(CUstream_st* stream, work piece, const char* caller, bool is_the_group = false);
 /// What is issued and has not ended: of a stream, and of the device.
@@ -79,6 +84,8 @@ void drain(const std::string& caller);
 enum class draining { mapping, freeing };
 /// What may wait for the whole device: three times in four when it maps, every other time when it frees.
 void may_drain(draining why, const char* caller);
+/// EMULATION_SYNC=pinned: of all that maps and frees only what makes or frees pinned memory waits, and no abort does.
+bool only_pinned_waits();
 
 /// Sentences about streams and events that are alive, and of work that has not ended.
 std::vector<std::string> stream_leaks();

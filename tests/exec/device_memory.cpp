@@ -264,3 +264,54 @@ TEST_CASE("a lane makes the copies of tables longer than it sends at once, and w
   }
   for (void* const a : {tables, memory}) detail::require_cuda(cudaFree(a), "free");
 }
+
+TEST_CASE("an old error of the caller's is no launch's, and the caller finds none of the library's") {
+  detail::require_cuda(cudaSetDevice(0), "use a device");
+  void *tables = nullptr, *memory = nullptr;
+  detail::require_cuda(cudaMalloc(&tables, device_lane::table_bytes), "allocate");
+  detail::require_cuda(cudaMalloc(&memory, 64), "allocate");
+  auto* const at = static_cast<std::byte*>(memory);
+  {
+    device_lane lane(static_cast<std::byte*>(tables));
+    const auto finish = [&] {
+      while (!lane.idle()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    };
+    CHECK(cudaSetDevice(99) == cudaErrorInvalidDevice);  // and nobody asks cudaGetLastError
+    CHECK(refused([&] { lane.load(); }) == "accepted");
+    CHECK(cudaPeekAtLastError() == cudaErrorInvalidDevice);
+    copy_table table;
+    table.add(at, at + 32, {.run_bytes = 32});
+    CHECK(refused([&] { lane.copy(table, std::chrono::seconds(5)); }) == "accepted");
+    finish();
+    static_cast<void>(cudaGetLastError());
+
+    std::atomic<bool> go = false;
+    emulation::enqueue(lane.stream().get(), [&go] {
+      while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    lane.copy(table, std::chrono::seconds(5));
+    CHECK(!lane.idle());
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    CHECK(!lane.stream().idle());
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    go = true;
+    finish();
+
+    emulation::fail("launch", 1);
+    CHECK(refused([&] {
+            lane.copy(table, std::chrono::seconds(5));
+          }).starts_with("reshard: CUDA could not launch copies: "));
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    for (const char* const end : {"cudaStreamDestroy", "cudaEventDestroy", "cudaFreeHost"}) {
+      CAPTURE(end);
+      emulation::fail(end, 1);
+      {
+        const cuda_stream stream;
+        const cuda_event event;
+        const pinned_memory pinned(64);
+      }
+      CHECK(cudaPeekAtLastError() == cudaSuccess);
+    }
+  }
+  for (void* const a : {tables, memory}) detail::require_cuda(cudaFree(a), "free");
+}

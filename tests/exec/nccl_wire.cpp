@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/mman.h>
@@ -669,4 +671,81 @@ TEST_CASE("arenas stay where they are until every device that lives has aborted"
       CHECK(all.of(d).reached == 2);
     }
   }
+}
+
+namespace {
+
+/// A world of one device, in a process of its own; what body(meeting, left) leaves behind.
+template <typename Body>
+left_behind alone_on_a_device(patience wait, Body&& body) {
+  processes all(1);
+  all.start_all([&](long, listening_socket listening, left_behind& left) {
+    socket_meeting meeting(0, all.addresses, std::move(listening), wait);
+    body(meeting, left);
+    left.reached = 1;
+  });
+  REQUIRE(all.ended_within(30));
+  return all.of(0);
+}
+long calls_of(const std::string& function) {
+  for (const emulation::call_count& c : emulation::counts())
+    if (c.function == function) return c.calls;
+  return 0;
+}
+/// A table of one copy within a wire's arena.
+copy_table one_copy(std::byte* at) {
+  copy_table table;
+  table.add(at, at + 64, {.run_bytes = 64});
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("what the device never ends is not waited for by freeing: all that it may use stays, the host's memory too") {
+  ::setenv("EMULATION_SYNC", "pinned", 1);
+  ::setenv("EMULATION_PATIENCE_MS", "2000", 1);
+  enum class never { loads, copies, stops, is_late };
+  for (const never what : {never::loads, never::copies, never::stops, never::is_late}) {
+    CAPTURE(static_cast<int>(what));
+    const bool late = what == never::is_late;
+    const left_behind left = alone_on_a_device(
+        std::chrono::milliseconds(late ? 5000 : 300), [&](socket_meeting& meeting, left_behind& found) {
+          static std::atomic<bool> held = what == never::loads, go = false;
+          testing::before_copies = [](const table_copy*) {
+            while (held && !go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          };
+          std::optional<nccl_wire<socket_meeting>> wire;
+          try {
+            wire.emplace(meeting, 0, nccl_options{});
+          } catch (const peer_missing& e) {
+            found.say(e.what());
+          }
+          if (wire) {
+            std::shared_ptr<std::byte> arena = wire->make_arena(device_granule_bytes);
+            held = true;
+            wire->copy(copies_of::outgoing, one_copy(arena.get()));
+            std::thread later;
+            if (late)
+              later = std::thread([&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                go = true;
+              });
+            if (what == never::stops) wire->stop();
+            message_arenas arenas;
+            arenas.whole = std::move(arena);
+            wire->keep(std::move(arenas));
+            wire.reset();
+            if (late) later.join();
+          }
+          found.several = calls_of("cudaFreeHost") + calls_of("ncclMemFree");
+          if (late) emulation::finish();
+        });
+    CHECK(left.reached == 1);
+    CHECK(left.several == (late ? 4 : 0));  // two lanes' tables of the host, the device's, the arena
+    const std::string said = left.sentence;
+    CHECK(said.ends_with(what == never::loads ? " ms in vain for the kernels for copies" : ""));
+    CHECK(said.empty() == (what != never::loads));
+  }
+  ::unsetenv("EMULATION_SYNC");
+  ::unsetenv("EMULATION_PATIENCE_MS");
 }

@@ -1,13 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy kernels' launches on the emulation: the very body that a GPU runs, a loop over threads on the stream's own
-// thread. For one file of a program.
+// The copy kernels on the emulation: the launches of exec/copy_kernels.cuh themselves, and the very body that a GPU
+// runs, a loop over threads on the stream's own thread. For one file of a program.
 #pragma once
 
-#include <vector>
+#include <functional>
 
-#include <reshard/exec/device_copies.hpp>
+#include <cuda_runtime_api.h>
+
+#undef __global__  // what a CUDA compiler knows, for one that does not
+#undef __launch_bounds__
+#define __global__
+#define __launch_bounds__(...)
+namespace reshard {
+inline const dim3 blockIdx, threadIdx, blockDim;
+}
+
+#include <reshard/exec/copy_kernels.cuh>
 
 #include "../emulation/emulation.hpp"
+
+namespace testing {
+
+/// What the device does before each table of copies; nothing, where nobody says.
+inline std::function<void(const reshard::table_copy*)> before_copies;
+
+}  // namespace testing
 
 namespace reshard {
 
@@ -31,21 +48,21 @@ inline table_copy seen_by_host(const table_copy& job) {
   return seen;
 }
 
-}  // namespace detail
+inline const bool copies_have_a_twin =
+    emulation::twin(reinterpret_cast<const void*>(copy_table_kernel),
+                    {"copies", [](void** arguments) {
+                       const auto table = *static_cast<const table_copy**>(arguments[0]);
+                       const index_t copies = *static_cast<index_t*>(arguments[1]);
+                       return [table, copies] {
+                         if (testing::before_copies) testing::before_copies(table);
+                         const table_copy* const jobs = emulation::readable(table, static_cast<std::size_t>(copies));
+                         for (index_t c = 0; c < copies; ++c) {
+                           const table_copy job = seen_by_host(jobs[c]);
+                           for (std::uint32_t t = 0; t < copy_threads; ++t) run_table_copy(job, t, copy_threads);
+                         }
+                       };
+                     }});
 
-int launch_copies(const table_copy* table, index_t copies, void* stream) {
-  if (copies <= 0) return cudaSuccess;
-  return emulation::launch(static_cast<cudaStream_t>(stream), "copies", [table, copies] {
-    const table_copy* const jobs = emulation::readable(table, static_cast<std::size_t>(copies));
-    for (index_t c = 0; c < copies; ++c) {
-      constexpr std::uint32_t threads = 256;
-      const table_copy job = detail::seen_by_host(jobs[c]);
-      for (std::uint32_t t = 0; t < threads; ++t) run_table_copy(job, t, threads);
-    }
-  });
-}
-int load_copy_kernels(void* stream) {
-  return emulation::launch(static_cast<cudaStream_t>(stream), "copies", [] {});
-}
+}  // namespace detail
 
 }  // namespace reshard

@@ -25,24 +25,31 @@ static __global__ void __launch_bounds__(copy_threads) copy_table_kernel(const t
 /// Blocks of one launch at most; no table of a switch has as many copies.
 inline constexpr index_t most_blocks = 0x7fffffff;
 
+/// Launches the kernel and returns the error of this launch: cudaGetLastError after <<<>>> would return an older one, of
+/// the caller's, as if it were this one's.
+inline int launch_table(const table_copy* table, index_t copies, index_t blocks, void* stream) {
+  void* arguments[] = {&table, &copies};
+  return static_cast<int>(cudaLaunchKernel(reinterpret_cast<const void*>(copy_table_kernel),
+                                           dim3(static_cast<std::uint32_t>(blocks)), dim3(copy_threads), arguments, 0,
+                                           static_cast<cudaStream_t>(stream)));
+}
+
 }  // namespace detail
 
 /// As exec/device_copies.hpp declares it.
 int launch_copies(const table_copy* table, index_t copies, void* stream) {
   if (copies <= 0) return 0;
   if (copies > detail::most_blocks) return static_cast<int>(cudaErrorInvalidConfiguration);
-  detail::copy_table_kernel<<<static_cast<std::uint32_t>(copies), detail::copy_threads, 0,
-                              static_cast<cudaStream_t>(stream)>>>(table, copies);
-  return static_cast<int>(cudaGetLastError());
+  return detail::launch_table(table, copies, copies, stream);
 }
 
 /// As exec/device_copies.hpp declares it.
 int load_copy_kernels(void* stream) {
   cudaFuncAttributes attributes{};
-  const cudaError_t loaded = cudaFuncGetAttributes(&attributes, detail::copy_table_kernel);
+  const cudaError_t loaded =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(detail::copy_table_kernel));
   if (loaded != cudaSuccess) return static_cast<int>(loaded);
-  detail::copy_table_kernel<<<1, detail::copy_threads, 0, static_cast<cudaStream_t>(stream)>>>(nullptr, 0);
-  return static_cast<int>(cudaGetLastError());
+  return detail::launch_table(nullptr, 0, 1, stream);
 }
 
 }  // namespace reshard

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of CUDA's driver that map memory by granules, looked up when they are wanted first: a program that
-// names them links without the driver, and starts where there is none.
+// The functions of CUDA's driver that map memory by granules and say which context is current, looked up when they are
+// wanted first: a program that names them links without the driver, and starts where there is none.
 // Builds on: exec/cuda_handles.hpp and cuda.h.
 #pragma once
 
@@ -24,6 +24,9 @@ struct cuda_driver {
   decltype(&::cuMemUnmap) unmap = nullptr;
   decltype(&::cuMemSetAccess) set_access = nullptr;
   decltype(&::cuMemGetAddressRange) address_range = nullptr;
+  decltype(&::cuCtxGetCurrent) current_context = nullptr;
+  decltype(&::cuCtxSetCurrent) make_current = nullptr;
+  decltype(&::cuDevicePrimaryCtxGetState) primary_context_state = nullptr;
 
   /// Throws what CUDA says where there is no driver, or an old one.
   static const cuda_driver& get() {
@@ -63,6 +66,9 @@ struct cuda_driver {
     find("cuMemUnmap", d.unmap);
     find("cuMemSetAccess", d.set_access);
     find("cuMemGetAddressRange", d.address_range);
+    find("cuCtxGetCurrent", d.current_context);
+    find("cuCtxSetCurrent", d.make_current);
+    find("cuDevicePrimaryCtxGetState", d.primary_context_state);
     return d;
   }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA hands out, each with an owner that gives it back: streams, events, pinned memory; the device that is
-// current; and what a call says when it fails.
+// What CUDA hands out, each with an owner that gives it back: streams, events, pinned memory; and what a call says when
+// it fails.
 // Builds on: base/integer.hpp, base/text.hpp and cuda_runtime_api.h.
 #pragma once
 
@@ -25,25 +25,19 @@ inline void require_cuda(cudaError_t code, const char* what) {
       text_of("reshard: CUDA could not ", what, ": ", ::cudaGetErrorString(code), " (", ::cudaGetErrorName(code), ")"));
 }
 
+/// What gives back tells of no failure, and nobody else shall find it by cudaGetLastError.
+inline void forget_failure(cudaError_t code) {
+  if (code != cudaSuccess) static_cast<void>(::cudaGetLastError());
+}
+/// Whether what a query asks for is so; no waiting. That it is not yet so is an error to CUDA, which a caller would find
+/// after a launch of its own: it is forgotten.
+inline bool is_ready(cudaError_t code, const char* what) {
+  if (code == cudaErrorNotReady) forget_failure(code);
+  else require_cuda(code, what);
+  return code == cudaSuccess;
+}
+
 }  // namespace detail
-
-/// Makes a device current as long as it lives, and then the one that was.
-class on_device {
- public:
-  explicit on_device(int device) {
-    detail::require_cuda(::cudaGetDevice(&before_), "say which device is current");
-    if (before_ != device) detail::require_cuda(::cudaSetDevice(device), "use a device");
-    else before_ = -1;
-  }
-  on_device(const on_device&) = delete;
-  on_device& operator=(const on_device&) = delete;
-  ~on_device() {
-    if (before_ >= 0) static_cast<void>(::cudaSetDevice(before_));
-  }
-
- private:
-  int before_ = -1;
-};
 
 /// A stream of its own, that does not wait for the default one.
 class cuda_stream {
@@ -51,16 +45,11 @@ class cuda_stream {
   cuda_stream() { detail::require_cuda(::cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream"); }
   cuda_stream(const cuda_stream&) = delete;
   cuda_stream& operator=(const cuda_stream&) = delete;
-  ~cuda_stream() { static_cast<void>(::cudaStreamDestroy(stream_)); }
+  ~cuda_stream() { detail::forget_failure(::cudaStreamDestroy(stream_)); }
 
   cudaStream_t get() const { return stream_; }
   /// Whether all that was given to it is done; no waiting.
-  bool idle() const {
-    const cudaError_t code = ::cudaStreamQuery(stream_);
-    if (code == cudaErrorNotReady) return false;
-    detail::require_cuda(code, "do what a stream was given");
-    return true;
-  }
+  bool idle() const { return detail::is_ready(::cudaStreamQuery(stream_), "do what a stream was given"); }
 
  private:
   cudaStream_t stream_ = nullptr;
@@ -76,7 +65,7 @@ class cuda_event {
     return *this;
   }
   ~cuda_event() {
-    if (event_ != nullptr) static_cast<void>(::cudaEventDestroy(event_));
+    if (event_ != nullptr) detail::forget_failure(::cudaEventDestroy(event_));
   }
 
   /// It happens once all that the stream was given before is done.
@@ -86,12 +75,7 @@ class cuda_event {
     detail::require_cuda(::cudaStreamWaitEvent(later.get(), event_, 0), "let a stream wait for an event");
   }
   /// Whether it has happened, or never was recorded; no waiting.
-  bool happened() const {
-    const cudaError_t code = ::cudaEventQuery(event_);
-    if (code == cudaErrorNotReady) return false;
-    detail::require_cuda(code, "do what an event waits for");
-    return true;
-  }
+  bool happened() const { return detail::is_ready(::cudaEventQuery(event_), "do what an event waits for"); }
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -106,7 +90,7 @@ class pinned_memory {
   }
   pinned_memory(const pinned_memory&) = delete;
   pinned_memory& operator=(const pinned_memory&) = delete;
-  ~pinned_memory() { static_cast<void>(::cudaFreeHost(data_)); }
+  ~pinned_memory() { detail::forget_failure(::cudaFreeHost(data_)); }
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }
 

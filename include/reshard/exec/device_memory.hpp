@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that is reserved whole, mapped by granules as it fills and unmapped by granules as it drains: addresses
 // and pointers stay, memory goes. What one range gives back serves another before the device is asked for more.
-// Builds on: exec/cuda_driver.hpp, memory/memory_block.hpp.
+// Builds on: exec/on_device.hpp, memory/memory_block.hpp.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <reshard/base/refusal.hpp>
-#include <reshard/exec/cuda_driver.hpp>
+#include <reshard/exec/on_device.hpp>
 #include <reshard/exec/patience.hpp>
 #include <reshard/memory/memory_block.hpp>
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What NCCL hands out, each with an owner that gives it back: a communicator that never blocks, device memory that
 // messages lie in; and what a call says when it fails.
-// Builds on: exec/cuda_handles.hpp and nccl.h.
+// Builds on: exec/on_device.hpp and nccl.h.
 #pragma once
 
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,7 +13,7 @@
 
 #include <nccl.h>
 
-#include <reshard/exec/cuda_handles.hpp>
+#include <reshard/exec/on_device.hpp>
 
 namespace reshard {
 
@@ -111,12 +112,9 @@ class nccl_memory {
   nccl_memory(const nccl_memory&) = delete;
   nccl_memory& operator=(const nccl_memory&) = delete;
   ~nccl_memory() {
-    int before = 0;
-    const bool known = ::cudaGetDevice(&before) == cudaSuccess;
-    static_cast<void>(::cudaSetDevice(device_));
+    const on_device here(device_, std::nothrow);
     if (with_ && *with_ && handle_ != nullptr) static_cast<void>(::ncclCommDeregister(with_->get(), handle_));
     static_cast<void>(::ncclMemFree(data_));
-    if (known) static_cast<void>(::cudaSetDevice(before));
   }
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }

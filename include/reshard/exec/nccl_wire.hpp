@@ -170,11 +170,10 @@ class nccl_wire {
     if (std::exchange(stopped_, true)) return;
     sending_.clear(), receiving_.clear(), posted_.clear();
     if (own_ == nullptr) return;
+    const on_device here(gpu_, std::nothrow);
     try {
-      const on_device here(gpu_);
       comm_->abort(options_.aborted_with);
-      const auto quiet = [&] { return own_->packing.idle() && own_->unpacking.idle() && own_->exchange.idle(); };
-      for (vain_wait waited(meeting_->waits()); !(quiet_ = quiet()) && !waited.over();) pause();
+      quiet_ = own_->ends([this] { pause(); });
     } catch (const std::exception&) {  // what it may still read or write is kept
     }
   }
@@ -190,23 +189,36 @@ class nccl_wire {
   static constexpr bytes_t contact_bytes = 16, tables_bytes = 2 * device_lane::table_bytes,
                            device_granule = bytes_t{2} << 20;
 
-  /// What it has on the device; made before the communicator, gone after it.
+  /// What it has on the device, which goes only once it has ended.
   struct on_gpu {
-    on_gpu(int gpu, patience wait) : waits(wait), tables(gpu, tables_bytes) {}
+    on_gpu(int number, patience wait) : gpu(number), waits(wait), tables(number, tables_bytes) {}
     on_gpu(const on_gpu&) = delete;
     on_gpu& operator=(const on_gpu&) = delete;
-    ~on_gpu() {  // what was begun to be copied ends by itself
-      try {
-        for (vain_wait waited(waits); !(packing.idle() && unpacking.idle()) && !waited.over();)
-          std::this_thread::sleep_for(std::chrono::microseconds(20));
-      } catch (const std::exception&) {  // it does not go on
-      }
+
+    /// Whether all that was begun here ends within a patience, which is waited once.
+    template <typename Pause>
+    bool ends(Pause&& pause) {
+      for (vain_wait waited(waits); !(packing.idle() && unpacking.idle() && exchange.idle()); pause())
+        if (waited.over()) return waits = patience(0), false;
+      return true;
     }
 
+    int gpu;
     patience waits;
     nccl_memory tables;
     device_lane packing{tables.data()}, unpacking{tables.data() + device_lane::table_bytes};
     cuda_stream exchange;
+  };
+  /// To free memory, of the host's too, waits for the device: where what was begun never ends, all of it stays.
+  struct once_ended {
+    void operator()(on_gpu* mine) const {
+      const on_device here(mine->gpu, std::nothrow);
+      try {
+        if (!mine->ends([] { std::this_thread::sleep_for(std::chrono::microseconds(20)); })) return;
+      } catch (const std::exception&) {  // the device does nothing more
+      }
+      delete mine;
+    }
   };
   struct posted_group {
     cuda_event end;
@@ -236,10 +248,10 @@ class nccl_wire {
     std::exception_ptr why;
     try {
       detail::require_nccl(::ncclGetVersion(&version), "say its version");
-      detail::require_cuda(::cudaSetDevice(gpu_), "use a device");
+      const on_device here(gpu_);
       detail::require_cuda(::cudaFree(nullptr), "begin on a device");  // its context is there from here on
       free_at_first_ = free_bytes();
-      own_ = std::make_unique<on_gpu>(gpu_, meeting_->waits());
+      own_.reset(new on_gpu(gpu_, meeting_->waits()));
       own_->packing.load();
       wait_for([&] { return own_->packing.idle(); }, "the kernels for copies");
       if (meeting_->device() == living_.front()) detail::require_nccl(::ncclGetUniqueId(&id), "make a unique id");
@@ -336,7 +348,8 @@ class nccl_wire {
       ncclResult_t state = comm_->state();
       for (; state == ncclInProgress && !waited.over(); state = comm_->state()) pause();
       if (state == ncclSuccess) comm_->destroy();
-      quiet_ = stopped_ = !*comm_;
+      stopped_ = !*comm_;
+      quiet_ = stopped_ && own_->ends([this] { pause(); });
     } catch (const std::exception&) {  // it is aborted
     }
     stop();
@@ -364,7 +377,7 @@ class nccl_wire {
   nccl_options options_;
   std::vector<rank_t> living_;  // ascending
   std::shared_ptr<nccl_communicator> comm_;
-  std::unique_ptr<on_gpu> own_;
+  std::unique_ptr<on_gpu, once_ended> own_;
   std::vector<message*> sending_, receiving_;
   std::deque<posted_group> posted_;
   std::vector<cuda_event> spare_;
