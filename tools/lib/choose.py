@@ -3,9 +3,9 @@
 """choose.py FOLDER COMMAND [DAY [SUITE...]]: the tests of a build folder that a command runs on a day (YYYYMMDD; today, UTC), one a line;
 with suites those of them alone.
 
-tests/commands.toml says of each suite whether COMMAND (a column: check, gate, ..) runs it whole, not, or every k-th of its programs: program
-i of a suite, in the order of names, on days whose number + i is divisible by k. A program is one that the build made, with all its tests,
-so that what is not run is not built; any other test stands for itself."""
+tests/commands.toml says of each suite whether COMMAND (a column: check, gate, ..) runs it whole, not, or every k-th program: program i of
+all, in the order of names, on days whose number + i is divisible by k, so that suites with one k run the same programs on a day. A program
+is one that the build made, with all its tests, so that what is not run is not built; any other test stands for itself."""
 import datetime
 import json
 import pathlib
@@ -38,11 +38,10 @@ def tests_of(folder):
 def chosen(tests, command, day, asked=()):
     """The names of the tests that a command runs on a day, in the order given; of a suite that the table has not, all."""
     table = commands()
-    programs = sorted({(suites[0], program) for _, suites, program in tests})
-    number = {key: i - programs.index(next(p for p in programs if p[0] == key[0])) for i, key in enumerate(programs)}
+    number = {program: i for i, program in enumerate(sorted({program for _, _, program in tests}))}
     for name, suites, program in tests:
         share = table.get(suites[0], {}).get(command, 1)
-        if share and (day.toordinal() + number[suites[0], program]) % share == 0 and (not asked or set(asked) & set(suites)):
+        if share and (day.toordinal() + number[program]) % share == 0 and (not asked or set(asked) & set(suites)):
             yield name
 
 
