@@ -137,6 +137,9 @@ TEST_CASE("nothing is unmapped before its readers have ended, nor for ever waite
 }
 
 TEST_CASE("what the driver refuses is a sentence, and leaves what was there") {
+  CHECK(refused([] { detail::require_cuda(cudaErrorInvalidValue, "copy a word"); }) ==
+        std::string("reshard: CUDA could not copy a word: ") + ::cudaGetErrorString(cudaErrorInvalidValue) +
+            " (cudaErrorInvalidValue)");
   device_granules pool(0);
   device_memory range(pool, 4 * granule);
   const memory_block block = range.block();

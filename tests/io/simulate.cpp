@@ -10,11 +10,13 @@
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/print.hpp>
+#include <reshard/io/simulation_text.hpp>
 
 #include "../oracle/link_time.hpp"
 #include "../support/tries.hpp"
@@ -512,4 +514,14 @@ TEST_CASE("what simulate refuses") {
   const std::string small = here().file(
       "small.json", R"({"gpus": 2, "nvlink_GBps": 1, "nic_GBps": 1, "copy_GBps": 1, "nodes": [{"count": 3}]})");
   refused({"--cluster", small}, "has 6 devices, but device 7 is named");
+}
+
+TEST_CASE("every port has a name of its own") {
+  using reshard::port_kind;
+  const std::pair<port_kind, const char*> names[] = {
+      {port_kind::nic_out, "the NIC out"},     {port_kind::nic_in, "the NIC in"},
+      {port_kind::nvlink_out, "NVLink out"},   {port_kind::nvlink_in, "NVLink in"},
+      {port_kind::spine_out, "the spine out"}, {port_kind::spine_in, "the spine in"},
+      {port_kind::copy, "the copy engine"}};
+  for (const auto& [kind, name] : names) CHECK(reshard::io::detail::port_text(kind) == name);
 }

@@ -463,14 +463,16 @@ TEST_CASE("an element that is bound twice is refused, wherever the two boxes sta
 
 TEST_CASE("two blocks that share a page are refused, two side by side are not") {
   page_range pages(4 * page_bytes);
-  const auto own = [&](bytes_t first, bytes_t second) {
+  const auto own = [&](bytes_t first, bytes_t second, bytes_t of_first = 2) {
     return refused([&] {
       binding b("me");
       for (const bytes_t at : {second, first})
-        b.own({pages.data() + at, 2 * page_bytes}, pages_are::committed, [](std::byte*, bytes_t) {});
+        b.own({pages.data() + at, (at == first ? of_first : 2) * page_bytes}, pages_are::committed,
+              [](std::byte*, bytes_t) {});
       b.seal();
     });
   };
+  CHECK(own(0, 2 * page_bytes, 3) == "reshard: me: two blocks overlap, of 3 and 2 granules");
   CHECK(own(0, page_bytes) == "reshard: me: two blocks overlap, of 2 and 2 granules");
   CHECK(own(0, 2 * page_bytes) == "accepted");
 }

@@ -274,8 +274,10 @@ TEST_CASE("a range moves and unmaps what it held") {
 }
 
 TEST_CASE("refusals of a range say what was asked and what would do") {
-  CHECK(refused<std::invalid_argument>([] { page_range(0); }).find("cannot reserve 0 bytes") != std::string::npos);
-  CHECK(refused<std::invalid_argument>([] { page_range(-5); }).find("cannot reserve -5 bytes") != std::string::npos);
+  const std::string most = " bytes; the size must be in [1, 70368744177664]";
+  CHECK(refused<std::invalid_argument>([] { page_range(0); }) ==
+        "reshard: page_range: cannot reserve 0 bytes; the size must be in [1, 70368744177664]");
+  CHECK(refused<std::invalid_argument>([] { page_range(-5); }) == "reshard: page_range: cannot reserve -5" + most);
   const std::string absurd = refused<std::invalid_argument>([] { page_range((int64_t{1} << 46) + 1); });
   CHECK(absurd.find("70368744177665 bytes; the size must be in [1, 70368744177664]") != std::string::npos);
   // Two such ranges do not fit into a 47-bit space, so the kernel refuses one of them.

@@ -49,9 +49,11 @@ TEST_CASE("layers: a set that was given, as many as the family has, below the mo
   CHECK(refused([&] { require_model(nameless); }) == "reshard: model own: family 3 '' has no name");
   CHECK(said([](model& m) { m.sets[0] = {}; }) ==
         "family 1 'l{layer}.qkv' has 4 layers, but layer set 0 has 0; sets[0] = layer_set::all(4) would give it all");
-  CHECK(said([](model& m) {
-          m.family_at[2].extent[0] = 3;
-        }).starts_with("family 2 'l{layer}.x{expert}' has 3 layers, but layer set 1 has 2; "));
+  CHECK(said([](model& m) { m.family_at[2].extent[0] = 3; }) ==
+        "family 2 'l{layer}.x{expert}' has 3 layers, but layer set 1 has 2; sets[1] = layer_set::all(3) would give it "
+        "all");
+  CHECK(said([](model& m) { m.shape.layers = 2; }) ==
+        "family 1 'l{layer}.qkv' is in layer 3, but the model has 2 layers");
   CHECK(said([](model& m) { m.family_at[1].layers = 8; }) ==
         "family 1 'l{layer}.qkv' is of layer set 8; sets are 0 to 7");
   CHECK(said([](model& m) { m.family_at[3].layers = -1; }) == "family 3 'norm' is of layer set -1; sets are 0 to 7");

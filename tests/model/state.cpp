@@ -150,9 +150,9 @@ TEST_CASE("a set is made of states that a list can have, and joined with sets of
   for (const bytes_t width : {-1, 0, 3, 5, 16})
     CHECK(said(3, 1, width) ==
           "reshard: states: state 3 has elements of " + std::to_string(width) + " bytes; 1, 2, 4 and 8 are supported");
-  const state_set narrow(3, 3, 2), wide(3, 1, 4), other(4, 1, 4);
+  const state_set narrow(5, 3, 2), wide(5, 1, 4), other(4, 1, 4);
   CHECK(
       refused([&] { static_cast<void>((narrow | other) | (wide | other)); }) ==
-      "reshard: states: state 3 has 2 bytes and level 3 in one set, and 4 bytes and level 1 in the other; sets of one "
+      "reshard: states: state 5 has 2 bytes and level 3 in one set, and 4 bytes and level 1 in the other; sets of one "
       "list are joined");
 }

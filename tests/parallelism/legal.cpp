@@ -115,6 +115,10 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
        "the order leaves out an axis whose degree is not 1: of tp=1 (etp=1), cp=1, ep=1, dp=2 (edp=2), pp=5 it has 2 "
        "axes",
        "pp=5,dp=2,order=tp-dp-pp"},
+      {moe, "tp=2,etp=1,cp=9,ep=6,dp=4,pp=5,order=tp-cp-ep",
+       "the order leaves out an axis whose degree is not 1: of tp=2 (etp=1), cp=9, ep=6, dp=4 (edp=12), pp=5 it has 3 "
+       "axes",
+       "tp=2,etp=1,cp=9,ep=6,dp=4,pp=5"},
       {moe, "pp=2,dp=4,ep=2,order=tp-pp-ep-dp",
        "an order whose last axis is not pp gives dense and expert ranks different stages or replicas: pp=2, dp=4, "
        "edp=2; it wants dp = edp and as many ranks before pp in both",

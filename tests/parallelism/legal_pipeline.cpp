@@ -105,6 +105,12 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
        "first=4, last=6 (0: not given) with pp=2 and vpp=2: every stage's layers divide by vpp, and pp is above 2 "
        "where both ends are given",
        "pp=2,vpp=2,first=4"},
+      {with(20), "pp=2,first=4,last=7",
+       "first + last = 20 would do: with pp=2 no stage is left for more layers, and first=4, last=7 (0: not given) "
+       "take 11 of 20",
+       "pp=2,first=13,last=7"},
+      {with(3), "pp=4,vpp=2,string=Et|t|tL", "the layout string has 3 chunks, and pp=4 x vpp=2 = 8",
+       "pp=3,string=Et|t|tL"},
       {with(3), "pp=2,vpp=2,string=Et|t|tL", "the layout string has 3 chunks, and pp=2 x vpp=2 = 4",
        "pp=2,vpp=2,string=Et|t|t|L"},
       {with(4), "pp=3,string=Et|t|tL",

@@ -122,5 +122,5 @@ TEST_CASE("what is no cluster is refused") {
             [](cluster& on) {
               on.nodes = {on.each, on.each};
             },
-            17) == "reshard: cluster: 2 nodes of 8 have 16 devices, but device 16 is named");
+            22) == "reshard: cluster: 2 nodes of 8 have 16 devices, but device 21 is named");
 }

@@ -75,6 +75,26 @@ TEST_CASE("streams tell the live bytes and messages that staged pieces come to, 
   if (tried == 60) CHECK_DRAWN(short_ones > 3);
 }
 
+TEST_CASE("what was there goes after the last phase in which it is sent, what is passed on after its own last") {
+  using bytes = std::vector<bytes_t>;
+  const stream_flow source{1, 7, 10, 2, 0, 2, purpose::delivered, false},
+      kept{1, 8, 10, 3, 0, 1, purpose::delivered, true};
+  const relayed_memory released(100, 60, 5, {}, {source, kept}, sources::release);
+  CHECK(released.live(1, 4) == bytes{85, 85, 85, 65});  // 60 and 5 stay, 20 are there until phase 2
+  CHECK(released.live(2, 5) == bytes{85, 85, 85, 75, 65});
+  CHECK(released.unread() == 20);  // of 100: 60 retained, 20 sent
+  CHECK(relayed_memory(100, 60, 5, {}, {source, kept}, sources::keep).live(1, 4) == bytes{105, 105, 105, 105});
+  const stream_flow comes{1, 7, 10, 4, 1, 1, purpose::passed_on, false},
+      goes{1, 7, 10, 4, 2, 4, purpose::passed_on, false};
+  const relayed_memory passing(0, 0, 0, {comes}, {goes}, sources::release);
+  CHECK(passing.live(1, 6) == bytes{0, 40, 40, 40, 40, 0});
+  CHECK(passing.live(3, 8) == bytes{0, 12, 24, 40, 40, 28, 16, 0});
+  CHECK(passing.passed() == 40);
+  CHECK(passing.unread() == 0);
+  CHECK(passing.peak(3, 8, 0) == 40);
+  CHECK(passing.peak(3, 8, 41) == 41);
+}
+
 TEST_CASE("figures with relay: what is passed on is apart, and counts as sent and received") {
   const computed_switch change = on_pairs("dp=4", {2, 4, 5, 6});
   const routing how{relay::always, 1, 3};

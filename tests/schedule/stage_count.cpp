@@ -29,6 +29,8 @@ TEST_CASE("S: the least of 1, 2, 4 .. 4096 that keeps the budget, by hand") {
   CHECK(none.least_budget == 4);
   CHECK_REFUSED(static_cast<void>(stages_within(0, 0, halving)), "a budget of 0 bytes; it must be at least 1");
   CHECK_REFUSED(static_cast<void>(stages_within(0, 7, halving)), "a budget of 0 bytes; it must be at least 1");
+  CHECK_REFUSED(static_cast<void>(stages_within(5, 7, halving)),
+                "a budget of 5 bytes, and the transport holds 7 whatever the stages; it must be above that");
   CHECK_REFUSED(static_cast<void>(stages_within(7, 7, halving)),
                 "a budget of 7 bytes, and the transport holds 7 whatever the stages; it must be above that");
 }

@@ -46,12 +46,13 @@ degrees any_degrees(dice& random) {
   if (random.coin()) d.instances = random.within(1, 4);
   for (int i = random.below(4) == 0 ? 5 : 4; i > 1; --i)  // pp last, three times of four
     std::swap(d.order.axis[i - 1], d.order.axis[random.below(i)]);
-  if (random.below(4) ==
-      0) {  // what no product of coordinates says: 6 slices of 4 x 6 ranks that do not lie side by side
+  if (random.below(3) == 0) {  // 6 slices of 4 x 6 ranks: of neither axis alone
     d = {.tp = 2, .cp = 4, .pp = random.within(1, 2), .dp = 6};
     d.instances = 4;
-    d.order.axis[0] = order_axis::cp, d.order.axis[1] = order_axis::tp;
+    if (random.coin()) d.order.axis[0] = order_axis::cp, d.order.axis[1] = order_axis::tp;  // not side by side: lists
+    else if (random.coin()) std::swap(d.order.axis[1], d.order.axis[3]);                    // dp before cp
   }
+  if (random.below(6) == 0) d = {.tp = 2, .cp = 4, .dp = 2}, d.instances = 4;  // 2 slices: of every second along cp
   d.shard = random.coin() ? shard_by::rows : shard_by::buffers;
   return d;
 }
@@ -83,7 +84,7 @@ bool consistent(const rank_product& all, rank_t world) {
 
 TEST_CASE("replicas and sharers are the ranks that a scan of the world finds, ascending") {
   dice random;
-  int spaces = 0, lists = 0, copies = 0, of_several = 0;
+  int spaces = 0, lists = 0, copies = 0, of_several = 0, of_two_axes = 0;
   for (int tried = 0; spaces < testing::tries(400) && tried < 100000; ++tried) {
     const model m = any_model(random);
     const degrees d = any_degrees(random);
@@ -114,12 +115,13 @@ TEST_CASE("replicas and sharers are the ranks that a scan of the world finds, as
       lists += of_slice.listed != nullptr ? 1 : 0;
       copies += s.shared_between_stages(f) ? 1 : 0;
       of_several += sharers.size() > 1 ? 1 : 0;
+      of_two_axes += d.instances == 4 && d.dp == 6 && of_slice.listed == nullptr ? 1 : 0;
     }
   }
   MESSAGE(spaces, " spaces; ", lists, " lists, ", copies, " of copied embeddings, ", of_several,
-          " slices of several ranks");
+          " slices of several ranks, ", of_two_axes, " of two axes as one");
   CHECK(spaces >= testing::tries(400));
-  for (const int met : {lists, copies, of_several}) CHECK_DRAWN(met > 0);
+  for (const int met : {lists, copies, of_several, of_two_axes}) CHECK_DRAWN(met > 0);
 }
 
 namespace {
