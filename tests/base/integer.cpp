@@ -2,6 +2,7 @@
 // 64-bit arithmetic against a wider integer, and the sentence of a refusal.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -68,6 +69,14 @@ TEST_CASE("split_point is floor(i * extent / parts), also where i * extent leave
     const index_t parts = static_cast<index_t>(random.bits() >> random.within(33, 63)) + 1, i = random.within(0, parts);
     CHECK(split_point(i, extent, parts) == static_cast<index_t>(wide{i} * extent / parts));
   }
+}
+
+TEST_CASE("the lesser and the greater of two") {
+  for (index_t a = -3; a <= 3; ++a)
+    for (index_t b = -3; b <= 3; ++b) {
+      CHECK(least(a, b) == std::min(a, b));
+      CHECK(greatest(a, b) == std::max(a, b));
+    }
 }
 
 TEST_CASE("gcd and lcm") {

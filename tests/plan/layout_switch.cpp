@@ -388,3 +388,13 @@ TEST_CASE("devices: as many as the maps reach, or as the cluster has; a rank and
   CHECK(placed.from_devices().device_of(0) == 7);
   CHECK(placed.to_devices().device_of(3) == 3);
 }
+
+TEST_CASE("a device that is lost takes FROM's rank along, where it has one") {
+  const space four(tiny, config<dp<4>>{}), two(tiny, config<dp<2>>{});
+  const layout_switch change(
+      four, two, {.from = device_map({4, 1, 2, 3}), .to = device_map({0, 6}), .devices = 9, .lost = {8, 4, 7, 3}});
+  CHECK(change.lost_devices() == std::vector<interval>{{3, 5}, {7, 9}});
+  CHECK(change.lost_ranks() == std::vector<interval>{{0, 1}, {3, 4}});  // none of devices 7 and 8
+  CHECK(change.from_rank(3) == -1);
+  CHECK(change.from_rank(2) == 2);
+}

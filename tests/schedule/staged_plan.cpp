@@ -130,3 +130,9 @@ TEST_CASE("every hop of a stream is cut into the same stages, and pieces come by
     CHECK(stage_of_row[0][3] == 0);  // a stream of its own
   }
 }
+
+TEST_CASE("a staged plan says its stages, phases and lag as times") {
+  staged_plan p;
+  p.stages = 5, p.phases = 3, p.lag = 2;
+  CHECK(p.times() == slot_times{5, 3, 2});
+}
