@@ -96,7 +96,8 @@ struct group {
   };
   std::map<ncclComm*, of_one> parts;
   std::vector<ncclComm*> aborts, begun;
-  int blocking = -1;  // as of its first communicator
+  int blocking = -1;   // as of its first communicator
+  int exceptions = 0;  // under way in this thread when it began
 };
 group& this_group();
 /// Adds an exchange outside of a group, or in one; what the call answers.

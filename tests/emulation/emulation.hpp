@@ -59,6 +59,9 @@ std::vector<call_count> counts();
 /// How many failures that were asked for have been met.
 long failures_met();
 
+/// Whether this thread is in a call of the emulation, whose memory is its own affair: for tests that let it run out.
+bool is_inside();
+
 /// Delays and coins of this process from now on; EMULATION_SEED before. Say it before the first call of CUDA or NCCL.
 void seed(std::uint64_t number);
 

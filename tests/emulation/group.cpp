@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups: what is added to them, and their end, which starts everything in the background of its communicators.
 #include <algorithm>
+#include <exception>
 #include <mutex>
 
 #include "communicator.hpp"
@@ -58,7 +59,7 @@ void note_error(ncclResult_t result) {
     mine.error = result;
 }
 ncclResult_t begin_group() {
-  ++mine.depth;
+  if (mine.depth++ == 0) mine.exceptions = std::uncaught_exceptions();
   return ncclSuccess;
 }
 ncclResult_t end_group() {
@@ -66,6 +67,9 @@ ncclResult_t end_group() {
   if (--mine.depth > 0) return ncclSuccess;
   group whole_group = std::exchange(mine, group{});
   if (whole_group.error == ncclSuccess) whole_group.error = whole(whole_group);
+  if (whole_group.error == ncclSuccess && !whole_group.parts.empty() &&
+      std::uncaught_exceptions() > whole_group.exceptions)
+    stop("ncclGroupEnd is called by an exception: it would start that part of a group which was there before");
   for (ncclComm* comm : whole_group.aborts) reclaim(comm, "ncclCommAbort");
   if (whole_group.error != ncclSuccess) {
     for (const auto& [comm, part] : whole_group.parts)

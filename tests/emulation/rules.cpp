@@ -39,6 +39,7 @@ shared_rules& rules() {
   return *all;
 }
 thread_local bool device_thread = false;
+thread_local int visits = 0;
 
 long calls_so_far(const std::string& function) {
   for (const counted* f : rules().functions)
@@ -147,6 +148,10 @@ void take_time(dice& from) {
 
 void is_device_thread() { device_thread = true; }
 bool on_device_thread() { return device_thread; }
+
+visit::visit() { ++visits; }
+visit::~visit() { --visits; }
+bool is_inside() { return visits > 0 || device_thread; }
 
 counted::counted(const char* name) : name_(name) {
   const std::lock_guard hold(rules().lock);

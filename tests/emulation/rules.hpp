@@ -49,6 +49,14 @@ void take_time(dice& from);
 void is_device_thread();
 bool on_device_thread();
 
+/// A call of the emulation, from its first line to its last; `is_inside` tells of one in this thread.
+class visit {
+ public:
+  visit();
+  visit(const visit&) = delete;
+  ~visit();
+};
+
 /// The calls of one function. A static of it is in every function that the emulation defines.
 class counted {
  public:
@@ -75,5 +83,6 @@ std::string address_text(const void* address);
 
 /// First line of every emulated function: `failure` is the code that a call shall answer, or 0.
 #define EMULATED(function, usual_code)                \
+  const emulation::visit within_this;                 \
   static emulation::counted calls_of_this(#function); \
   const int failure = calls_of_this.fails(static_cast<int>(usual_code))

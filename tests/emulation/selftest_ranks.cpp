@@ -189,3 +189,28 @@ TEST_CASE("messages that real NCCL answers with a hang or garbage stop the test"
                   {{"EMULATION_DELAY_US", "20000"}, {"EMULATION_SEED", "3"}}),
               "is still on its way");
 }
+
+TEST_CASE("a group that an exception ends stops the test, unless it starts nothing") {
+  const auto thrown = [](bool fails) {
+    return ranks(2, [fails](int rank, board& b) {
+      ncclComm_t comm = join(2, rank, b);
+      stream s;
+      buffer m(64 * kib);
+      struct ends_it {
+        ~ends_it() { static_cast<void>(ncclGroupEnd()); }
+      };
+      try {
+        check(ncclGroupStart());
+        const ends_it at_last;
+        check(ncclSend(m.at, 64, ncclUint8, 1 - rank, comm, s.here));
+        if (fails) emulation::fail("ncclRecv", 1);
+        if (fails) static_cast<void>(ncclRecv(m.at + 64, 64, ncclUint8, 1 - rank, comm, s.here));
+        throw 1;
+      } catch (int) {
+      }
+      check(ncclCommAbort(comm));
+    });
+  };
+  one_stopped(thrown(false), "ncclGroupEnd is called by an exception");
+  all_ended_well(thrown(true));
+}

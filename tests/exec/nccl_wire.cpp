@@ -403,7 +403,7 @@ TEST_CASE("every call that fails, at its first use and at a later one: a sentenc
     if (f.nth == 1 && without == 4) {
       const auto gives_back = [&](const char* words) { return f.function.find(words) != f.function.npos; };
       CHECK((gives_back("Free") || gives_back("Release") || gives_back("Unmap") || gives_back("Destroy") ||
-             gives_back("Finalize")));
+             gives_back("Finalize") || gives_back("LastError")));
     }
     if (without == 0) {  // the others hear why; of what fails before there is a world, that who failed is gone
       const std::string whole = all->of(world.victim).sentence, why = whole.substr(whole.find("|reshard: ") + 10);
@@ -489,11 +489,11 @@ TEST_CASE("communicators that are at something are aborted together, the trainer
       };
       settle(trainer.begin(3, id, gpu, NCCL_CONFIG_INITIALIZER));
       for (const bool answered : {true, false}) {  // the second time nobody sends
-        detail::nccl_group group;
+        must(ncclGroupStart());
         if (d < 2) must(ncclRecv(memory.data(), 512, ncclUint8, 2, trainer.get(), stream.get()));
         for (int peer = 0; answered && d == 2 && peer < 2; ++peer)
           must(ncclSend(memory.data(), 512, ncclUint8, peer, trainer.get(), stream.get()));
-        settle(group.end());
+        settle(ncclGroupEnd());
         while (answered && !stream.idle()) meeting.poll();
       }
       device_granules pool(gpu);
@@ -748,4 +748,104 @@ TEST_CASE("what the device never ends is not waited for by freeing: all that it 
   }
   ::unsetenv("EMULATION_SYNC");
   ::unsetenv("EMULATION_PATIENCE_MS");
+}
+
+TEST_CASE("after stop a wire only hears the others, and refuses what would need its communicator") {
+  const left_behind left = alone_on_a_device(two_seconds, [](socket_meeting& meeting, left_behind& found) {
+    {
+      nccl_wire<socket_meeting> wire(meeting, 0, {.arenas = arenas_are::registered});
+      const std::shared_ptr<std::byte> arena = wire.make_arena(device_granule_bytes);
+      message out{0, 0, arena.get(), 64}, in{0, 0, arena.get() + 64, 64};
+      wire.send(out), wire.receive(in);
+      wire.stop();
+      wire.poll(std::chrono::microseconds(100));
+      found.several = (out.done || in.done ? 1 : 0) + (wire.idle() && wire.copied(copies_of::incoming) ? 0 : 1);
+      const auto refused = [](auto&& call) {
+        try {
+          call();
+        } catch (const std::exception& e) {
+          return std::string(e.what()) == "reshard: device 0 has stopped its wire; no message goes any more";
+        }
+        return false;
+      };
+      wire.post();  // nothing is left to go
+      wire.send(out), wire.receive(in);
+      found.wrong += refused([&] { wire.post(); }) ? 0 : 1;
+      found.wrong += refused([&] { static_cast<void>(wire.make_arena(device_granule_bytes)); }) ? 0 : 1;
+      wire.poll(std::chrono::microseconds(100));
+      wire.stop();
+    }
+    emulation::finish();
+  });
+  CHECK(std::string(left.sentence) == "");
+  CHECK(left.reached == 1);
+  CHECK(left.several == 0);
+  CHECK(left.wrong == 0);
+}
+
+namespace {
+
+/// A wire that counts how often it is asked for packing while what came is not yet unpacked.
+class asked_wire : public nccl_wire<socket_meeting> {
+ public:
+  using nccl_wire::nccl_wire;
+  bool copied(copies_of which) {
+    if (which == copies_of::outgoing && !nccl_wire::copied(copies_of::incoming)) ++asked;
+    return nccl_wire::copied(which);
+  }
+  static inline long asked = 0;
+};
+
+}  // namespace
+
+TEST_CASE("what has come is in place without a wait for what is being packed") {
+  const left_behind alone = alone_on_a_device(two_seconds, [](socket_meeting& meeting, left_behind& found) {
+    {
+      nccl_wire<socket_meeting> wire(meeting, 0, {});
+      const std::shared_ptr<std::byte> out = wire.make_arena(device_granule_bytes),
+                                       in = wire.make_arena(device_granule_bytes);
+      static std::atomic<bool> first = true, go = false;
+      testing::before_copies = [](const table_copy*) {
+        if (!first.exchange(false)) return;
+        while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+      wire.copy(copies_of::outgoing, one_copy(out.get()));
+      while (first) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      wire.copy(copies_of::incoming, one_copy(in.get()));
+      const double began = now();
+      while (!wire.copied(copies_of::incoming) && now() < began + 1) wire.poll(std::chrono::milliseconds(2));
+      found.wrong = (wire.copied(copies_of::incoming) ? 0 : 1) + (wire.copied(copies_of::outgoing) ? 1 : 0);
+      go = true;
+      while (!wire.copied(copies_of::outgoing)) wire.poll(std::chrono::milliseconds(2));
+    }
+    emulation::finish();
+  });
+  CHECK(alone.reached == 1);
+  CHECK(alone.wrong == 0);
+
+  const computed_switch change = testing::tiny_switch(2, "tp=2", "dp=2,zero=1");
+  processes all(2);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    emulation::seed(static_cast<std::uint64_t>(d));
+    {
+      socket_meeting meeting(d, all.addresses, std::move(listening), two_seconds);
+      nccl_endpoint<socket_meeting, asked_wire> here(meeting, static_cast<int>(d), {.round_bytes = least_round_bytes});
+      device_granules pool(static_cast<int>(d));
+      device_storage before(change.from(), d, "before", pool, pages_are::committed),
+          after(change.to(), d, "after", pool, pages_are::reserved);
+      before.fill(change.from());
+      switch_state(change, before.tensors, after.tensors, here);
+      left.wrong = static_cast<long>(after.compare(change.to()).wrong);
+      left.several = asked_wire::asked;
+    }
+    emulation::finish();
+    left.reached = 1;
+  });
+  REQUIRE(all.ended_within(30));
+  for (long d = 0; d < 2; ++d) {
+    CHECK(std::string(all.of(d).sentence) == "");
+    CHECK(all.of(d).reached == 1);
+    CHECK(all.of(d).wrong == 0);
+    CHECK(all.of(d).several == 0);
+  }
 }

@@ -25,8 +25,8 @@ static __global__ void __launch_bounds__(copy_threads) copy_table_kernel(const t
 /// Blocks of one launch at most; no table of a switch has as many copies.
 inline constexpr index_t most_blocks = 0x7fffffff;
 
-/// Launches the kernel and returns the error of this launch: cudaGetLastError after <<<>>> would return an older one, of
-/// the caller's, as if it were this one's.
+/// Launches the kernel and returns the error of this launch: cudaGetLastError after <<<>>> would return an older one,
+/// of the caller, as if it were of this one.
 inline int launch_table(const table_copy* table, index_t copies, index_t blocks, void* stream) {
   void* arguments[] = {&table, &copies};
   return static_cast<int>(cudaLaunchKernel(reinterpret_cast<const void*>(copy_table_kernel),

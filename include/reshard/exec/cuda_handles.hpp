@@ -30,7 +30,7 @@ inline void forget_failure(cudaError_t code) {
   if (code != cudaSuccess) static_cast<void>(::cudaGetLastError());
 }
 /// Whether what a query asks for is so; no waiting. That it is not yet so is an error to CUDA, which a caller would find
-/// after a launch of its own: it is forgotten.
+/// after a launch of its own: nothing is left of it.
 inline bool is_ready(cudaError_t code, const char* what) {
   if (code == cudaErrorNotReady) forget_failure(code);
   else require_cuda(code, what);

@@ -136,7 +136,10 @@ class exchange {
       m.retain.keep_pages(slot);
       if (m.several[static_cast<std::size_t>(slot)] != 0) take_pages(m, past);
     }
-    if constexpr (wire_copies) wait_copied(slot);
+    if constexpr (wire_copies) {
+      wait_copied(copies_of::outgoing, slot);
+      wait_copied(copies_of::incoming, slot);
+    }
     if (slot >= lag) {
       finish_before(m, m.first_round(slot - lag + 1));
       meeting_->confirm(said_ = before_ + slot - lag + 1);
@@ -220,10 +223,10 @@ class exchange {
       m.unpacked[i] = 1;
     }
     wire_->copy(copies_of::incoming, table_);
-    wait_copied(r.stage);
+    wait_copied(copies_of::incoming, r.stage);
   }
-  void wait_copied(index_t k) {
-    until([&] { return wire_->copied(); }, [] { return index_t{0}; }, [] { return std::vector<rank_t>{}; },
+  void wait_copied(copies_of which, index_t k) {
+    until([&] { return wire_->copied(which); }, [] { return index_t{0}; }, [] { return std::vector<rank_t>{}; },
           [&](const std::string&) { return detail::text_of(" ms in vain for its own copies, in stage ", k); });
   }
 

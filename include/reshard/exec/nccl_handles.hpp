@@ -27,23 +27,17 @@ inline void require_nccl(ncclResult_t code, const char* what, ncclComm_t comm = 
   throw std::runtime_error(text_of("reshard: NCCL could not ", what, ": ", ::ncclGetErrorString(code), more));
 }
 
-/// Calls of one group, from its making to end(); an exception ends it too.
-class nccl_group {
- public:
-  nccl_group() { require_nccl(::ncclGroupStart(), "begin a group"); }
-  nccl_group(const nccl_group&) = delete;
-  nccl_group& operator=(const nccl_group&) = delete;
-  ~nccl_group() {
-    if (open_) static_cast<void>(::ncclGroupEnd());
-  }
-  ncclResult_t end() {
-    open_ = false;
-    return ::ncclGroupEnd();
-  }
+inline bool went_wrong(ncclResult_t code) { return code != ncclSuccess && code != ncclInProgress; }
 
- private:
-  bool open_ = true;
-};
+/// What NCCL says of calls that are made as one group: of the first that failed, which is the last, and then it starts
+/// none of them; else of the group's end. They throw nothing, as a group that an exception ends goes half.
+template <typename Calls>
+ncclResult_t in_one_group(const Calls& calls) {
+  static_assert(noexcept(calls()), "what may throw is done before the group");
+  require_nccl(::ncclGroupStart(), "begin a group");
+  const ncclResult_t called = calls(), ended = ::ncclGroupEnd();
+  return went_wrong(called) ? called : ended;
+}
 
 }  // namespace detail
 
@@ -79,16 +73,18 @@ class nccl_communicator {
   /// Ends it and others, whatever they are at, in one group: one by one the first would wait for what another is at.
   void abort(const std::vector<ncclComm_t>& others) {
     const ncclComm_t mine = std::exchange(comm_, nullptr);
-    detail::nccl_group together;
     ncclResult_t worst = ncclSuccess;
-    const auto end = [&](ncclComm_t comm) {
+    const auto end = [&](ncclComm_t comm) noexcept {
       if (comm == nullptr) return;
       const ncclResult_t code = ::ncclCommAbort(comm);
-      if (code != ncclSuccess && code != ncclInProgress) worst = code;
+      if (detail::went_wrong(code)) worst = code;
     };
-    for (const ncclComm_t other : others) end(other);
-    end(mine);
-    detail::require_nccl(together.end(), "abort communicators");
+    const auto end_all = [&]() noexcept {
+      for (const ncclComm_t other : others) end(other);
+      end(mine);
+      return ncclSuccess;
+    };
+    detail::require_nccl(detail::in_one_group(end_all), "abort communicators");
     detail::require_nccl(worst, "abort communicators");
   }
 

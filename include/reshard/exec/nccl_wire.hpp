@@ -10,7 +10,7 @@
 #include <exception>
 #include <list>
 #include <memory>
-#include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -103,46 +103,56 @@ class nccl_wire {
   void send(message& m) { begin(m, sending_); }
   void receive(message& m) { begin(m, receiving_); }
 
-  /// What was sent and received since the last time is one group, which reads what was packed before.
+  /// What was sent and received since the last time is one group, which reads what was packed before. All of it goes, or
+  /// none.
   void post() {
     if (sending_.empty() && receiving_.empty()) return;
+    require_going();
     const on_device here(gpu_);
     own_->packing.precedes(own_->exchange);
-    posted_group posted{spare_event(), {}};
-    detail::nccl_group group;
-    for (message* m : receiving_) {
-      require(::ncclRecv(m->data, static_cast<std::size_t>(m->bytes), ncclUint8, seat(m->peer), comm_->get(),
-                         own_->exchange.get()),
-              "receive a message");
-      posted.messages.push_back(m);
+    posted_group made{spare_event(), receiving_};
+    made.messages.insert(made.messages.end(), sending_.begin(), sending_.end());
+    posted_.push_back(std::move(made));
+    posted_group& group = posted_.back();
+    const char* what = "exchange messages";
+    const auto calls = [&]() noexcept {
+      ncclResult_t code = ncclSuccess;
+      for (std::size_t i = 0; i < group.messages.size() && !detail::went_wrong(code); ++i) {
+        const message& m = *group.messages[i];
+        const auto bytes = static_cast<std::size_t>(m.bytes);
+        const bool comes = i < receiving_.size();
+        code = comes ? ::ncclRecv(m.data, bytes, ncclUint8, seat(m.peer), comm_->get(), own_->exchange.get())
+                     : ::ncclSend(m.data, bytes, ncclUint8, seat(m.peer), comm_->get(), own_->exchange.get());
+        if (detail::went_wrong(code)) what = comes ? "receive a message" : "send a message";
+      }
+      return code;
+    };
+    try {
+      const ncclResult_t code = detail::in_one_group(calls);
+      settle(code, what);
+      group.end.record(own_->exchange);
+    } catch (const std::exception&) {
+      posted_.pop_back();
+      throw;
     }
-    for (message* m : sending_) {
-      require(::ncclSend(m->data, static_cast<std::size_t>(m->bytes), ncclUint8, seat(m->peer), comm_->get(),
-                         own_->exchange.get()),
-              "send a message");
-      posted.messages.push_back(m);
-    }
-    settle(group.end(), "exchange messages");
-    posted.end.record(own_->exchange);
-    posted_.push_back(std::move(posted));
     sending_.clear(), receiving_.clear();
   }
   bool idle() const { return posted_.empty(); }
 
   void copy(copies_of which, const copy_table& table) {
     const on_device here(gpu_);
-    (which == copies_of::outgoing ? own_->packing : own_->unpacking).copy(table, meeting_->waits());
-    copying_ = true;
+    lane(which).copy(table, meeting_->waits());
+    copying(which) = true;
   }
   void zero(const bound_box& b) {
     const on_device here(gpu_);
     own_->packing.zero(b, meeting_->waits());
-    copying_ = true;
+    copying(copies_of::outgoing) = true;
   }
-  bool copied() {
+  bool copied(copies_of which) {
     const on_device here(gpu_);
-    copying_ = copying_ && !(own_->packing.idle() && own_->unpacking.idle());
-    return !copying_;
+    copying(which) = copying(which) && !lane(which).idle();
+    return !copying(which);
   }
 
   arena_source arenas() {
@@ -150,6 +160,7 @@ class nccl_wire {
     return {device_granule, registered ? in_tensors::never : in_tensors::outgoing, piece_alignment};
   }
   std::shared_ptr<std::byte> make_arena(bytes_t bytes) {
+    if (options_.arenas == arenas_are::registered) require_going();
     const auto arena = std::make_shared<nccl_memory>(
         gpu_, bytes, options_.arenas == arenas_are::registered ? comm_ : std::shared_ptr<nccl_communicator>());
     return {arena, arena->data()};
@@ -157,11 +168,13 @@ class nccl_wire {
 
   void poll(std::chrono::microseconds at_most) {
     const on_device here(gpu_);
-    const bool copying = copying_;
+    const bool out = copying(copies_of::outgoing), in = copying(copies_of::incoming);
     for (const auto end = clock::now() + at_most;; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
       const bool heard = hear();
-      require(comm_->state(), "exchange messages");
-      if (note_done() || (copying && copied()) || heard || clock::now() >= end) return;
+      if (*comm_) require(comm_->state(), "exchange messages");
+      if (note_done() || (out && copied(copies_of::outgoing)) || (in && copied(copies_of::incoming)) || heard ||
+          clock::now() >= end)
+        return;
     }
   }
 
@@ -234,6 +247,14 @@ class nccl_wire {
   int seat(rank_t d) const {
     return static_cast<int>(std::lower_bound(living_.begin(), living_.end(), d) - living_.begin());
   }
+  /// After stop there is no communicator, nor anything that moves.
+  void require_going() const {
+    if (stopped_)
+      throw std::runtime_error(
+          detail::text_of("reshard: device ", meeting_->device(), " has stopped its wire; no message goes any more"));
+  }
+  device_lane& lane(copies_of which) { return which == copies_of::outgoing ? own_->packing : own_->unpacking; }
+  bool& copying(copies_of which) { return copying_[which == copies_of::outgoing ? 0 : 1]; }
   void require(ncclResult_t code, const char* what) const { detail::require_nccl(code, what, comm_->get()); }
   void begin(message& m, std::vector<message*>& list) {
     m.done = m.bytes == 0;
@@ -384,7 +405,7 @@ class nccl_wire {
   std::vector<rank_t> met_to_, met_from_;
   std::list<message_arenas> kept_;
   bytes_t free_at_first_ = 0, fixed_ = 0;
-  bool copying_ = false, stopped_ = false, quiet_ = false;
+  bool copying_[2] = {}, stopped_ = false, quiet_ = false;
   clock::time_point heard_ = {};
 };
 

@@ -59,7 +59,7 @@ struct arena_source {
 /// together.
 ///   w.copy(which, table)  begins these copies, after those of the same kind that were begun before; what is sent from
 ///                         then on is read after the outgoing ones;
-///   w.copied()            whether all copies that were begun are made; no waiting;
+///   w.copied(which)       whether all copies of a kind that were begun are made; no waiting;
 ///   w.post()              what was begun to be sent and received since the last post goes on its way;
 ///   w.idle()              whether nothing is on its way;
 ///   w.zero(box)           begins to write zeros, as one of the outgoing copies;
@@ -68,7 +68,7 @@ struct arena_source {
 template <typename W>
 concept CopyingWire = Wire<W> && requires(W& w, const copy_table& table, const bound_box& box) {
   w.copy(copies_of::outgoing, table);
-  { w.copied() } -> std::same_as<bool>;
+  { w.copied(copies_of::incoming) } -> std::same_as<bool>;
   w.post();
   { w.idle() } -> std::same_as<bool>;
   w.zero(box);
