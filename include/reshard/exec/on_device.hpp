@@ -43,7 +43,8 @@ class on_device {
     detail::require_cuda(::cudaGetDevice(&before_), "say which device is current");
     if (before_ == device) return;
     driver_ = &detail::cuda_driver::get();
-    driver_->require(driver_->current_context(&context_), "say which context is current");
+    const CUresult asked = driver_->current_context(&context_);
+    if (asked != CUDA_ERROR_NOT_INITIALIZED) driver_->require(asked, "say which context is current");  // else there is none
     detail::require_cuda(::cudaSetDevice(device), "use a device");
     left_ = true;
   }
