@@ -103,7 +103,7 @@ class nccl_wire {
   void send(message& m) { begin(m, sending_); }
   void receive(message& m) { begin(m, receiving_); }
 
-  /// What was sent and received since the last time is one group, which reads what was packed before: all goes, or none.
+  /// What was sent and received since the last time is one group, which reads what was packed before: all or none.
   void post() {
     if (sending_.empty() && receiving_.empty()) return;
     require_going();

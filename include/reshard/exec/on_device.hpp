@@ -44,7 +44,7 @@ class on_device {
     if (before_ == device) return;
     driver_ = &detail::cuda_driver::get();
     const CUresult asked = driver_->current_context(&context_);
-    if (asked != CUDA_ERROR_NOT_INITIALIZED) driver_->require(asked, "say which context is current");  // else there is none
+    if (asked != CUDA_ERROR_NOT_INITIALIZED) driver_->require(asked, "say which context is current");
     detail::require_cuda(::cudaSetDevice(device), "use a device");
     left_ = true;
   }
