@@ -259,3 +259,23 @@ TEST_CASE("messages are distinct peers and stages, of a list by stage and then b
   list.back().src = 9;  // of whom two send to one
   CHECK(detail::count_messages(list, stage) == 6);
 }
+
+TEST_CASE(
+    "what is lost and left out is there from the first slot on, beside what has not left yet, in stages and at once") {
+  const std::vector<shard> before{{0, "a", bf16, {10}, {0}, {10}},  // goes from device 0 to 2
+                                  {0, "w", bf16, {16}, {0}, {4}},   // stays; the rest was device 1's, which is gone
+                                  {1, "w", bf16, {16}, {4}, {12}}},
+      after{{0, "w", bf16, {16}, {0}, {16}}, {1, "a", bf16, {10}, {0}, {10}}};
+  const layout_switch change(before, after,
+                             {.to = device_map({0, 2}), .lost = {1}, .lost_elements = when_lost::leave_out});
+  for (const index_t stages : {1, 2, 5}) {
+    figure_collector whole(change, {relay::never, 1, stages}, 1, figures_of::whole_switch);
+    for (rank_t device = 0; device < change.devices(); ++device) whole.add(make_plan(change, device));
+    const switch_figures& f = whole.figures();
+    CHECK(f.lost == 2 * 12);
+    CHECK(f.moved == 2 * 10);
+    CHECK(f.retained == 2 * 4);
+    CHECK(f.peak_floor == 2 * 16);
+    CHECK(f.peak == 2 * (10 + 4 + 12));
+  }
+}
