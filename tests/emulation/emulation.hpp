@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,8 @@ std::vector<std::string> leaks();
 /// this happens by itself; before _exit it does not.
 void finish();
 
+/// nChannelsPerNetPeer of the communicator that this process made last; nothing where it did not say.
+std::optional<int> channels_per_net_peer();
 /// Devices on which this process has a context; each takes hundreds of MiB of a real one.
 std::vector<int> contexts();
 

@@ -3,6 +3,7 @@
 #include <nccl.h>
 
 #include <mutex>
+#include <optional>
 
 #include "communicator.hpp"
 #include "emulation.hpp"
@@ -11,6 +12,8 @@ using namespace emulation;
 
 namespace {
 ncclResult_t code_of(int failure) { return static_cast<ncclResult_t>(failure); }
+
+int channels_asked_for = NCCL_CONFIG_UNDEF_INT;
 
 ncclResult_t begin_communicator(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, bool blocking) {
   if (ranks < 1 || rank < 0 || rank >= ranks || comm == nullptr) return ncclInvalidArgument;
@@ -53,6 +56,9 @@ void finalize_in_background(ncclComm* comm) {
 }
 }  // namespace
 
+std::optional<int> emulation::channels_per_net_peer() {
+  return channels_asked_for == NCCL_CONFIG_UNDEF_INT ? std::nullopt : std::optional(channels_asked_for);
+}
 ncclResult_t ncclGetVersion(int* version) {
   EMULATED(ncclGetVersion, ncclInternalError);
   if (failure == 0) *version = NCCL_VERSION_CODE;
@@ -97,6 +103,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   if (config != nullptr && (config->magic != 0xcafebeef || config->size != sizeof(ncclConfig_t)))
     return ncclInvalidArgument;
   const int blocking = config == nullptr ? NCCL_CONFIG_UNDEF_INT : config->blocking;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+  channels_asked_for = config == nullptr ? NCCL_CONFIG_UNDEF_INT : config->nChannelsPerNetPeer;
+#endif
   if (blocking != NCCL_CONFIG_UNDEF_INT && blocking != 0 && blocking != 1) return ncclInvalidArgument;
   return begin_communicator(comm, ranks, id, rank, blocking != 0);
 }

@@ -160,3 +160,21 @@ TEST_CASE("to destroy with work in flight, and alone, stops the test") {
                            {{"EMULATION_PATIENCE_MS", "500"}});
   stopped(found[0], "for a peer that does not come");
 }
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+TEST_CASE("how many channels a communicator was asked for is known, also that nobody said") {
+  CHECK(one([](board& b) {
+          leave(join(1, 0, b));
+          expect(!emulation::channels_per_net_peer(), "nobody said");
+          ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+          config.nChannelsPerNetPeer = 4;
+          ncclUniqueId id;
+          ncclComm_t c = nullptr;
+          check(ncclGetUniqueId(&id));
+          check(ncclCommInitRankConfig(&c, 1, id, 0, &config));
+          check(settle(c));
+          expect(emulation::channels_per_net_peer() == 4, "as said");
+          leave(c);
+        }).code == 0);
+}
+#endif

@@ -849,3 +849,19 @@ TEST_CASE("what has come is in place without a wait for what is being packed") {
     CHECK(all.of(d).several == 0);
   }
 }
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+TEST_CASE("a peer has 8 channels, or as many as the caller says") {
+  for (const int said : {NCCL_CONFIG_UNDEF_INT, 1, 16}) {
+    CAPTURE(said);
+    const left_behind left = alone_on_a_device(two_seconds, [said](socket_meeting& meeting, left_behind& found) {
+      nccl_options options;
+      options.config.nChannelsPerNetPeer = said;
+      const nccl_wire<socket_meeting> wire(meeting, 0, options);
+      found.several = emulation::channels_per_net_peer().value_or(-1);
+    });
+    CHECK(left.reached == 1);
+    CHECK(left.several == (said == NCCL_CONFIG_UNDEF_INT ? 8 : said));
+  }
+}
+#endif

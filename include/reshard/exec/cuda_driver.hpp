@@ -50,8 +50,12 @@ struct cuda_driver {
     const auto find = [](const char* name, auto& function) {
       void* at = nullptr;
       cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-      require_cuda(::cudaGetDriverEntryPointByVersion(name, &at, version, cudaEnableDefault, &found),
-                   "look up a function of its driver");
+#if CUDART_VERSION >= 12050
+      const cudaError_t code = ::cudaGetDriverEntryPointByVersion(name, &at, version, cudaEnableDefault, &found);
+#else  // of the runtime's own version
+      const cudaError_t code = ::cudaGetDriverEntryPoint(name, &at, cudaEnableDefault, &found);
+#endif
+      require_cuda(code, "look up a function of its driver");
       if (found != cudaDriverEntryPointSuccess || at == nullptr)
         throw std::runtime_error(text_of("reshard: CUDA's driver has no ", name, " of version ", version));
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(at);

@@ -13,6 +13,10 @@
 #include <reshard/base/integer.hpp>
 #include <reshard/base/text.hpp>
 
+#if CUDART_VERSION < 12000
+#error "reshard: this CUDA is older than 12.0, the oldest that reshard knows"
+#endif
+
 namespace reshard {
 
 namespace detail {
@@ -29,8 +33,8 @@ inline void require_cuda(cudaError_t code, const char* what) {
 inline void forget_failure(cudaError_t code) {
   if (code != cudaSuccess) static_cast<void>(::cudaGetLastError());
 }
-/// Whether what a query asks for is so; no waiting. That it is not yet so is an error to CUDA, which a caller would find
-/// after a launch of its own: nothing is left of it.
+/// Whether what a query asks for is so; no waiting. That it is not yet so is an error to CUDA, which a caller would
+/// find after a launch of its own: nothing is left of it.
 inline bool is_ready(cudaError_t code, const char* what) {
   if (code == cudaErrorNotReady) forget_failure(code);
   else require_cuda(code, what);

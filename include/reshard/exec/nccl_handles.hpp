@@ -15,6 +15,10 @@
 
 #include <reshard/exec/on_device.hpp>
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 19, 0)
+#error "reshard: this NCCL is older than 2.19, the oldest that reshard knows"
+#endif
+
 namespace reshard {
 
 namespace detail {

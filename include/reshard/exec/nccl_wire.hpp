@@ -37,8 +37,10 @@ struct nccl_options {
   bytes_t round_bytes = nccl_round_bytes;
   arenas_are arenas = arenas_are::plain;
   bytes_t fixed_bytes = -1;  // F: what the communicator takes on a device; below 0: as cudaMemGetInfo tells
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;  // it never blocks, whatever is said here
-  std::vector<ncclComm_t> aborted_with = {};      // others of this process that may have work under way when it breaks
+  /// It never blocks, whatever is said here. Channels per peer are 8 where nobody says (as of NCCL 2.28): NCCL gives
+  /// every peer, over NVLink too, as few as the slowest has, which are 2.
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  std::vector<ncclComm_t> aborted_with = {};  // others of this process that may have work under way when it breaks
 };
 
 /// One process's end of a wire over NCCL; the meeting outlives it. Made by all devices that the meeting has.
@@ -294,8 +296,11 @@ class nccl_wire {
   void join(const std::string& text) {
     ncclUniqueId id = {};
     std::copy_n(text.begin(), std::min(text.size(), sizeof id), reinterpret_cast<char*>(&id));
-    settle(comm_->begin(static_cast<int>(living_.size()), id, seat(meeting_->device()), options_.config),
-           "make a communicator");
+    ncclConfig_t config = options_.config;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    if (config.nChannelsPerNetPeer == NCCL_CONFIG_UNDEF_INT) config.nChannelsPerNetPeer = 8;
+#endif
+    settle(comm_->begin(static_cast<int>(living_.size()), id, seat(meeting_->device()), config), "make a communicator");
   }
   static bytes_t free_bytes() {
     std::size_t free = 0, all = 0;

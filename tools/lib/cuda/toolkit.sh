@@ -19,3 +19,19 @@ cuda_toolkit() {
   ln -s lib "$CUDA_PATH/lib64" && ln -s libcudart.so.13 "$CUDA_PATH/lib/libcudart.so" || return 1  # names that linkers ask for
   has_cuda "$CUDA_PATH" && cp "$wheels" "$made/"
 }
+
+# The headers of the oldest CUDA and NCCL and of the newest, of pinned wheels, in build-cuda-headers/oldest and newest; made once. Fails
+# where they can't be had.
+cuda_headers() {
+  local age wheels made
+  for age in oldest newest; do
+    wheels=tools/lib/cuda/$age.txt made=$PWD/build-cuda-headers/$age
+    cmp -s "$wheels" "$made/wheels.txt" && continue
+    echo "taking headers of wheels to build-cuda-headers/$age"
+    python3 -m pip --version >/dev/null 2>&1 || need python3-pip || return 1
+    rm -rf "$made" && mkdir -p "$made/include" || return 1
+    python3 -m pip install --quiet --root-user-action=ignore --no-deps --only-binary :all: --require-hashes --target "$made/wheels" --requirement "$wheels" || return 1
+    cp -r "$made"/wheels/nvidia/*/include/. "$made/include/" && rm -rf "$made/wheels" || return 1
+    [ -f "$made/include/nccl.h" ] && [ -f "$made/include/cuda.h" ] && [ -d "$made/include/crt" ] && cp "$wheels" "$made/" && mv "$made/$age.txt" "$made/wheels.txt" || return 1
+  done
+}
