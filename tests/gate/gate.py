@@ -48,8 +48,8 @@ TOOLS = {
   case $FAKE_MESON in
     ends2) exit 2 ;;
     killed) kill -KILL $$ ;;
-    cuts) truncate -s -20 "$log" ;;
-    drops) sed -i '$d' "$log" ;;
+    cuts) grep doctest "$log" >"$log.last"; sed -i /doctest/d "$log"; cat "$log.last" >>"$log"; truncate -s -20 "$log" ;;
+    drops) sed -i /doctest/d "$log" ;;
     empties) : >"$log" ;;
     removes) rm "$log" ;;
   esac ;;
@@ -61,13 +61,15 @@ CHECK = '''case "$FAKE_REAL.$*" in yes.*clang++-19*) exec tools/real-check "$@" 
 case "$*" in *thread*) eval "$FAKE_CHECK" ;; esac
 echo "2 passed, 0 failed"'''
 
-# python3 as pip: it makes FAKE_WHEELS, a toolkit or nothing, in the folder after --target.
+# python3 as pip: it makes FAKE_WHEELS, a toolkit or nothing, in the folder after --target; of headers alone FAKE_HEADERS.
 PYTHON = """case "$*" in
+  "-m pip install"*-headers/*) while [ "$1" != --target ]; do shift; done; mkdir -p "$2"; eval "$FAKE_HEADERS" ;;
   "-m pip install"*) while [ "$1" != --target ]; do shift; done; mkdir -p "$2"; eval "$FAKE_WHEELS" ;;
   "-m pip"*) ;;
   *) exec REAL "$@" ;;
 esac"""
 WHEELS = 'mkdir -p "$2"/nvidia/{cu13/bin,cu13/lib,nccl/include}; touch "$2"/nvidia/nccl/include/nccl.h; ln -s /bin/true "$2"/nvidia/cu13/bin/nvcc'
+HEADERS = 'mkdir -p "$2"/nvidia/runtime/include/crt; touch "$2"/nvidia/runtime/include/{nccl,cuda}.h'
 
 passed = failed = 0
 env = {k: v for k, v in os.environ.items() if not re.match(r"MESON_|FAKE_|RESHARD_|DESTDIR|.*SAN_OPTIONS", k)}
@@ -82,7 +84,7 @@ def case(name, folder, command, code, closing, *words, **fakes):
     """Runs a script in a folder and compares how it ends; words must be among what it says."""
     global passed, failed
     done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                          env={**env, "FAKE_NETWORK": "yes", "FAKE_OFFERED": "g++", "FAKE_MESON": "", "FAKE_MISSING": "clang-14", **fakes})
+                          env={**env, "FAKE_NETWORK": "yes", "FAKE_OFFERED": "g++", "FAKE_MESON": "", "FAKE_MISSING": "clang-14", "FAKE_HEADERS": HEADERS, **fakes})
     last = (done.stdout.splitlines() or [""])[-1]
     good = (done.returncode, last) == (code, closing) and all(word in done.stdout for word in words)
     passed, failed = passed + good, failed + (not good)
@@ -201,6 +203,11 @@ with tempfile.TemporaryDirectory() as name:
 
     # .ci/run: a CUDA toolkit, the machine's or of wheels
     none = {"CUDA_PATH": str(room / "none")}
+    no_headers = "FAILED: no headers of the oldest and the newest CUDA"
+    gate("headers of CUDA that cannot be had", 1, "12 passed, 1 failed", no_headers, FAKE_HEADERS="false")
+    gate("headers without NCCL's", 1, "12 passed, 1 failed", no_headers, FAKE_HEADERS=HEADERS.replace("{nccl,cuda}", "cuda"))
+    gate("headers of wheels", 0, "12 passed, 0 failed", "to build-cuda-headers/oldest\n", "to build-cuda-headers/newest\n")
+    gate("they are taken once", 0, "12 passed, 0 failed", FAKE_HEADERS="false")
     gate("no CUDA toolkit, and wheels make none", 1, "12 passed, 1 failed", "FAILED: no CUDA toolkit", FAKE_WHEELS="false", **none)
     gate("wheels that are no toolkit", 1, "12 passed, 1 failed", "FAILED: no CUDA toolkit", FAKE_WHEELS=":", **none)
     gate("a toolkit of wheels", 0, "12 passed, 0 failed", "making a CUDA toolkit of wheels", FAKE_WHEELS=WHEELS, **none)
