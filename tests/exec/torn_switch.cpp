@@ -175,6 +175,9 @@ TEST_CASE("what one survivor holds is a binding over its old and new arrays") {
   const binding of_new = binding_after(all, 0, old_tensors, new_tensors);
   for (const bound_box& b : of_new.boxes()) CHECK((b.data == after || b.data == after + 8));
   CHECK(binding_after(none, 1, old_tensors, new_tensors).boxes().empty());
+  CHECK(lost_elements{7, 12}.text() ==
+        "lost are 7 elements that only the dead held, and 12 that a survivor had given back before their new copies "
+        "stood");
   CHECK_REFUSED((void)layout_after(change, none, {0, 1}),
                 "reshard: torn switch: all devices survive, and nobody holds all of w");
   CHECK(layout_after(change, none, {0}).lost == std::vector<rank_t>{1});

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/io/simulation_text.hpp>
 #include <reshard/io/switch_text.hpp>
 #include <reshard/model/presets.hpp>
 
@@ -285,4 +286,92 @@ TEST_CASE("a long line of the summary goes on in the next, and a long name is sh
                        "to tp=4 (4 ranks)\n"
                        "on 1 nodes of 1000 devices,\n    param + exp_avg + exp_avg_sq only; only what goes from or to "
                        "device 3\n\n"));
+}
+
+TEST_CASE("what simulate prints, line by line, of figures that all differ") {
+  const cluster on{.gpus = 4, .each = {.nics = 2, .nvlink_GBps = 160, .nic_GBps = 25, .copy_GBps = 1300}};
+  const layout_switch change(from, to, {.on = on});
+  simulation s;
+  s.seconds = {.ports = 1, .messages = 0.25, .slots = 0.75, .busiest = {port_kind::nvlink_in, 3, 0.5}};
+  s.floor_seconds = 0.5, s.direct_seconds = 3;
+  s.dynatrain = {.naive = 6, .synchronous = 5, .asynchronous = 4};
+  switch_figures f;
+  f.how = {relay::always, 2, 7};
+  f.phases = 3, f.after_use = sources::keep;
+  f.moved = 1 << 20, f.least = 1 << 20, f.relayed = 2 << 20, f.inter_node = 3 << 20, f.cross_rail = 4 << 20;
+  f.retained = 5 << 20, f.peak = 6 << 20, f.peak_excess = 7 << 20, f.messages = 1234;
+  const auto check = [](const std::string& text, const std::vector<std::string>& wanted) {
+    const std::vector<std::string> lines = lines_of(text);
+    CHECK(lines.size() == wanted.size());
+    for (std::size_t i = 0; i < lines.size() && i < wanted.size(); ++i) CHECK(lines[i] == wanted[i]);
+  };
+  check(simulation_text(change, s, f, 8 << 20),
+        {"llama2-7b from tp=2,dp=2 (4 ranks)",
+         "to tp=4 (4 ranks)",
+         "on 1 nodes of 4 devices",
+         "NVLink 160 GB/s, 2 NICs of 25 GB/s, copies 1300 GB/s",
+         "",
+         "  simulated, not measured    seconds  x floor",
+         "  this plan                  2.000 s     4.00  relay, in 7 stages of 3 phases",
+         "  floor                    500.00 ms     1.00  no schedule is faster",
+         "  direct plan, one stage     3.000 s     6.00  without relay",
+         "  DynaTrain, asynchronous    4.000 s     8.00  everything at once",
+         "  DynaTrain, synchronous     5.000 s    10.00  pairs take turns",
+         "  DynaTrain, naive           6.000 s    12.00  a message per tensor",
+         "",
+         "  where they go    seconds",
+         "  ports            1.000 s  busiest: NVLink in of device 3",
+         "  messages       250.00 ms  1,234 in all",
+         "  slots          750.00 ms  9",
+         "",
+         "  bytes",
+         "  moves          1.00 MiB  the least possible",
+         "  relays         2.00 MiB  received only to be passed on",
+         "  between nodes  3.00 MiB",
+         "  across rails   4.00 MiB  between NICs of different numbers",
+         "  keeps          5.00 MiB  already where it is needed",
+         "  peak           6.00 MiB  of any device, at most 7.00 MiB above",
+         "  sources            stay  FROM's bytes are counted in the peak",
+         "  budget         8.00 MiB  kept"});
+
+  const cluster two_kinds{
+      .gpus = 2,
+      .nodes = {{.count = 1, .nvlink_GBps = 160, .nic_GBps = 25, .copy_GBps = 1300},
+                {.count = 3, .nics = 1, .nvlink_GBps = 370, .nic_GBps = 49.5, .copy_GBps = 2600, .spine_GBps = 7}}};
+  const layout_switch on_two(from, to, {.on = two_kinds});
+  s.floor_seconds = 0, s.direct_seconds.reset(), s.dynatrain.naive.reset();
+  s.seconds.busiest = {};
+  f.how = {relay::never, 1, 7}, f.phases = 1, f.after_use = sources::release, f.least = 1;
+  std::vector<std::string> wanted{"llama2-7b from tp=2,dp=2 (4 ranks)",
+                                  "to tp=4 (4 ranks)",
+                                  "on 2 nodes of 2 devices",
+                                  "1 node: NVLink 160 GB/s, 2 NICs of 25 GB/s, copies 1300 GB/s",
+                                  "3 nodes: NVLink 370 GB/s, 1 NICs of 49.5 GB/s, between rails 7 GB/s,",
+                                  "    copies 2600 GB/s",
+                                  "",
+                                  "  simulated, not measured  seconds  x floor",
+                                  "  this plan                2.000 s        -  direct, in stages",
+                                  "  floor                     0.0 us        -  no schedule is faster",
+                                  "  direct plan, one stage         -        -  crosses rails that do not meet",
+                                  "  DynaTrain, asynchronous  4.000 s        -  everything at once",
+                                  "  DynaTrain, synchronous   5.000 s        -  pairs take turns",
+                                  "  DynaTrain, naive               -        -  crosses rails that do not meet",
+                                  "",
+                                  "  where they go    seconds",
+                                  "  ports            1.000 s",
+                                  "  messages       250.00 ms  1,234 in all",
+                                  "  slots          750.00 ms  7",
+                                  "",
+                                  "  bytes",
+                                  "  moves          1.00 MiB",
+                                  "  between nodes  3.00 MiB",
+                                  "  across rails   4.00 MiB  between NICs of different numbers",
+                                  "  keeps          5.00 MiB  already where it is needed",
+                                  "  peak           6.00 MiB  of any device, at most 7.00 MiB above"};
+  check(simulation_text(on_two, s, f, 0), wanted);
+  f.how = {};
+  wanted[8] = "  this plan                2.000 s        -  direct, in one stage";
+  wanted[18] = "  slots          750.00 ms  1";
+  wanted.erase(wanted.begin() + 10);  // it is the plan
+  check(simulation_text(on_two, s, f, 0), wanted);
 }
