@@ -68,6 +68,26 @@ TEST_CASE("an even split: parts follow each other, fill the interval, and differ
       }
 }
 
+TEST_CASE("torch's chunk(): parts of ceil(size / parts) follow each other, and the last are shorter or empty") {
+  for (index_t begin : {0, 5})
+    for (index_t size = 0; size <= 9; ++size)
+      for (index_t parts = 1; parts <= 6; ++parts) {
+        index_t each = 0, next = begin;
+        while (each * parts < size) ++each;
+        for (index_t i = 0; i < parts; ++i) {
+          const interval part = chunk_part({begin, begin + size}, i, parts);
+          const index_t left = begin + size - next;
+          CHECK(part.size() == (left < each ? left : each));
+          if (!part.empty()) CHECK(part.begin == next);
+          next += part.size();
+        }
+        CHECK(next == begin + size);
+      }
+  static_assert(chunk_part({0, 151665}, 0, 2) == interval{0, 75833});
+  static_assert(chunk_part({0, 151665}, 1, 2) == interval{75833, 151665});
+  static_assert(chunk_part({0, 5}, 3, 4).empty());
+}
+
 TEST_CASE("equal parts of [0, extent) are extent / parts long") {
   for (index_t size = 0; size <= 4; ++size)
     for (index_t parts = 1; parts <= 5; ++parts)

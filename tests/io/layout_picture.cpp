@@ -400,6 +400,23 @@ TEST_CASE("rows of FSDP2 are told by what is sharded and among whom, and predict
   const std::string grouped = drawn("dp=8,ep=4,zero=1,shard=rows,experts=grouped");
   CHECK(grouped.find("\nzero=1 cuts what a rank has of a layer's experts, whole experts,\n"
                      "    of optimizer states of experts, in 2 (edp)\n") != grouped.npos);
+  transformer sixty_four = small;
+  sixty_four.vocabulary = 64;
+  const std::string uneven = drawn("tp=3,dp=2,ep=3,zero=1,shard=rows,experts=grouped,names=hf", sixty_four);
+  CHECK(block_after(uneven, "    drawn for rows of embed_tokens: its numbers and their ranks") ==
+        std::vector<std::string>{"  tp 0       " + exact_bar(0, 22, 64, 32) + " [0,22) 0,3",
+                                 "  tp 1       " + exact_bar(22, 44, 64, 32) + " [22,44) 1,4",
+                                 "  tp 2       " + exact_bar(44, 64, 64, 32) + " [44,64) 2,5"});
+  CHECK(block_after(uneven, "ep cuts the 4 experts of a layer in 3: experts and their ranks") ==
+        std::vector<std::string>{"  ep 0       " + exact_bar(0, 2, 4, 32) + " [0,2) 0,3",
+                                 "  ep 1       " + exact_bar(2, 4, 4, 32) + " [2,4) 1,4",
+                                 "  ep 2       " + exact_bar(0, 0, 4, 32) + " none 2,5"});
+  transformer few = sixty_four;  // which divides by 64; 16 columns do not
+  few.heads = 8, few.groups = 2, few.head_dim = 2;
+  const std::string columns = drawn("tp=64,shard=rows,names=hf", few);
+  CHECK(columns.find("drawn for columns of o_proj: its numbers and their ranks\n") != columns.npos);
+  CHECK(columns.find("  tp 13      " + exact_bar(13, 14, 16, 32) + " [13,14) 13\n") != columns.npos);
+  CHECK(columns.find("  tp 63      " + exact_bar(0, 0, 16, 32) + " none 63\n") != columns.npos);
   transformer predicting = small;
   predicting.predictions = 1;
   const std::string three = drawn("pp=3,string=Et*8|m|L", predicting);

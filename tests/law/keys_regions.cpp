@@ -116,10 +116,12 @@ TEST_CASE("random layouts over every key and architecture: every rank, state and
 TEST_CASE("what no degree divides, of a checkpoint's tensors: every rank, state and element, as chunk() cuts them") {
   trainer::key_dice random(testing::seed());
   const std::vector<trainer::state> states = trainer::parse_states("adam");
-  long elements = 0, grouped = 0, with_experts = 0, sharded = 0;
+  long elements = 0, grouped = 0, with_experts = 0, sharded = 0, copies = 0;
   std::map<std::string, long> uneven;
   for (int i = 0; i < testing::tries(150);) {
-    const std::string config = trainer::random_config(random, {"names", i % 3 == 0 ? "ep" : "tp"}).dump();
+    trainer::feature_set wanted = {"names", i % 3 == 0 ? "ep" : "tp"};
+    if (const long toss = random.below(4); toss < 2) wanted.insert(toss == 0 ? "tied" : "predictions");
+    const std::string config = trainer::random_config(random, wanted).dump();
     const trainer::model m = trainer::read_model(nlohmann::json::parse(config));
     std::string text = "names=hf,shard=rows,tp=" + std::to_string(random.one_of({2, 3, 3, 5, 6, 7, 9})) +
                        ",dp=" + std::to_string(random.one_of({1, 2, 3, 4, 6})) +
@@ -143,7 +145,8 @@ TEST_CASE("what no degree divides, of a checkpoint's tensors: every rank, state 
     for (int f = 0; f < h.families(); ++f)
       if (h.space().cut_unevenly(f)) any = true, ++uneven[std::string(h.family_at(f).name)];
     if (!any) continue;
-    ++i, grouped += l.grouped ? 1 : 0, with_experts += m.experts > 0 ? 1 : 0, sharded += l.zero > 0 ? 1 : 0;
+    ++i, copies += l.pp > 1 && (m.tied || m.predictions > 0) ? 1 : 0, grouped += l.grouped ? 1 : 0,
+        with_experts += m.experts > 0 ? 1 : 0, sharded += l.zero > 0 ? 1 : 0;
     CHECK(covers(h));
     CHECK(agrees(h));
     bytes_t most = 0;
@@ -160,8 +163,10 @@ TEST_CASE("what no degree divides, of a checkpoint's tensors: every rank, state 
     CHECK(max_bytes_per_rank(h) == most);
   }
   for (const auto& [name, times] : uneven) MESSAGE(times, " times uneven: ", name);
-  MESSAGE(elements, " elements; ", with_experts, " with experts, ", grouped, " of them grouped, ", sharded, " sharded");
+  MESSAGE(elements, " elements; ", with_experts, " with experts, ", grouped, " of them grouped, ", sharded,
+          " sharded, ", copies, " with copies of the embedding");
   CHECK_DRAWN(uneven.size() >= 8);
+  CHECK_DRAWN(copies > 0);
   CHECK_DRAWN(grouped > 0);
   CHECK_DRAWN(with_experts > grouped);
   CHECK_DRAWN(sharded > 0);

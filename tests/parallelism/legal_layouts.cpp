@@ -75,6 +75,18 @@ TEST_CASE("every legal layout once, and no other") {
   CHECK(legal_layouts(moe, {}, 36, default_axes(moe)).size() > 20);
 }
 
+TEST_CASE("experts that are one tensor go to any number of ranks that divides the stage") {
+  const auto over_ep = [](const char* from, rank_t devices) {
+    std::vector<index_t> all;
+    for (const degrees& d : legal_layouts(moe, parse_degrees(from), devices, parse_axes("ep"))) all.push_back(d.ep);
+    return all;
+  };
+  CHECK(over_ep("dp=8,zero=3,shard=rows,names=hf,experts=grouped", 8) == std::vector<index_t>{1, 2, 4, 8});
+  CHECK(over_ep("dp=8,zero=3,shard=rows,names=hf", 8) == std::vector<index_t>{1, 2});
+  CHECK(over_ep("dp=8,zero=3,shard=rows,experts=grouped", 8) == std::vector<index_t>{1, 2});
+  CHECK(over_ep("dp=12", 12) == std::vector<index_t>{1, 2, 3, 6});
+}
+
 TEST_CASE("axes that are not named stay as they are") {
   const degrees from = parse_degrees("tp=2,pp=3,dp=2,ep=2,etp=2,split=account,vpp=1");
   CHECK(texts(legal_layouts(moe, from, 24, parse_axes("dp"))) == std::set{written("tp=2,pp=3,dp=4,ep=2,etp=2")});

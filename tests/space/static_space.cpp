@@ -47,6 +47,8 @@ TEST_CASE("space_of is the space that the same numbers make at run time") {
   check_same_space<models::qwen3_30b_a3b, config<tp<4>, dp<2>, etp<2>, ep<4>>>();
   check_same_space<models::qwen3_30b_a3b,
                    config<tp<2>, dp<4>, ep<4>, zero<3>, shard_as<shard_by::rows>, names_are<names_as::hf>>>();
+  check_same_space<models::qwen3_30b_a3b, config<tp<3>, dp<5>, ep<5>, zero<3>, shard_as<shard_by::rows>,
+                                                 experts_are<experts_as::grouped>, names_are<names_as::hf>>>();
   check_same_space<models::llama2_7b, config<tp<2>, pp<4>, pad_rows<128>, first_layers<5>, ordered<"tp-dp-pp">>>();
   check_same_space<models::llama2_7b, config<pp<4>, chunks_as<"E|(t*16|)*2L">>>();
   // no constant under UBSan

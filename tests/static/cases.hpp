@@ -258,6 +258,27 @@ constexpr bool owners_invert_held() {
   return right;
 }
 
+/// 151665 rows and 27 of a gate over tp=2, as torch's chunk() cuts them: 75833 and 75832, 14 and 13.
+constexpr bool tensors_of_a_checkpoint_are_cut_by_chunk() {
+  const computed_holding h(space(make_transformer({.name = "odd",
+                                                   .layers = 2,
+                                                   .hidden = 8,
+                                                   .heads = 5,
+                                                   .groups = 1,
+                                                   .head_dim = 4,
+                                                   .ffn = 27,
+                                                   .vocabulary = 151665}),
+                                 config<tp<2>, dp<3>, zero<3>, shard_as<shard_by::rows>, names_are<names_as::hf>>{}));
+  index_t vocabulary[2] = {}, gates[2] = {};
+  for (rank_t rank = 0; rank < 6; ++rank)
+    each_held(h, rank, role::optimizer, [&](int f, const family_box& b) {
+      if (h.family_at(f).name == "embedding.word_embeddings.weight") vocabulary[rank % 2] += b.dim[3].size();
+      if (h.family_at(f).name.ends_with("mlp.linear_fc1.weight") && b.dim[2].begin == 0)
+        gates[rank % 2] += b.dim[3].size();
+    });
+  return vocabulary[0] == 75833 && vocabulary[1] == 75832 && gates[0] == 14 && gates[1] == 13 && covers(h);
+}
+
 }  // namespace cases
 
 #define RESHARD_ALGEBRA_CASES(CASE)                  \
@@ -283,6 +304,7 @@ constexpr bool owners_invert_held() {
   CASE(parameters_of_qwen_are_covered) \
   CASE(ranks_hold_their_bytes)         \
   CASE(ranks_hold_bytes_of_any_list)   \
-  CASE(owners_invert_held)
+  CASE(owners_invert_held)             \
+  CASE(tensors_of_a_checkpoint_are_cut_by_chunk)
 #define RESHARD_CASES(CASE) \
   RESHARD_ALGEBRA_CASES(CASE) RESHARD_MODEL_CASES(CASE) RESHARD_PARALLELISM_CASES(CASE) RESHARD_SPACE_CASES(CASE)

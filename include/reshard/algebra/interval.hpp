@@ -44,6 +44,13 @@ constexpr interval even_part(interval a, index_t i, index_t parts) {
   return {a.begin + split_point(i, a.size(), parts), a.begin + split_point(i + 1, a.size(), parts)};
 }
 
+/// Part i of `parts` as torch's chunk() cuts: [min(i c, E), min((i + 1) c, E)) of a, E its size, c = ceil(E / parts);
+/// the last parts are shorter or empty.
+constexpr interval chunk_part(interval a, index_t i, index_t parts) {
+  const index_t c = ceil_divide(a.size(), parts);
+  return intersect({a.begin + i * c, a.begin + (i + 1) * c}, a);
+}
+
 /// Part i of [0, extent) where `parts` divides the extent: [i E / parts, (i + 1) E / parts).
 constexpr interval equal_part(index_t extent, index_t i, index_t parts) {
   const index_t size = extent / parts;

@@ -125,9 +125,36 @@ inline std::string pipeline_block(const space& s) {
   return text_of("\n", folded(heading, 4), "\n", stages.text());
 }
 
-/// How tp cuts matrices, told by their heads.
-inline std::string tensor_block(const space& s) {
+/// How tp cuts matrices that it does not divide, told by the first of them.
+inline std::string uneven_tensor_block(const computed_holding& holding, int f) {
+  const space& s = holding.space();
+  const family& tensors = s.family_at(f);
+  const bool columns = tensors.tensor_axis == axis_of::column && !tensors.vector();
+  const box<3> piece = s.piece_box(f, 0);
+  const index_t extent =
+      columns ? piece.dim[2].size() : piece.dim[0].size() * piece.dim[tensors.inner_axis() - axis_of::part].size();
+  const mesh& on = s.mesh_for(mesh_kind::dense);
+  const auto row = [&](index_t t) -> bar_row {
+    const interval mine = chunk_part({0, extent}, t, s.degrees().tp);
+    rank_product ranks{on, {{0, on.extent[0]}, {0, on.extent[1]}, {0, on.extent[2]}, {0, on.extent[3]}}};
+    ranks.axis(mesh_axis::tensor) = {t};
+    ranks.axis(mesh_axis::pipeline) = {0};
+    std::vector<interval> parts;
+    if (!mine.empty()) parts.push_back(mine);
+    return {text_of("tp ", t), parts, text_of(mine.empty() ? "none" : to_text(mine), " ", holders_text(ranks))};
+  };
+  const std::string name = short_name(names_on(s, f, 0, s.first_rank(0)), tensors.place);
+  return block_text(text_of("tp cuts dense matrices in ", s.degrees().tp, " by chunk(), drawn for ",
+                            columns ? "columns of " : "rows of ", name, ": its numbers and their ranks"),
+                    s.degrees().tp, extent, row);
+}
+
+/// How tp cuts matrices: told by their heads where it divides them.
+inline std::string tensor_block(const computed_holding& holding) {
+  const space& s = holding.space();
   const degrees& d = s.degrees();
+  for (int f = 0; f < s.families(); ++f)
+    if (s.family_at(f).mesh == mesh_kind::dense && s.cut_unevenly(f)) return uneven_tensor_block(holding, f);
   const index_t all_heads = s.model().shape.heads;
   const mesh& on = s.mesh_for(mesh_kind::dense);
   const auto row = [&](index_t t) -> bar_row {
@@ -146,11 +173,12 @@ inline std::string expert_block(const space& s) {
   const index_t all_experts = s.model().shape.experts;
   const mesh& on = s.mesh_for(mesh_kind::expert);
   const auto row = [&](index_t e) -> bar_row {
-    const interval experts = even_part({0, all_experts}, e, d.ep);
+    const interval experts = chunk_part({0, all_experts}, e, d.ep);
+    const std::vector<interval> parts(experts.empty() ? 0 : 1, experts);
     rank_product ranks{on, {{0, on.extent[0]}, {0, on.extent[1]}, {0, on.extent[2]}, {0, on.extent[3]}}};
     ranks.axis(mesh_axis::middle) = {e};
     ranks.axis(mesh_axis::pipeline) = {0};
-    return {text_of("ep ", e), {experts}, text_of(to_text(experts), " ", holders_text(ranks))};
+    return {text_of("ep ", e), parts, text_of(experts.empty() ? "none" : to_text(experts), " ", holders_text(ranks))};
   };
   const std::string by_etp = d.expert_tp() > 1 ? text_of(", etp each expert in ", d.expert_tp()) : "";
   return block_text(
@@ -178,7 +206,7 @@ inline std::string layout_picture(const computed_holding& holding) {
                         ? text_of("; the others add ", stage_ranks, " ranks a stage")
                         : text_of("; a stage further adds ", s.first_rank(1), " to each rank"),
                     ".\n");
-  if (d.tp > 1) text += tensor_block(s);
+  if (d.tp > 1) text += tensor_block(holding);
   if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) text += expert_block(s);
   if (holding.sharded(role::optimizer)) {
     const bool own_experts = m.shape.experts > 0 && (d.shard == shard_by::rows || d.expert_buffers());

@@ -105,7 +105,8 @@ constexpr void each_product(const std::vector<layout_key>& axes, std::size_t a, 
   if (experts_vary && m.shape.experts > 0) fixed.etp = 1;
   if (fixed.world() < 1 || devices % fixed.world() != 0) return found;
   detail::each_product(factors, 0, devices / fixed.world(), fixed, [&](degrees d) {
-    for (const index_t ep : detail::divisors_of(experts_vary ? greatest(m.shape.experts, 1) : 1)) {
+    const index_t divided = rules::chunks_experts(d) ? d.stage_ranks() : greatest(m.shape.experts, 1);
+    for (const index_t ep : detail::divisors_of(experts_vary ? divided : 1)) {
       if (experts_vary) d.ep = ep;
       if (const degrees one = detail::settled(m, d); is_legal(m, one)) found.push_back(one);
     }

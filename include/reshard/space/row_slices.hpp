@@ -23,16 +23,14 @@ class row_slices {
                        bool experts_together)
       : shard_(shard), inner_(tensors.inner_axis()), together_(experts_together && tensors.mesh == mesh_kind::expert),
         first_(together_ ? 0 : rows.begin), rows_(together_ ? shard.dim[axis_of::expert].size() : rows.size()),
-        per_chunk_(ceil_divide(rows_, chunks)) {}
+        chunks_(chunks), per_chunk_(ceil_divide(rows_, chunks)) {}
 
   /// [0, parts x rows in each)
   static constexpr interval all_rows(const family& tensors, const family_box& shard) {
     return {0, shard.dim[axis_of::part].size() * shard.dim[tensors.inner_axis()].size()};
   }
   /// Chunk i, in rows.
-  constexpr interval chunk(index_t i) const {
-    return translate(intersect({i * per_chunk_, (i + 1) * per_chunk_}, {0, rows_}), first_);
-  }
+  constexpr interval chunk(index_t i) const { return chunk_part({first_, first_ + rows_}, i, chunks_); }
 
   /// Calls sink(box) with the boxes of chunk i, in order; none where it is empty.
   template <typename Sink>
@@ -85,6 +83,7 @@ class row_slices {
   bool together_;
   index_t first_;
   index_t rows_;
+  index_t chunks_;
   index_t per_chunk_;
 };
 

@@ -109,11 +109,11 @@ class space {
     return last;
   }
 
-  /// How tensor parallelism cuts each piece of a family.
+  /// How tensor parallelism cuts each piece of a family that it divides.
   constexpr const tensor_cut& cut_of(int f) const { return cuts_[f]; }
 
   /// Whether parallelism does not divide a family's tensors, or its experts, and they are cut by DTensor's chunk();
-  /// space/uneven_shards.hpp says where then, and no cut_of.
+  /// then space/uneven_shards.hpp says where, and no cut_of.
   constexpr bool cut_unevenly(int f) const { return uneven_[f]; }
 
   /// Whether chunk k has a family that is pinned to a place of the network.
@@ -191,7 +191,7 @@ class space {
   constexpr family_box shard_box(int f, index_t k, index_t e, index_t t) const {
     return shard_box(f, 0, chunk_members(f, k), e, t);
   }
-  /// The global box of piece p, given members, of expert part e and tensor part t.
+  /// The global box of piece p, given members, of expert part e and tensor part t; of a family that is cut evenly.
   constexpr family_box shard_box(int f, int p, interval members, index_t e, index_t t) const {
     const family& tensors = family_at(f);
     const tensor_cut& cut = cut_of(f);

@@ -31,7 +31,8 @@ class uneven_shards {
     });
   }
 
-  /// Calls sink(shard_at, i, box) with the boxes of shards, or where they are sliced of slices i, that meet `within`.
+  /// Calls sink(shard_at, i, box) with every box of a shard, or where they are sliced of its slice i, that meets
+  /// `within`.
   template <typename Sink>
   constexpr void owners(int f, const family_box& within, bool sliced, Sink&& sink) const {
     const interval chunks = space_->chunks_of_members(f, within.dim[axis_of::layer]);
@@ -66,15 +67,11 @@ class uneven_shards {
     const index_t per_part = ceil_divide(extent, parts);
     for (index_t i = range.begin / per_part; i * per_part < least(range.end, extent); ++i) each(i);
   }
-  static constexpr interval part(interval all, index_t i, index_t parts) {
-    const index_t per_part = ceil_divide(all.size(), parts);
-    return intersect({all.begin + i * per_part, all.begin + (i + 1) * per_part}, all);
-  }
 
   /// Piece p of the family, of given members, and of its experts those of part e.
   constexpr family_box piece_of(int f, int p, interval members, index_t e) const {
     const box<3> stored = space_->piece_box(f, p);
-    return {{members, part({0, tensors(f).extent[axis_of::expert]}, e, space_->expert_parts(f)), stored.dim[0],
+    return {{members, chunk_part({0, tensors(f).extent[axis_of::expert]}, e, space_->expert_parts(f)), stored.dim[0],
              stored.dim[1], stored.dim[2]}};
   }
 
@@ -101,7 +98,7 @@ class uneven_shards {
     const bool together = sliced && space_->degrees().experts == experts_as::grouped;
     if (parts > 1 && cuts_folded_rows(f, piece))
       return {tensors(f), piece, row_slices(tensors(f), piece, parts, false).chunk(t), chunks, together};
-    if (parts > 1) piece.dim[cut_axis(f)] = part(piece.dim[cut_axis(f)], t, parts);
+    if (parts > 1) piece.dim[cut_axis(f)] = chunk_part(piece.dim[cut_axis(f)], t, parts);
     if (piece.empty()) return {tensors(f), family_box{}, chunks, together};
     return {tensors(f), piece, chunks, together};
   }
