@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Oracle and library against torch's own DTensor and fully_shard: random layouts with shard=rows, most of which cut some
+// Oracle and library against torch's own DTensor and fully_shard: random layouts with shard=rows, most of which cut
 // tensor into unequal parts. tests/tools/dtensor_layouts.py wrote the cases.
 #include <doctest/doctest.h>
 
