@@ -66,7 +66,7 @@ def draw_any_layout(dice, experts):
             d["ep"] = dice.choice([e for e in range(1, 7) if ranks % e == 0] * 6 + [2])
             if dice.random() < 0.4:
                 d["etp"] = dice.choice([e for e in range(1, 6) if ranks // d["ep"] % e == 0] or [1])
-    items = [f"{key}={value}" for key, value in d.items()]
+    items = [f"{key}={value}" for key, value in d.items() if value != "separate"]  # the default
     dice.shuffle(items)
     return d, ",".join(items)
 
