@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Oracle and library against torch's own DTensor and fully_shard: random layouts with shard=rows, most of which cut
-// tensor into unequal parts. tests/tools/dtensor_layouts.py wrote the cases.
+// some tensor into unequal parts. tests/tools/dtensor_layouts.py wrote the cases.
 #include <doctest/doctest.h>
 
 #include <string>
