@@ -153,7 +153,7 @@ class key_generator {
         for (long more = dice_.below(6); more > 0; --more) on.insert(list[at(dice_.below(length(list)))]);
       }
       // Kinds that a switch is between.
-      if (of_switch && !alone && dice_.below(3) == 0) on.insert("names");
+      if (of_switch && !alone && dice_.below(3) == 0) on.insert({"names", "tp"});
       if (of_switch && !alone && dice_.below(3) == 0) on.insert("pad");
       const feature_set all(list.begin(), list.end());
       if (complete(dice_, on, all) && !conflict(on)) return on;
@@ -203,7 +203,8 @@ class key_generator {
       value[key] = on ? dice_.one_of(values) : standard;
       if (on || (standard >= 0 && dice_.below(10) == 0)) items.push_back(key + "=" + std::to_string(value[key]));
     };
-    item("tp", {2, 2, 2, 3, 4, 4, 8}, 1);
+    // A checkpoint's tensors need not divide by tp.
+    item("tp", wanted.count("names") > 0 ? numbers{2, 3, 3, 4, 5, 5, 7} : numbers{2, 2, 2, 3, 4, 4, 8}, 1);
     item("cp", {2, 2, 3}, 1);
     item("pp", {2, 2, 2, 3, 4}, 1);
     item("dp", {2, 2, 3, 4, 4, 5, 8}, 1);
