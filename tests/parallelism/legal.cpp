@@ -55,8 +55,6 @@ const model grouped = make_transformer({.name = "grouped",
                                         .head_dim = 1,
                                         .ffn = 12,
                                         .vocabulary = 24});
-const model six_rows = make_transformer(
-    {.name = "six", .layers = 3, .hidden = 8, .heads = 12, .groups = 3, .head_dim = 2, .ffn = 12, .vocabulary = 24});
 /// A model with one more family of 3 x 5 x 7 elements a tensor, whose columns are cut.
 model with_seven_columns(model m, mesh_kind mesh) {
   const bool expert = mesh == mesh_kind::expert;
@@ -136,8 +134,6 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
        "some",
        "shard=rows,experts=separate"},
       {dense, "names=hf", "names=hf needs shard=rows: flat buffers hold Megatron's tensors", "names=hf,shard=rows"},
-      {six_rows, "tp=12,names=hf,shard=rows", "6 rows of k and v do not divide by tp=12; legal are tp in {1,2,3,6}",
-       "tp=6,names=hf,shard=rows"},
       {odd_dense, "tp=2,etp=1", "'odd' of 3 x 5 x 7 (parts, rows, columns) is not cut into tp=2 equal pieces",
        "etp=2,dp=2"},
       {odd_expert, "etp=4,dp=4", "'odd{expert}' of 3 x 5 x 7 (parts, rows, columns) is not cut into etp=4 equal pieces",

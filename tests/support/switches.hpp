@@ -127,19 +127,21 @@ struct watched : forwarding<Endpoint> {
     const bytes_t held = floor + pages.outside_bytes();
     floor = std::max(floor, brought);
     const bool drains = after_use == sources::release && budget != no_budget;
+    std::vector<bytes_t> goes_until{0}, unread_until{0};  // sums over stages -1 (nobody reads them), 0, 1 ..
+    for (std::size_t i = 0; i < goes.size(); ++i) {
+      goes_until.push_back(goes_until.back() + goes[i] - unread[i]);
+      unread_until.push_back(unread_until.back() + unread[i]);
+    }
     const auto with = [&](index_t u) {  // what nobody reads goes with stage u - 1, with every budget the greatest u
       std::vector<bytes_t> by_slot;
       bytes_t come = 0;
       for (index_t slot = 0; slot < all; ++slot) {
         come += comes[static_cast<std::size_t>(slot) + 1];
-        bytes_t live = held + come;
-        for (index_t k = -1; drains && k < plan.stages; ++k) {  // the last stage that reads them; -1: nobody does
-          const auto i = static_cast<std::size_t>(k + 1);
-          const auto has_gone = [&](index_t stage) { return stage < 0 || slot > stage + span + 2 * lag; };
-          if (has_gone(k)) live -= goes[i] - unread[i];
-          if (has_gone(std::max(k, u - 1))) live -= unread[i];
-        }
-        by_slot.push_back(live);
+        const index_t gone =
+            std::max<index_t>(-1, slot - span - 2 * lag - 1);  // the last stage whose sources have gone
+        const auto past = static_cast<std::size_t>(std::min(gone, plan.stages - 1) + 2);
+        by_slot.push_back(held + come - (drains ? goes_until[past] : 0) -
+                          (drains && u - 1 <= gone ? unread_until[past] : 0));
       }
       return by_slot;
     };
