@@ -855,3 +855,38 @@ TEST_CASE("a peer has 8 channels, or as many as the caller says") {
   }
 }
 #endif
+
+TEST_CASE("what is soon there is looked for again at once, and a wire that waits longer sleeps") {
+  const left_behind left = alone_on_a_device(two_seconds, [](socket_meeting& meeting, left_behind& found) {
+    {
+      nccl_wire<socket_meeting> wire(meeting, 0, {});
+      const std::shared_ptr<std::byte> arena = wire.make_arena(device_granule_bytes);
+      static std::atomic<bool> go = false;
+      testing::before_copies = [](const table_copy*) {
+        while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+      const auto looks_within = [&](double seconds) {  // of the wire, at a copy that has not ended
+        const long before = calls_of("cudaEventQuery");
+        for (const double end = now() + seconds; now() < end;) wire.poll(std::chrono::microseconds(100));
+        return calls_of("cudaEventQuery") - before;
+      };
+      std::vector<long> later;
+      for (int i = 0; i < 100; ++i) {  // a machine may be away at any time: the most of the one, the other's median
+        go = false;
+        wire.copy(copies_of::outgoing, one_copy(arena.get()));
+        found.stages = std::max(found.stages, looks_within(40e-6));
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        later.push_back(looks_within(1e-3));
+        go = true;
+        while (!wire.copied(copies_of::outgoing)) wire.poll(std::chrono::microseconds(100));
+      }
+      std::nth_element(later.begin(), later.begin() + 50, later.end());
+      found.several = later[50];
+    }
+    emulation::finish();
+  });
+  CHECK(left.reached == 1);
+  MESSAGE(left.stages << " looks in the first 40 us, " << left.several << " in a later millisecond");
+  CHECK(left.stages > 4);
+  CHECK(left.several < 60);
+}
