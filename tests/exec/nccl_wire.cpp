@@ -880,16 +880,18 @@ TEST_CASE("what is soon there is looked for again at once, and a wire that waits
         for (const double end = now() + seconds; now() < end;) wire.poll(std::chrono::microseconds(100));
         return calls_of("cudaEventQuery") - before;
       };
-      found.several = found.elements = 1000;
-      for (int i = 0; i < 200; ++i) {  // a machine may be away at any time: the most of the one, the least of the other
+      std::vector<long> later;
+      for (int i = 0; i < 100; ++i) {  // a machine may be away at any time: the most of the one, the other's median
         go = false;
         wire.copy(copies_of::outgoing, one_copy(arena.get()));
         found.stages = std::max(found.stages, looks_within(40e-6));
         std::this_thread::sleep_for(std::chrono::microseconds(200));
-        found.several = std::min(found.several, looks_within(1e-3));
+        later.push_back(looks_within(1e-3));
         go = true;
         while (!wire.copied(copies_of::outgoing)) wire.poll(std::chrono::microseconds(100));
       }
+      std::nth_element(later.begin(), later.begin() + 50, later.end());
+      found.several = later[50];
     }
     emulation::finish();
   });

@@ -327,8 +327,8 @@ class nccl_wire {
     hear();
     wait_a_little();
   }
-  /// For 50 us after something began or ended here it looks again at once, as the next is soon there; then it sleeps.
-  /// A sleep of 20 us is one of about 70, by the slack of Linux' timers.
+  /// For 50 us after something began or ended here, when the next is soon there, it looks again at once; from then on
+  /// it sleeps. A sleep of 20 us is one of about 70, by the slack of Linux' timers.
   void wait_a_little() const {
     if (clock::now() - stirred_ < std::chrono::microseconds(50)) std::this_thread::yield();
     else std::this_thread::sleep_for(std::chrono::microseconds(20));
