@@ -102,9 +102,9 @@ struct own_picture {
   void circle(long x, long y, long radius, const std::string& style) {
     lines.push_back("<circle" + is("cx", x) + is("cy", y) + is("r", radius) + " " + style + "/>");
   }
-  void text(long x, long y, const std::string& anchor, const std::string& words, const std::string& style = "") {
+  void text(long x, long y, const std::string& anchor, const std::string& said, const std::string& style = "") {
     lines.push_back("<text" + is("x", x) + is("y", y) + " text-anchor=\"" + anchor + "\"" +
-                    (style.empty() ? "" : " " + style) + ">" + words + "</text>");
+                    (style.empty() ? "" : " " + style) + ">" + said + "</text>");
   }
   void check(const drawn_picture& found) {
     std::vector<std::string> wanted = lines;
