@@ -32,13 +32,14 @@ long calls_of(const std::string& function) {
 
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Not inlined: g++ would take free for that of another allocator.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   if (fails_at > 0 && !emulation::is_inside() && --fails_at == 0) throw std::bad_alloc();
   if (void* const at = std::malloc(bytes > 0 ? bytes : 1)) return at;
   throw std::bad_alloc();
 }
-void operator delete(void* at) noexcept { std::free(at); }
-void operator delete(void* at, std::size_t) noexcept { std::free(at); }
+[[gnu::noinline]] void operator delete(void* at) noexcept { std::free(at); }
+[[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept { std::free(at); }
 
 TEST_CASE("memory that runs out while a group is made: all of it goes, or none") {
   ::setenv("EMULATION_PEER_KIB", "64", 0);
