@@ -160,7 +160,7 @@ void check_fault(const fault& f) {
     CHECK((words.starts_with(f.keep ? "failed " : "torn ") || (in_doubt && f.victim == 0 && f.third == 2)));
     CHECK(words.ends_with(" " + survivors));
     CHECK(said.find("device " + std::to_string(f.victim)) != said.npos);
-    CHECK(all.of(d).seconds - all.of(f.victim).seconds < (f.number == SIGKILL ? 2 : 4));
+    CHECK(all.of(d).seconds - all.of(f.victim).seconds - all.late() < (f.number == SIGKILL ? 2 : 4));
     CHECK(all.of(d).wrong == 0);
     if (!f.keep && !in_doubt) CHECK(all.of(d).elements > 0);
   }

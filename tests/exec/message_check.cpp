@@ -234,8 +234,9 @@ TEST_CASE("whatever a wire does to one message is found before anything of it is
           all_right = all_right && named;
           if (d.sentence.find("refuses what came") == d.sentence.npos) continue;
           ++by_the_check;
-          const bytes_t sent = usual[static_cast<std::size_t>(fault->device)].sent.at(fault->number).bytes;
-          if (is == kind::changed && fault->at >= 8 * (sent - trailer_bytes)) continue;  // of what the trailer says
+          const seen_by_device& sender = usual[static_cast<std::size_t>(fault->device)];  // of what is cut, the receiver
+          if (is == kind::changed && fault->at >= 8 * (sender.sent.at(fault->number).bytes - trailer_bytes))
+            continue;  // of what the trailer says
           const bool whole = is != kind::changed && is != kind::cut;
           CHECK(d.sentence.ends_with(whole ? ": it is another message, or the same one twice"
                                            : ": its bytes are not those that were packed"));
