@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <reshard/exec/mpi.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/plan/make_plan.hpp>
@@ -79,6 +82,20 @@ void measure_device(const switch_request& request) {
   std::printf("uncut_seconds %.9f\nalltoallw_seconds %.9f\n", uncut, alltoallw);
 }
 
+constexpr const char* streams = "RESHARD_DEMO_STREAMS";  // a folder in which mpirun's are 1 and 2
+
+/// Before this process becomes mpirun: says where its streams are found.
+void remember_streams() { ::setenv(streams, ("/proc/" + std::to_string(::getpid()) + "/fd/").c_str(), 0); }
+/// What device 0 says goes to mpirun's own streams: mpirun, which passes on what processes write, can lose the end of
+/// it (Open MPI 5). Where those cannot be opened it goes the usual way.
+void reopen_streams() {
+  const char* const folder = std::getenv(streams);
+  for (const int number : {STDOUT_FILENO, STDERR_FILENO}) {
+    const int again = folder == nullptr ? -1 : ::open((folder + std::to_string(number)).c_str(), O_WRONLY | O_APPEND);
+    if (again >= 0) ::dup2(again, number), ::close(again);
+  }
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -86,10 +103,12 @@ int main(int count, char** words) {
     std::fprintf(stderr, "demo-mpi DEVICES MODEL FROM TO BUDGET FROM_DEVICES TO_DEVICES; tools/demo starts it\n");
     return 2;
   }
+  remember_streams();
   testing::start_under_mpirun(std::atoi(words[1]));
   MPI_Init(nullptr, nullptr);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) reopen_streams();
   try {
     measure_device({{}, words[2], words[3], words[4], words[6], words[7], parse_bytes("--budget", words[5]), "mpi"});
   } catch (const std::exception& e) {

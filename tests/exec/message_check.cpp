@@ -234,7 +234,8 @@ TEST_CASE("whatever a wire does to one message is found before anything of it is
           all_right = all_right && named;
           if (d.sentence.find("refuses what came") == d.sentence.npos) continue;
           ++by_the_check;
-          const seen_by_device& sender = usual[static_cast<std::size_t>(fault->device)];  // of what is cut, the receiver
+          const seen_by_device& sender =
+              usual[static_cast<std::size_t>(fault->device)];  // of what is cut, the receiver
           if (is == kind::changed && fault->at >= 8 * (sender.sent.at(fault->number).bytes - trailer_bytes))
             continue;  // of what the trailer says
           const bool whole = is != kind::changed && is != kind::cut;

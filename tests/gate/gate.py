@@ -40,7 +40,7 @@ TOOLS = {
     "apt-get": 'test -n "$FAKE_NETWORK" && case "$*" in *install*) false ;; esac',
     "apt-cache": 'case " $FAKE_OFFERED " in *" $2 "*) echo "  Candidate: 1:1" ;; esac',
     "id": 'echo "${FAKE_UID:-0}"',
-    "git": 'echo "$FAKE_CHANGED"',
+    "git": 'case $1 in log) case $2 in --since=2026-11-2[58]T00:00:00Z) echo "$FAKE_CHANGED" ;; esac ;; status) echo "$FAKE_STATUS" ;; esac',
     # `meson test` runs; what is left of its log, and how it ends, is FAKE_MESON's.
     "meson": '''case "$FAKE_MESON.$1.$*" in
 .* | *--list) exec REAL "$@" ;;
@@ -231,12 +231,16 @@ with tempfile.TemporaryDirectory() as name:
     turn = {"day": "20261129"}
     gate("it is a bare system's turn", 0, "12 passed, 0 failed", "== tools/bare trixie tools/demo tools/check\n2 passed, 0 failed\n\n== tools/check --gate", **turn)
     gate("it is its turn, and what it runs was changed", 0, "12 passed, 0 failed", FAKE_CHANGED="1234567", **turn)
+    gate("it is its turn, and not all is committed", 0, "12 passed, 0 failed", "== tools/check\n2 passed", FAKE_STATUS=" M meson.build", **turn)
     gate("a bare system fails", 1, "11 passed, 1 failed", FAKE_BARE="echo 1 passed, 1 failed; exit 1", **turn)
     gate("a bare system cannot be made", 0, "12 passed, 0 failed, 1 skipped", "skipped, tools/bare: no root", FAKE_BARE="echo tools/bare: no root; exit 77", **turn)
+    gate("none can be made, and what it runs was changed", 0, "12 passed, 0 failed, 1 skipped", FAKE_BARE="echo tools/bare: no root; exit 77", FAKE_CHANGED="1234567", **turn)
     gate("what a bare system runs was changed", 0, "14 passed, 0 failed", "== tools/check --gate", "== tools/bare", FAKE_CHANGED="1234567")
     gate("what it runs was changed, and it fails", 1, "13 passed, 1 failed", FAKE_CHANGED="1234567", FAKE_BARE="echo 1 passed, 1 failed; exit 1")
+    gate("what it runs was changed, and it is late", 0, "12 passed, 0 failed, 1 skipped", "it is begun within 2400", FAKE_CHANGED="1234567", SECONDS="2400")
     gate("a configuration is no bare system", 1, "10 passed, 1 failed", "ended with 77", FAKE_CHECK="echo none; exit 77")
     gate("a day that there is not", 1, "0 passed, 1 failed", "invalid date", day="20260230")
+    gate("a day in another form", 1, "0 passed, 1 failed", "yesterday is no day: YYYYMMDD", day="yesterday")
 
 print(f"{passed} passed, {failed} failed")
 sys.exit(bool(failed))

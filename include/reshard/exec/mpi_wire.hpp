@@ -137,7 +137,8 @@ class mpi_wire {
     }
   }
 
-  /// Notes what is done; whether something is.
+  /// Notes what is done; whether something is. For a message that is longer than was asked for, MPICH calls the error
+  /// handler of MPI_COMM_WORLD, which is the program's and by default aborts; others return a code.
   bool progress() {
     if (requests_.empty()) return false;
     const auto count = static_cast<int>(requests_.size());
