@@ -4,8 +4,8 @@
 
 A refusal is a call of refuse or of a function whose name begins with refuse_, and every other place that writes "reshard: ..": what is
 thrown, told to other devices or asserted. Its words are its literals, in order; values stand between them. A test asks for it where its
-literals, a value or none between two, have these words in this order, from the first to the last, or, in one file, in parts; of
-`a ? "x" : "y"` each is asked for. What stands before the first ": " may be missing: who refuses. --list shows the test of each."""
+literals, a value or none between two, have these words in this order, from the first to the last, or, in one statement, in parts; of
+`a ? "x" : "y"` each is asked for. What a test case is called asks for nothing. What stands before the first ": " may be missing: who refuses. --list shows the test of each."""
 import pathlib
 import re
 import sys
@@ -173,11 +173,14 @@ def said(path):
         pieces = [(m.start(), m.end(), spoken(m[2] if m[2] is not None else m[3]))
                   for m in re.finditer(r'(\b[rfb]+)?(?:"((?:[^"\\\n]|\\.)*)"|\'((?:[^\'\\\n]|\\.)*)\')', text)]
     else:
+        text = re.sub(r"\b(?:TEST_CASE|SUBCASE)(?:_TEMPLATE)?\(\s*(?:\"(?:[^\"\\\n]|\\.)*\"\s*)+", lambda m: " " * len(m[0]), text)
         pieces = [t for t in tokens(text) if t[2] is not None]
-    out, past = [], 0
+    out, past, depth = [], 0, 0
     for begin, end, words in pieces:
         between = text[past:begin] if path.suffix == ".py" else hidden(text[past:begin])
-        out.append("" if not between.strip() else END if ";" in between else VALUE)
+        depth += sum(between.count(b) for b in "([{") - sum(between.count(b) for b in ")]}")
+        ends = ";" in between or (path.suffix == ".py" and "\n" in between and depth == 0)
+        out.append("" if not between.strip() else END if ends else VALUE)
         out.append(words)
         past = end
     expected = [re.sub(r"\\(?=\W)", "", m) for m in re.findall(r"^// expect: (.*)", text, re.M)]
@@ -189,11 +192,11 @@ def letters(text):
 
 
 def asks(text, pattern, in_parts=False):
-    """Whether a test has the words in one statement; or in parts, one of them long enough to be told from others."""
+    """Whether a test has the words in one statement, one after the other; or in parts, one of them long enough to be told from others."""
     if not in_parts:
         return re.search(pattern, text) is not None
     parts = [re.sub(r"^(\\ )+|(\\ )+$", "", p) for p in pattern.split(GAP) if letters(p) > 4]
-    return any(letters(p) > 11 for p in parts) and all(re.search(p, text) for p in parts)
+    return any(letters(p) > 11 for p in parts) and any(all(re.search(p, statement) for p in parts) for statement in text.split(END))
 
 
 def shown_as(pattern):

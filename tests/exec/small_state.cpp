@@ -172,4 +172,7 @@ TEST_CASE("who agrees with whom is told, and what keys there are") {
   CHECK(refused([&] {
           static_cast<void>(small_state_routes({of(5), {.wants = {{"rng", "tp=2"}}}}));
         }) == "reshard: device 1 asks for small state rng[tp=2], and no device has any rng");
+  CHECK(refused([&] {
+          static_cast<void>(small_state_routes({of(5), {.wants = {{"step", "tp=2"}}}}));
+        }) == "reshard: device 1 asks for small state step[tp=2], and step is the same on all devices");
 }
