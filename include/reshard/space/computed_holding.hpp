@@ -159,7 +159,7 @@ class computed_holding {
 
   /// The holders of whole shards at a seat that are not shared between stages, by reader_of and by_tensor.
   constexpr rank_product replicas_at(const seat& at, reader by, bool by_tensor) const {
-    const int kind = by == reader::dense ? 0 : 1;
+    const int kind = by == reader::dense_ranks ? 0 : 1;
     return holders_.replicas(by, by_tensor, at.stage, at.expert[kind], at.tensor[kind]);
   }
 
@@ -169,7 +169,7 @@ class computed_holding {
     const seat at(space_, rank);
     const bool whole = cut_of(r) == cut::whole;
     const rank_product replicas[3][2] = {
-        {replicas_at(at, reader::dense, false), replicas_at(at, reader::dense, true)},
+        {replicas_at(at, reader::dense_ranks, false), replicas_at(at, reader::dense_ranks, true)},
         {replicas_at(at, reader::experts, false), replicas_at(at, reader::experts, true)},
         {replicas_at(at, reader::expert_ranks, false), replicas_at(at, reader::expert_ranks, true)}};
     int f = 0;

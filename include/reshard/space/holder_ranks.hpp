@@ -27,9 +27,9 @@ class holder_ranks {
     if (shards % fast == 0) dense_ = group::fast_alone;
     else if (fast % shards == 0) dense_ = group::slow_whole;
     else dense_ = dense.at[slow_] == dense.at[fast_] + 1 ? group::merged : group::listed;
-    for (const reader by : {reader::dense, reader::experts, reader::expert_ranks})
+    for (const reader by : {reader::dense_ranks, reader::experts, reader::expert_ranks})
       for (const bool by_tensor : {false, true}) {
-        const mesh& m = by == reader::dense ? dense : expert;
+        const mesh& m = by == reader::dense_ranks ? dense : expert;
         rank_product& all = replicas_[by][by_tensor];
         all.on = m;
         all.axis(mesh_axis::tensor).count = by_tensor ? 1 : m.along(mesh_axis::tensor);
@@ -40,9 +40,9 @@ class holder_ranks {
 
   /// What tells a family's whole shards apart beside stage and tensor part: nothing, on the dense mesh or on that of
   /// the experts, or its part of the experts.
-  enum reader : int { dense, experts, expert_ranks };
+  enum reader : int { dense_ranks, experts, expert_ranks };
   static constexpr reader reader_of(const space& s, int f) {
-    if (s.family_at(f).mesh == mesh_kind::dense) return reader::dense;
+    if (s.family_at(f).mesh == mesh_kind::dense) return reader::dense_ranks;
     return s.deals_experts(f) ? reader::experts : reader::expert_ranks;
   }
 
