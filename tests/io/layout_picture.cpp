@@ -444,8 +444,7 @@ TEST_CASE("where tp does not divide the heads, or there are none, a matrix tells
         rows{"    drawn for rows of embed_tokens: its numbers and their ranks",
              "  tp 0       " + bar(0, 32, 128) + " [0,32) 0", "  tp 1       " + bar(32, 64, 128) + " [32,64) 1",
              "  tp 2       " + bar(64, 96, 128) + " [64,96) 2", "  tp 3       " + bar(96, 128, 128) + " [96,128) 3"});
-  model own{.name = "own"};
-  own.shape.layers = 1;
+  model own{.name = "own", .shape = {.layers = 1}};
   own.sets[0] = layer_set::all(1);
   own.add({.name = "norm", .extent = {1, 1, 1, 1, 8}, .shape_ndim = 1});
   CHECK(drawn("tp=2", own).find("tp cuts") == std::string::npos);  // nothing is cut
