@@ -433,3 +433,30 @@ TEST_CASE("rows of FSDP2 are told by what is sharded and among whom, and predict
   CHECK(drawn("tp=2,pp=2,dp=2,order=tp-pp-dp").find("drawn for stage 0; a stage further adds 2 to each rank.\n") !=
         std::string::npos);
 }
+
+TEST_CASE("where tp does not divide the heads, or there are none, a matrix tells what is held") {
+  using rows = std::vector<std::string>;
+  const auto bar = [](index_t begin, index_t end, index_t extent) { return exact_bar(begin, end, extent, 32); };
+  transformer t = small;  // 6 heads over 4: every tensor divides, and no rank has whole heads
+  t.heads = 6, t.groups = 1, t.experts = 0, t.ffn = 8;
+  const std::string halves_of_heads = drawn("tp=4,shard=rows,names=hf", t);
+  CHECK(block_after(halves_of_heads, "tp cuts dense matrices in 4 by chunk(),") ==
+        rows{"    drawn for rows of embed_tokens: its numbers and their ranks",
+             "  tp 0       " + bar(0, 32, 128) + " [0,32) 0", "  tp 1       " + bar(32, 64, 128) + " [32,64) 1",
+             "  tp 2       " + bar(64, 96, 128) + " [64,96) 2", "  tp 3       " + bar(96, 128, 128) + " [96,128) 3"});
+  model own{.name = "own", .shape = {.layers = 1}};
+  own.sets[0] = layer_set::all(1);
+  own.add({.name = "norm", .extent = {1, 1, 1, 1, 8}, .shape_ndim = 1});
+  CHECK(drawn("tp=2", own).find("tp cuts") == std::string::npos);  // nothing is cut
+  own.add({.name = "w", .extent = {1, 1, 2, 8, 4}, .tensor_axis = axis_of::row});
+  const std::string each_part = drawn("tp=2", own);  // of the 16 rows both have one half of each part
+  CHECK(block_after(each_part, "tp cuts dense matrices in 2, drawn for rows of w:").size() == 2);
+  CHECK(each_part.find("[0,4) .. 0\n") != std::string::npos);
+  CHECK(each_part.find("[4,8) .. 1\n") != std::string::npos);
+  own.family_at[1].tensor_axis = axis_of::part;
+  CHECK(drawn("tp=2", own).find(bar(8, 16, 16) + " [8,16) 1\n") != std::string::npos);
+  own.family_at[1].shape_ndim = 3;
+  CHECK(drawn("tp=2", own).find("drawn for parts of w: its numbers and their ranks\n") != std::string::npos);
+  own.family_at[1].tensor_axis = axis_of::column;
+  CHECK(drawn("tp=2", own).find("drawn for columns of w: its numbers and their ranks\n") != std::string::npos);
+}

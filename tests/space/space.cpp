@@ -196,6 +196,15 @@ TEST_CASE("experts are cut where there are some, on a mesh of their own; all els
   for (int axis = 0; axis < mesh_ndim; ++axis)
     CHECK(dense.mesh_for(mesh_kind::expert).extent[axis] == dense.mesh_for(mesh_kind::dense).extent[axis]);
   for (int f = 0; f < dense.families(); ++f) CHECK(dense.expert_parts(f) == 1);
+  model own = two;  // on the experts' mesh, and no expert
+  own.add(
+      {.name = "scale{layer}", .extent = {own[1].extent[0], 1, 1, 1, 4}, .mesh = mesh_kind::expert, .shape_ndim = 1});
+  const space with_scale(own, parse_degrees("dp=2,ep=2"));
+  const int scale = own.families - 1;
+  CHECK_FALSE(with_scale.deals_experts(scale));
+  CHECK(with_scale.expert_parts(scale) == 1);
+  CHECK(with_scale.expert_index(scale, 1) == 0);
+  for (const index_t e : {0, 1}) CHECK(with_scale.expert_part(scale, e) == interval{0, 1});
 }
 
 TEST_CASE(

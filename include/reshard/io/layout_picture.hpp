@@ -125,46 +125,78 @@ inline std::string pipeline_block(const space& s) {
   return text_of("\n", folded(heading, 4), "\n", stages.text());
 }
 
-/// How tp cuts matrices that it does not divide, told by the first of them.
-inline std::string uneven_tensor_block(const computed_holding& holding, int f) {
-  const space& s = holding.space();
-  const family& tensors = s.family_at(f);
-  const bool columns = tensors.tensor_axis == axis_of::column && !tensors.vector();
-  const box<3> piece = s.piece_box(f, 0);
-  const index_t extent =
-      columns ? piece.dim[2].size() : piece.dim[0].size() * piece.dim[tensors.inner_axis() - axis_of::part].size();
+/// The ranks of stage 0 with tensor part t.
+inline rank_product ranks_of_tensor_part(const space& s, index_t t) {
   const mesh& on = s.mesh_for(mesh_kind::dense);
-  const auto row = [&](index_t t) -> bar_row {
-    const interval mine = chunk_part({0, extent}, t, s.degrees().tp);
-    rank_product ranks{on, {{0, on.extent[0]}, {0, on.extent[1]}, {0, on.extent[2]}, {0, on.extent[3]}}};
-    ranks.axis(mesh_axis::tensor) = {t};
-    ranks.axis(mesh_axis::pipeline) = {0};
-    std::vector<interval> parts;
-    if (!mine.empty()) parts.push_back(mine);
-    return {text_of("tp ", t), parts, text_of(mine.empty() ? "none" : to_text(mine), " ", holders_text(ranks))};
-  };
-  const std::string name = short_name(names_on(s, f, 0, s.first_rank(0)), tensors.place);
-  return block_text(text_of("tp cuts dense matrices in ", s.degrees().tp, " by chunk(), drawn for ",
-                            columns ? "columns of " : "rows of ", name, ": its numbers and their ranks"),
-                    s.degrees().tp, extent, row);
+  rank_product ranks{on, {{0, on.extent[0]}, {0, on.extent[1]}, {0, on.extent[2]}, {0, on.extent[3]}}};
+  ranks.axis(mesh_axis::tensor) = {t};
+  ranks.axis(mesh_axis::pipeline) = {0};
+  return ranks;
 }
 
-/// How tp cuts matrices: told by their heads where it divides them.
-inline std::string tensor_block(const computed_holding& holding) {
-  const space& s = holding.space();
-  const degrees& d = s.degrees();
-  for (int f = 0; f < s.families(); ++f)
-    if (s.family_at(f).mesh == mesh_kind::dense && s.cut_unevenly(f)) return uneven_tensor_block(holding, f);
-  const index_t all_heads = s.model().shape.heads;
-  const mesh& on = s.mesh_for(mesh_kind::dense);
-  const auto row = [&](index_t t) -> bar_row {
-    rank_product ranks{on, {{0, on.extent[0]}, {0, on.extent[1]}, {0, on.extent[2]}, {0, on.extent[3]}}};
-    ranks.axis(mesh_axis::tensor) = {t};
-    ranks.axis(mesh_axis::pipeline) = {0};
-    return {text_of("tp ", t), {even_part({0, all_heads}, t, d.tp)}, text_of("ranks ", holders_text(ranks))};
+/// What tensor part t has of the dimension that tp cuts in the first piece of a family, in the dimension's numbers:
+/// those of one axis, or of rows counted over the parts.
+inline std::vector<interval> numbers_of_tensor_part(const space& s, int f, index_t t) {
+  const family& tensors = s.family_at(f);
+  const box<3> piece = s.piece_box(f, 0);
+  const int axis = tensors.cut_axis();
+  const index_t along = piece.dim[axis - axis_of::part].size(), parts = piece.dim[0].size();
+  const bool over_parts = tensors.cuts_over_parts();
+  std::vector<interval> numbers;
+  const auto add = [&](interval more) {
+    if (more.empty()) return;
+    if (!numbers.empty() && numbers.back().end == more.begin) numbers.back().end = more.end;
+    else numbers.push_back(more);
   };
-  return block_text(text_of("tp cuts dense matrices in ", d.tp, " (qkv, fc1, vocabulary: rows; proj, fc2: columns)"),
-                    d.tp, all_heads, row);
+  if (s.cut_unevenly(f)) {
+    add(chunk_part({0, over_parts ? parts * along : along}, t, s.tensor_parts(f)));
+    return numbers;
+  }
+  const family_box shard = s.shard_box(f, 0, {0, 1}, 0, t);
+  const interval mine = translate(shard.dim[axis], -piece.dim[axis - axis_of::part].begin);
+  if (!over_parts) add(mine);
+  else
+    for (index_t part = shard.dim[axis_of::part].begin; part < shard.dim[axis_of::part].end; ++part)
+      add(translate(mine, (part - piece.dim[0].begin) * along));
+  return numbers;
+}
+
+/// How tp cuts matrices whose heads do not tell it, drawn for one of them.
+inline std::string tensor_block_of(const space& s, int f) {
+  const family& tensors = s.family_at(f);
+  const box<3> piece = s.piece_box(f, 0);
+  const index_t along = piece.dim[tensors.cut_axis() - axis_of::part].size(),
+                extent = tensors.cuts_over_parts() ? piece.dim[0].size() * along : along;
+  const auto row = [&](index_t t) -> bar_row {
+    const std::vector<interval> mine = numbers_of_tensor_part(s, f, t);
+    const std::string numbers = mine.empty() ? "none" : text_of(to_text(mine[0]), mine.size() > 1 ? " .." : "");
+    return {text_of("tp ", t), mine, text_of(numbers, " ", holders_text(ranks_of_tensor_part(s, t)))};
+  };
+  const std::string name = short_name(names_on(s, f, 0, s.first_rank(0)), tensors.place);
+  const char* what = tensors.cut_axis() == axis_of::column ? "columns of "
+                     : tensors.cut_axis() == axis_of::part ? "parts of "
+                                                           : "rows of ";
+  return block_text(
+      text_of("tp cuts dense matrices in ", s.degrees().tp, rules::cuts_by_chunk(s.degrees()) ? " by chunk()" : "",
+              ", drawn for ", what, name, ": its numbers and their ranks"),
+      s.degrees().tp, extent, row);
+}
+
+/// How tp cuts matrices: told by their heads where it divides them; nothing where neither they nor a matrix tell it.
+inline std::string tensor_block(const space& s) {
+  const index_t tp = s.degrees().tp, all_heads = s.model().shape.heads;
+  int first = -1;  // that tp cuts
+  for (int f = s.families() - 1; f >= 0; --f)
+    if (s.family_at(f).mesh == mesh_kind::dense && s.tensor_parts(f) > 1) first = f;
+  for (int f = 0; f < s.families(); ++f)
+    if (s.family_at(f).mesh == mesh_kind::dense && s.cut_unevenly(f)) return tensor_block_of(s, f);
+  if (all_heads == 0 || all_heads % tp != 0) return first < 0 ? std::string() : tensor_block_of(s, first);
+  const auto row = [&](index_t t) -> bar_row {
+    return {
+        text_of("tp ", t), {equal_part(all_heads, t, tp)}, text_of("ranks ", holders_text(ranks_of_tensor_part(s, t)))};
+  };
+  return block_text(text_of("tp cuts dense matrices in ", tp, " (qkv, fc1, vocabulary: rows; proj, fc2: columns)"), tp,
+                    all_heads, row);
 }
 
 /// How ep deals experts, and etp cuts them.
@@ -206,7 +238,7 @@ inline std::string layout_picture(const computed_holding& holding) {
                         ? text_of("; the others add ", stage_ranks, " ranks a stage")
                         : text_of("; a stage further adds ", s.first_rank(1), " to each rank"),
                     ".\n");
-  if (d.tp > 1) text += tensor_block(holding);
+  if (d.tp > 1) text += tensor_block(s);
   if (m.shape.experts > 0 && d.ep * d.expert_tp() > 1) text += expert_block(s);
   if (holding.sharded(role::optimizer)) {
     const bool own_experts = m.shape.experts > 0 && (d.shard == shard_by::rows || d.expert_buffers());

@@ -73,6 +73,14 @@ struct family {
   constexpr bool vector() const { return shape_ndim == 1; }
   /// The axis that counts inside a part what the first dimension of a stored tensor counts: rows, or columns.
   constexpr int inner_axis() const { return vector() ? axis_of::column : axis_of::row; }
+  /// Whether a stored tensor is [parts, rows, columns]; else its parts and what lies in each make its first dimension.
+  constexpr bool stacked() const { return shape_ndim == 3; }
+  /// Whether tensor parallelism cuts the dimension that parts and what lies in each make together.
+  constexpr bool cuts_over_parts() const {
+    return tensor_axis != axis_of::none && !stacked() && (tensor_axis != axis_of::column || vector());
+  }
+  /// The axis of what tensor parallelism cuts; where that is counted over the parts, what lies in each.
+  constexpr int cut_axis() const { return cuts_over_parts() ? inner_axis() : tensor_axis; }
 };
 
 /// The rows of a box that are padding of the vocabulary which a side with this family does not have; empty where it has

@@ -87,9 +87,10 @@ constexpr void each_product(const std::vector<layout_key>& axes, std::size_t a, 
   }
 }
 
-/// { d : is_legal(m, d), d.world() == devices }, by tp, then pp, dp and ep. The axes vary, with etp=1 where ep does and
-/// there are experts; split=even, else spread where layers do not divide; every other key is that of `like`. With
-/// first, last or a layout string those deal the layers.
+/// { d : is_legal(m, d), d.world() == devices }, by tp, then pp, dp and ep. What a degree must divide is is_legal's to
+/// say: under names=hf tp need divide neither heads nor rows. The axes vary, with etp=1 where ep does and there are
+/// experts; split=even, else spread where layers do not divide; every other key is that of `like`. With first, last or
+/// a layout string those deal the layers.
 [[nodiscard]] constexpr std::vector<degrees> legal_layouts(const model& m, const degrees& like, rank_t devices,
                                                            const varied_axes& axes) {
   if (devices < 1) refuse("layouts: ", devices, " devices; there is at least 1");
@@ -105,6 +106,7 @@ constexpr void each_product(const std::vector<layout_key>& axes, std::size_t a, 
   if (experts_vary && m.shape.experts > 0) fixed.etp = 1;
   if (fixed.world() < 1 || devices % fixed.world() != 0) return found;
   detail::each_product(factors, 0, devices / fixed.world(), fixed, [&](degrees d) {
+    // ep divides the experts; where chunk() deals them, no more than the ranks of a stage
     const index_t divided = rules::chunks_experts(d) ? d.stage_ranks() : greatest(m.shape.experts, 1);
     for (const index_t ep : detail::divisors_of(experts_vary ? divided : 1)) {
       if (experts_vary) d.ep = ep;

@@ -46,7 +46,7 @@ class computed_holding {
       shared_boxes_of(f, seat(space_, rank, f, cut_of(r) != cut::whole), cut_of(r),
                       shared_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); }));
   }
-  /// Of all families, where a rank sits is found out once.
+  /// held() of every family; where the rank sits is found out once.
   template <typename Sink>
   friend constexpr void each_held(const computed_holding& h, rank_t rank, role r, Sink&& sink) {
     const seat at(h.space_, rank);
@@ -89,10 +89,14 @@ class computed_holding {
   /// Whether optimizer buffers say where a role lies. Refuses a role that needs them where they were not tabulated.
   constexpr bool buffered(role r) const { return cut_of(r) == cut::buffers; }
 
-  /// Whether a lower rank holds as many bytes: what a rank holds depends on its stage and its indices into the sharding
-  /// groups. Only of ranks that are ordered from tensor parallelism on is more said than of ranks that share nothing.
+  /// Whether a lower rank holds at least as many bytes. Where no buffers are cut the first rank of a stage does: it has
+  /// part 0 of each cut and chunk 0 of the rows in it, and no part of chunk(N, n) is longer than part 0, nor is part 0
+  /// than that of more rows. (Other parts may be: chunk 2 of 3 has 0 of 4 rows and 1 of 3.) Slices of buffers have
+  /// gaps, and depend on the stage and the indices into the sharding groups: there only of ranks that are ordered from
+  /// tensor parallelism on is more said than of ranks that share nothing.
   constexpr bool as_much_as_a_lower_rank(rank_t rank) const {
-    if (space_.degrees().zero == 0) return rank != space_.first_rank(space_.stage_of(rank));
+    if (space_.degrees().zero == 0 || space_.degrees().shard == shard_by::rows)
+      return rank != space_.first_rank(space_.stage_of(rank));
     return rank % space_.stage_ranks() % alike_[0] != 0 && rank % space_.stage_ranks() % alike_[1] != 0;
   }
 
@@ -100,6 +104,7 @@ class computed_holding {
   using held_sink = detail::held_sink;
   using shared_sink = detail::shared_sink;
   using seat = detail::rank_seat;
+  using reader = detail::holder_ranks::reader;
 
   /// Neighbouring ranks that have the same index in the dense and in the expert sharding groups: those that differ in
   /// tensor and expert parallelism alone, where these come first in the order; else each by itself.
@@ -152,9 +157,10 @@ class computed_holding {
   constexpr int kind_of(int f) const { return static_cast<int>(family_at(f).mesh); }
   constexpr bool by_tensor(int f) const { return family_at(f).tensor_axis != axis_of::none; }
 
-  /// The holders of whole shards at a seat that are not shared between stages, by kind_of and by_tensor.
-  constexpr rank_product replicas_at(const seat& at, int kind, bool by_tensor) const {
-    return holders_.replicas(kind, by_tensor, at.stage, at.expert[kind], at.tensor[kind]);
+  /// The holders of whole shards at a seat that are not shared between stages, by reader_of and by_tensor.
+  constexpr rank_product replicas_at(const seat& at, reader by, bool by_tensor) const {
+    const int kind = by == reader::dense_ranks ? 0 : 1;
+    return holders_.replicas(by, by_tensor, at.stage, at.expert[kind], at.tensor[kind]);
   }
 
   /// shared() of every family, compiled once.
@@ -162,8 +168,10 @@ class computed_holding {
                             const detail::sink<int, const family_box&, const rank_product&>& sink) const {
     const seat at(space_, rank);
     const bool whole = cut_of(r) == cut::whole;
-    const rank_product replicas[2][2] = {{replicas_at(at, 0, false), replicas_at(at, 0, true)},
-                                         {replicas_at(at, 1, false), replicas_at(at, 1, true)}};
+    const rank_product replicas[3][2] = {
+        {replicas_at(at, reader::dense_ranks, false), replicas_at(at, reader::dense_ranks, true)},
+        {replicas_at(at, reader::experts, false), replicas_at(at, reader::experts, true)},
+        {replicas_at(at, reader::expert_ranks, false), replicas_at(at, reader::expert_ranks, true)}};
     int f = 0;
     const auto give = shared_sink::of([&](const family_box& b, const rank_product& holders) { sink(f, b, holders); });
     for (; f < families(); ++f) {
@@ -171,13 +179,12 @@ class computed_holding {
       if (!whole || space_.shared_between_stages(f) || space_.cut_unevenly(f)) shared_boxes_of(f, at, cut_of(r), give);
       else
         detail::shards_at(space_, f, at,
-                          [&, &holders = replicas[kind_of(f)][by_tensor(f)]](index_t, const family_box& shard) {
-                            sink(f, shard, holders);
-                          });
+                          [&, &holders = replicas[holders_.reader_of(space_, f)][by_tensor(f)]](
+                              index_t, const family_box& shard) { sink(f, shard, holders); });
     }
   }
 
-  /// Of one family, the boxes of boxes_of with their holders, which costs more.
+  /// The boxes of boxes_of with their holders, which costs more.
   constexpr void shared_boxes_of(int f, const seat& at, cut by, const shared_sink& sink) const {
     const index_t e = at.expert[kind_of(f)], t = at.tensor[kind_of(f)];
     const index_t i = at.slice[static_cast<int>(space_.shard_kind(f))];
@@ -204,7 +211,7 @@ class computed_holding {
     rank_product holders = holders_.replicas(space_, f);
     index_t &stage = holders.axis(mesh_axis::pipeline).first, &e = holders.axis(mesh_axis::middle).first,
             &t = holders.axis(mesh_axis::tensor).first;
-    const bool by_expert = kind_of(f) != 0, by_tensor = this->by_tensor(f);
+    const bool by_expert = space_.deals_experts(f), by_tensor = this->by_tensor(f);
     detail::each_shard(space_, f, within, [&](const detail::shard_at& at, const family_box& shard) {
       stage = space_.pipeline().stage_of_chunk(at.k);
       if (by_expert) e = at.e;

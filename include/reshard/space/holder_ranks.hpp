@@ -27,15 +27,23 @@ class holder_ranks {
     if (shards % fast == 0) dense_ = group::fast_alone;
     else if (fast % shards == 0) dense_ = group::slow_whole;
     else dense_ = dense.at[slow_] == dense.at[fast_] + 1 ? group::merged : group::listed;
-    for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert})
+    for (const reader by : {reader::dense_ranks, reader::experts, reader::expert_ranks})
       for (const bool by_tensor : {false, true}) {
-        const mesh& m = s.mesh_for(kind);
-        rank_product& all = replicas_[static_cast<int>(kind)][by_tensor];
+        const mesh& m = by == reader::dense_ranks ? dense : expert;
+        rank_product& all = replicas_[by][by_tensor];
         all.on = m;
         all.axis(mesh_axis::tensor).count = by_tensor ? 1 : m.along(mesh_axis::tensor);
-        all.axis(mesh_axis::middle).count = kind == mesh_kind::expert ? 1 : m.along(mesh_axis::middle);
+        all.axis(mesh_axis::middle).count = by == reader::experts ? 1 : m.along(mesh_axis::middle);
         all.axis(mesh_axis::data).count = m.along(mesh_axis::data);
       }
+  }
+
+  /// What tells a family's whole shards apart beside stage and tensor part: nothing, on the dense mesh or on that of
+  /// the experts, or its part of the experts.
+  enum reader : int { dense_ranks, experts, expert_ranks };
+  static constexpr reader reader_of(const space& s, int f) {
+    if (s.family_at(f).mesh == mesh_kind::dense) return reader::dense_ranks;
+    return s.deals_experts(f) ? reader::experts : reader::expert_ranks;
   }
 
   /// Whether holders of a family's slices are a list.
@@ -46,23 +54,22 @@ class holder_ranks {
 
   /// All ranks with a shard of a family, but for what tells shards apart: stage 0, expert part 0, tensor part 0.
   constexpr const rank_product& replicas(const space& s, int f) const {
-    return replicas(static_cast<int>(s.family_at(f).mesh), s.family_at(f).tensor_axis != axis_of::none);
+    return replicas_[reader_of(s, f)][s.family_at(f).tensor_axis != axis_of::none];
   }
-  constexpr const rank_product& replicas(int kind, bool by_tensor) const { return replicas_[kind][by_tensor]; }
 
   /// All ranks with the same whole shard, of a family that one stage has: every coordinate that does not cut it.
-  constexpr rank_product replicas(int kind, bool by_tensor, index_t stage, index_t e, index_t t) const {
-    rank_product all = replicas_[kind][by_tensor];
+  constexpr rank_product replicas(reader by, bool by_tensor, index_t stage, index_t e, index_t t) const {
+    rank_product all = replicas_[by][by_tensor];
     all.axis(mesh_axis::pipeline).first = stage;
-    if (kind != 0) all.axis(mesh_axis::middle).first = e;
+    if (by == reader::experts) all.axis(mesh_axis::middle).first = e;
     if (by_tensor) all.axis(mesh_axis::tensor).first = t;
     return all;
   }
-  /// Of any.
+  /// All ranks with the same whole shard, of any family.
   constexpr rank_product replicas(const space& s, int f, index_t k, index_t e, index_t t,
                                   std::vector<rank_t>& list) const {
     const bool shared = s.shared_between_stages(f);
-    rank_product all = replicas(static_cast<int>(s.family_at(f).mesh), s.family_at(f).tensor_axis != axis_of::none,
+    rank_product all = replicas(reader_of(s, f), s.family_at(f).tensor_axis != axis_of::none,
                                 shared ? 0 : s.pipeline().stage_of_chunk(k), e, t);
     if (shared) put_at_stages(s, f, k, all, list);
     return all;
@@ -79,7 +86,7 @@ class holder_ranks {
     all.axis(mesh_axis::tensor) =
         s.family_at(f).tensor_axis != axis_of::none ? progression{t} : progression{0, m.along(mesh_axis::tensor)};
     if (kind == mesh_kind::expert) {
-      all.axis(mesh_axis::middle) = {e};
+      all.axis(mesh_axis::middle) = s.deals_experts(f) ? progression{e} : progression{0, m.along(mesh_axis::middle)};
       all.axis(mesh_axis::data) = {i, instances, shards};
     } else if (const index_t fast = m.along(fast_); dense_ == group::fast_alone) {
       const index_t row = fast == 1 ? i : i / fast;
@@ -139,7 +146,7 @@ class holder_ranks {
   int fast_ = mesh_axis::middle;
   int slow_ = mesh_axis::data;
   group dense_ = group::fast_alone;
-  rank_product replicas_[2][2];  // by mesh, and whether tensor parallelism cuts the family
+  rank_product replicas_[3][2];  // by reader, and whether tensor parallelism cuts the family
 };
 
 }  // namespace reshard::detail

@@ -3,7 +3,8 @@
 // first dimension by torch's chunk().
 //   chunk i of n of N rows = [min(i c, N), min((i + 1) c, N)), c = ceil(N / n)
 // The first dimension of a tensor is its parts and the rows in each (of a vector: columns), so a chunk is at most three
-// boxes. Experts that are one tensor are cut along their own axis.
+// boxes; of a tensor that stacks its parts it is the parts. Experts that are one tensor are cut along their own axis,
+// each with all the rows that the shard has of it.
 // Builds on: algebra/flat.hpp, algebra/distribution.hpp, model/family.hpp.
 #pragma once
 
@@ -18,28 +19,30 @@ class row_slices {
  public:
   constexpr row_slices(const family& tensors, const family_box& shard, index_t chunks, bool experts_together)
       : row_slices(tensors, shard, all_rows(tensors, shard), chunks, experts_together) {}
-  /// Of a shard that is `rows` of a box alone, counted over its parts.
+  /// Slices of a shard that has `rows` of a box alone, counted over its parts.
   constexpr row_slices(const family& tensors, const family_box& shard, interval rows, index_t chunks,
                        bool experts_together)
-      : shard_(shard), inner_(tensors.inner_axis()), together_(experts_together && tensors.mesh == mesh_kind::expert),
-        first_(together_ ? 0 : rows.begin), rows_(together_ ? shard.dim[axis_of::expert].size() : rows.size()),
-        chunks_(chunks), per_chunk_(ceil_divide(rows_, chunks)) {}
+      : shard_(shard), inner_(tensors.inner_axis()), stacked_(tensors.stacked()),
+        together_(experts_together && tensors.mesh == mesh_kind::expert), rows_(rows),
+        cut_(together_ ? interval{0, shard.dim[axis_of::expert].size()} : rows), chunks_(chunks),
+        per_chunk_(ceil_divide(cut_.size(), chunks)) {}
 
-  /// [0, parts x rows in each)
+  /// [0, parts x rows in each), or [0, parts) where they are stacked
   static constexpr interval all_rows(const family& tensors, const family_box& shard) {
-    return {0, shard.dim[axis_of::part].size() * shard.dim[tensors.inner_axis()].size()};
+    return {0, shard.dim[axis_of::part].size() * (tensors.stacked() ? 1 : shard.dim[tensors.inner_axis()].size())};
   }
-  /// Chunk i, in rows.
-  constexpr interval chunk(index_t i) const { return chunk_part({first_, first_ + rows_}, i, chunks_); }
+  /// Chunk i, in rows, or in experts of the shard.
+  constexpr interval chunk(index_t i) const { return chunk_part(cut_, i, chunks_); }
 
   /// Calls sink(box) with the boxes of chunk i, in order; none where it is empty.
   template <typename Sink>
   constexpr void boxes(index_t i, Sink&& sink) const {
-    const interval rows = chunk(i);
-    if (rows.empty() || per_chunk_ == 0) return;
+    const interval mine = chunk(i), rows = together_ ? rows_ : mine;
+    if (mine.empty() || rows.empty()) return;
     family_box b = shard_;
-    if (together_) {
-      b.dim[axis_of::expert] = translate(rows, shard_.dim[axis_of::expert].begin);
+    if (together_) b.dim[axis_of::expert] = translate(mine, shard_.dim[axis_of::expert].begin);
+    if (stacked_) {
+      b.dim[axis_of::part] = translate(rows, shard_.dim[axis_of::part].begin);
       return sink(static_cast<const family_box&>(b));
     }
     const index_t extent[2] = {shard_.dim[axis_of::part].size(), shard_.dim[inner_].size()};
@@ -54,35 +57,41 @@ class row_slices {
   template <typename Sink>
   constexpr void meeting(const family_box& within, Sink&& sink) const {
     if (within.empty()) return;
-    if (together_) {
-      meet(translate(within.dim[axis_of::expert], -shard_.dim[axis_of::expert].begin), 0, sink);
-      return;
-    }
-    const index_t inner = shard_.dim[inner_].size();
-    const interval parts = translate(within.dim[axis_of::part], -shard_.dim[axis_of::part].begin);
-    const interval rows = translate(within.dim[inner_], -shard_.dim[inner_].begin);
     index_t next = 0;
-    if (rows.size() == inner) meet({parts.begin * inner, parts.end * inner}, 0, sink);
-    else
-      for (index_t p = parts.begin; p < parts.end; ++p) next = meet(translate(rows, p * inner), next, sink);
+    if (!together_) return each_run(within, [&](interval rows) { next = meet(rows, next, sink); });
+    bool any = false;
+    each_run(within, [&](interval rows) { any = any || intersects(rows, rows_); });
+    if (any) meet(translate(within.dim[axis_of::expert], -shard_.dim[axis_of::expert].begin), 0, sink);
   }
 
  private:
-  /// From chunk `next` on, those that meet `rows`; what comes after the last of them.
+  /// Calls sink(rows) with the runs of rows that a box has, ascending.
   template <typename Sink>
-  constexpr index_t meet(interval rows, index_t next, Sink& sink) const {
-    rows = translate(intersect(rows, {first_, first_ + rows_}), -first_);
-    if (rows.empty()) return next;
-    const index_t last = (rows.end - 1) / per_chunk_;
-    for (index_t i = greatest(next, rows.begin / per_chunk_); i <= last; ++i) sink(i);
+  constexpr void each_run(const family_box& within, Sink&& sink) const {
+    const interval parts = translate(within.dim[axis_of::part], -shard_.dim[axis_of::part].begin);
+    if (stacked_) return sink(parts);
+    const index_t inner = shard_.dim[inner_].size();
+    const interval rows = translate(within.dim[inner_], -shard_.dim[inner_].begin);
+    if (rows.size() == inner) return sink(interval{parts.begin * inner, parts.end * inner});
+    for (index_t p = parts.begin; p < parts.end; ++p) sink(translate(rows, p * inner));
+  }
+
+  /// From chunk `next` on, those that meet `run`; what comes after the last of them.
+  template <typename Sink>
+  constexpr index_t meet(interval run, index_t next, Sink& sink) const {
+    run = translate(intersect(run, cut_), -cut_.begin);
+    if (run.empty()) return next;
+    const index_t last = (run.end - 1) / per_chunk_;
+    for (index_t i = greatest(next, run.begin / per_chunk_); i <= last; ++i) sink(i);
     return greatest(next, last + 1);
   }
 
   family_box shard_;
   int inner_;
+  bool stacked_;
   bool together_;
-  index_t first_;
-  index_t rows_;
+  interval rows_;  // those of the shard
+  interval cut_;   // what the chunks are of: these, or its experts
   index_t chunks_;
   index_t per_chunk_;
 };

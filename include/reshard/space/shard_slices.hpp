@@ -78,7 +78,7 @@ class shard_slices {
   /// The slices of a shard by rows.
   constexpr row_slices rows_of(int f, const family_box& shard) const {
     return {space_->family_at(f), shard, space_->shards(space_->shard_kind(f)),
-            space_->degrees().experts == experts_as::grouped};
+            space_->degrees().experts == experts_as::grouped && space_->deals_experts(f)};
   }
 
   /// Calls sink with the boxes, and their holders, of the slices of one shard that meet `within`.

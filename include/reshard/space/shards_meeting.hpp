@@ -17,7 +17,7 @@ struct shard_at {
   index_t t;
 };
 
-/// Of parts that tensor parallelism cuts once more: calls sink for every piece of the axis.
+/// Calls sink for every piece of the axis, in parts that tensor parallelism cuts once more.
 template <typename Sink>
 constexpr void pieces_of_part(shard_at at, const tensor_cut& cuts, family_box shard, const family_box& within,
                               Sink& sink) {
@@ -30,7 +30,7 @@ constexpr void pieces_of_part(shard_at at, const tensor_cut& cuts, family_box sh
   });
 }
 
-/// The same of one piece of the family, which lies in `chunks`.
+/// Calls sink(shard_at, box) for every shard of one piece of a family, which lies in `chunks`, that meets `within`.
 template <typename Sink>
 constexpr void shards_of_piece(const space& s, int f, int p, family_box shard, interval chunks,
                                const family_box& within, Sink& sink) {

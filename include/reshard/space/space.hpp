@@ -72,17 +72,22 @@ class space {
   /// The part of tensor parallelism and of expert parallelism that a rank has of a family.
   constexpr index_t tensor_index(int f, rank_t rank) const { return mesh_for(f).coordinate(mesh_axis::tensor, rank); }
   constexpr index_t expert_index(int f, rank_t rank) const {
-    return family_at(f).mesh == mesh_kind::dense ? 0 : expert_.coordinate(mesh_axis::middle, rank);
+    return deals_experts(f) ? expert_.coordinate(mesh_axis::middle, rank) : 0;
   }
 
   /// Parts that tensor parallelism cuts the family's tensor axis into; 1 where it is whole.
   constexpr index_t tensor_parts(int f) const {
     return family_at(f).tensor_axis == axis_of::none ? 1 : mesh_for(f).along(mesh_axis::tensor);
   }
-  /// Parts that expert parallelism cuts the family's experts into; 1 for dense families.
-  constexpr index_t expert_parts(int f) const {
-    return family_at(f).mesh == mesh_kind::dense ? 1 : expert_.along(mesh_axis::middle);
+  /// Whether a family has an axis of experts, which expert parallelism deals: an extent of 1 is none, but the expert of
+  /// a model that has one. What lies on the experts' mesh and has none is whole on every part of expert parallelism.
+  constexpr bool deals_experts(int f) const {
+    return family_at(f).mesh == mesh_kind::expert &&
+           (family_at(f).extent[axis_of::expert] > 1 || model_.shape.experts == 1);
   }
+  /// Parts that expert parallelism cuts the family's experts into; 1 where it has no axis of them.
+  constexpr index_t expert_parts(int f) const { return deals_experts(f) ? expert_.along(mesh_axis::middle) : 1; }
+  /// The experts of part e; of a family that has no axis of them {0, 1}.
   constexpr interval expert_part(int f, index_t e) const {
     const index_t experts = family_at(f).extent[axis_of::expert];
     return experts == 1 ? interval{0, 1} : equal_part(experts, e, expert_parts(f));
@@ -112,8 +117,9 @@ class space {
   /// How tensor parallelism cuts each piece of a family that it divides.
   constexpr const tensor_cut& cut_of(int f) const { return cuts_[f]; }
 
-  /// Whether parallelism does not divide a family's tensors, or its experts, and they are cut by DTensor's chunk();
-  /// then space/uneven_shards.hpp says where, and no cut_of.
+  /// Whether a family's tensors, or its experts, are cut by DTensor's chunk() elsewhere than cut_of cuts them: because
+  /// parallelism does not divide them, or because cut_of cuts each part of a tensor and chunk() the tensor. Then
+  /// space/uneven_shards.hpp says where.
   constexpr bool cut_unevenly(int f) const { return uneven_[f]; }
 
   /// Whether chunk k has a family that is pinned to a place of the network.
@@ -212,10 +218,11 @@ class space {
   /// Elements of one local tensor: the tensor axis divided.
   constexpr index_t local_elements(int f) const { return family_at(f).tensor_elements() / tensor_parts(f); }
 
-  /// The mesh among whose ranks a family's sharded states are cut: experts have their own iff rows are cut, ep > 1 or
-  /// etp != tp.
+  /// The mesh among whose ranks a family's sharded states are cut: experts have their own iff the model has experts and
+  /// rows are cut, ep > 1 or etp != tp.
   constexpr mesh_kind shard_kind(int f) const {
-    return family_at(f).mesh == mesh_kind::expert && (degrees_.shard == shard_by::rows || degrees_.expert_buffers())
+    return family_at(f).mesh == mesh_kind::expert && model_.shape.experts > 0 &&
+                   (degrees_.shard == shard_by::rows || degrees_.expert_buffers())
                ? mesh_kind::expert
                : mesh_kind::dense;
   }
@@ -246,17 +253,20 @@ class space {
     return {all.begin + (all.end - all.begin) / parts * i, all.begin + (all.end - all.begin) / parts * (i + 1)};
   }
 
-  /// Whether each piece of a family, and its experts, are cut into equal parts.
+  /// Whether each piece of a family, and its experts, are cut into equal parts, and by cut_of where chunk() cuts them.
   constexpr bool divides(int f) const {
     const family& tensors = family_at(f);
     if (tensors.extent[axis_of::expert] % expert_parts(f) != 0) return false;
     const index_t degree = tensor_parts(f);
-    for (int p = 0; p < pieces(f); ++p) {
+    for (int p = 0; degree > 1 && p < pieces(f); ++p) {
       const box<3> piece = piece_box(f, p);
-      const bool columns = tensors.tensor_axis == axis_of::column && !tensors.vector();
-      const index_t along = piece.dim[(columns ? axis_of::column : tensors.inner_axis()) - axis_of::part].size();
-      const index_t parts = columns ? 1 : piece.dim[0].size();
-      if (parts % degree != 0 && (degree % parts != 0 || along % (degree / parts) != 0)) return false;
+      const index_t parts = piece.dim[0].size(), along = piece.dim[tensors.cut_axis() - axis_of::part].size();
+      const bool by_parts = tensors.tensor_axis == axis_of::part && !tensors.stacked();
+      if (by_parts && parts == tensors.extent[axis_of::part]) {
+        if (parts % degree != 0 && (degree % parts != 0 || along % (degree / parts) != 0)) return false;
+      } else if (along % degree != 0 || by_parts || (tensors.cuts_over_parts() && parts > 1)) {
+        return false;
+      }
     }
     return true;
   }
@@ -283,8 +293,9 @@ class space {
       if (family& of = model_.family_at[f]; of.place == home::prediction && !is_of_kind(of, set_of_experts))
         of.extent[axis_of::layer] = 0;
   }
-  /// Of a layer with experts, their set given, or of the last decoder layer. Where no decoder layer has experts, sets
-  /// do not tell which families both kinds have: those of the first set, to which make_transformer gives every layer.
+  /// Whether a family is of a layer with experts, their set given, or else of the last decoder layer's kind. Where no
+  /// decoder layer has experts, sets do not tell which families both kinds have: those of the first set, to which
+  /// make_transformer gives every layer.
   constexpr bool is_of_kind(const family& of, int set_of_experts) const {
     if (set_of_experts < 0) return model_.sets[of.layers].contains(model_.shape.layers - 1);
     const layer_set& theirs = model_.sets[set_of_experts];

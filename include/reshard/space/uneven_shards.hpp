@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards of tensors that tensor or expert parallelism does not divide, cut as DTensor cuts them: part t of d has
+// Shards of a checkpoint's tensors that tensor or expert parallelism does not divide, or cuts elsewhere than Megatron,
+// cut as DTensor cuts them: part t of d has
 //   [min(t c, N), min((t + 1) c, N)), c = ceil(N / d)
 // of the N rows of a tensor, or of its columns; some parts may have none. Rows are counted over the parts of a family,
-// so a shard is at most three boxes, and what FSDP2 cuts of it once more are chunks of those rows.
+// so a shard is at most three boxes, and what FSDP2 cuts of it once more are chunks of those rows. A tensor that stacks
+// its parts is cut along one axis.
 // Builds on: space/rank_seat.hpp, space/row_slices.hpp, space/shards_meeting.hpp.
 #pragma once
 
@@ -71,16 +73,15 @@ class uneven_shards {
   /// Piece p of the family, of given members, and of its experts those of part e.
   constexpr family_box piece_of(int f, int p, interval members, index_t e) const {
     const box<3> stored = space_->piece_box(f, p);
-    return {{members, chunk_part({0, tensors(f).extent[axis_of::expert]}, e, space_->expert_parts(f)), stored.dim[0],
-             stored.dim[1], stored.dim[2]}};
+    const interval all{0, tensors(f).extent[axis_of::expert]};
+    const interval experts = space_->deals_experts(f) ? chunk_part(all, e, space_->expert_parts(f)) : all;
+    return {{members, experts, stored.dim[0], stored.dim[1], stored.dim[2]}};
   }
 
   /// Whether tensor parallelism cuts rows that are counted over several parts; else it cuts along one axis.
   constexpr bool cuts_folded_rows(int f, const family_box& piece) const {
-    return piece.dim[axis_of::part].size() > 1 && !cuts_columns(f);
+    return piece.dim[axis_of::part].size() > 1 && tensors(f).cuts_over_parts();
   }
-  constexpr bool cuts_columns(int f) const { return tensors(f).tensor_axis == axis_of::column && !tensors(f).vector(); }
-  constexpr int cut_axis(int f) const { return cuts_columns(f) ? axis_of::column : tensors(f).inner_axis(); }
 
   /// Calls each(t) with the tensor parts of a piece that meet a box inside of it.
   template <typename Each>
@@ -88,17 +89,18 @@ class uneven_shards {
     const index_t parts = space_->tensor_parts(f);
     if (parts == 1) return each(index_t{0});
     if (cuts_folded_rows(f, piece)) return row_slices(tensors(f), piece, parts, false).meeting(asked, each);
-    const interval along = piece.dim[cut_axis(f)];
-    each_part(along.size(), parts, translate(asked.dim[cut_axis(f)], -along.begin), each);
+    const int axis = tensors(f).cut_axis();
+    const interval along = piece.dim[axis];
+    each_part(along.size(), parts, translate(asked.dim[axis], -along.begin), each);
   }
 
   /// The rows of tensor part t of a piece, in the chunks of its sharding group; in one where they are not sliced.
   constexpr row_slices slices_of(int f, family_box piece, index_t t, bool sliced) const {
     const index_t parts = space_->tensor_parts(f), chunks = sliced ? space_->shards(space_->shard_kind(f)) : 1;
-    const bool together = sliced && space_->degrees().experts == experts_as::grouped;
+    const bool together = sliced && space_->degrees().experts == experts_as::grouped && space_->deals_experts(f);
     if (parts > 1 && cuts_folded_rows(f, piece))
       return {tensors(f), piece, row_slices(tensors(f), piece, parts, false).chunk(t), chunks, together};
-    if (parts > 1) piece.dim[cut_axis(f)] = chunk_part(piece.dim[cut_axis(f)], t, parts);
+    if (const int axis = tensors(f).cut_axis(); parts > 1) piece.dim[axis] = chunk_part(piece.dim[axis], t, parts);
     if (piece.empty()) return {tensors(f), family_box{}, chunks, together};
     return {tensors(f), piece, chunks, together};
   }
