@@ -210,9 +210,8 @@ UNASKED = {  # by header and words
     ("exec/locate_memory.hpp", "lies in managed memory"): "the emulation of CUDA has no managed memory",
     ("exec/mpi_meeting.hpp", "bytes to say at once; MPI takes 2147483647"): "takes a text of 2 GiB, three times over",
     ("exec/mpi_wire.hpp", "and device .. , stage"): "an error of MPI that is none of length: what its machines fail with",
-    ("exec/nccl_wire.hpp", "first contact with .. devices"): "takes more devices than can be processes of a test",
-    ("exec/nccl_wire.hpp", "the devices have NCCL of versions"): "a machine has one NCCL, and the emulation is of one version",
-    ("exec/nccl_wire.hpp", "ms in vain for NCCL to"): "who does not come is given up by the meeting before",
+    ("exec/nccl_groups.hpp", "first contact with .. devices"): "takes more devices than can be processes of a test",
+    ("exec/nccl_seats.hpp", "the devices have NCCL of versions"): "a machine has one NCCL, and the emulation is of one version",
 }
 
 

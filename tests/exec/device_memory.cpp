@@ -155,6 +155,9 @@ TEST_CASE("what the driver refuses is a sentence, and leaves what was there") {
                                                               "emulation (CUresult 999)"));
     CHECK(range.mapped_bytes() == 0);
   }
+  emulation::fail("cuMemMap", 4), emulation::fail("cuMemUnmap", 1);  // what was mapped goes, and why it goes is said
+  CHECK(refused([&] { block.commit({0, 4}); }).find("could not map a granule of memory") != std::string::npos);
+  CHECK(range.mapped_bytes() == 0);
   block.commit({0, 4});
   emulation::fail("cuMemUnmap", 2);
   CHECK(refused([&] { block.release({0, 4}); }).find("could not unmap") != std::string::npos);

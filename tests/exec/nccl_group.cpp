@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of NCCL while memory of the host runs out, on the emulation: all of it goes, or none. The emulation stops who
-// ends a group by an exception, and who receives less than it expects.
+// A group of NCCL while memory of the host runs out, on the emulation: all of it goes, or none, and what NCCL has of it
+// stays posted. The emulation stops who ends a group by an exception, and who receives less than it expects.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <reshard/exec/device_memory.hpp>
@@ -21,8 +24,9 @@ using testing::left_behind, testing::processes;
 
 namespace {
 
-/// Of this thread, outside of the emulation: the n-th allocation from now on fails; 0: none.
-thread_local long fails_at = 0;
+/// In this thread, outside of the emulation, the n-th allocation from now on fails; 0: none. Once NCCL has the group,
+/// which is when as many have ended as are given here, none does.
+thread_local long fails_at = 0, groups_ended = 0;
 
 long calls_of(const std::string& function) {
   for (const emulation::call_count& c : emulation::counts())
@@ -30,11 +34,30 @@ long calls_of(const std::string& function) {
   return 0;
 }
 
+/// A meeting that memory runs out in, once, when it is heard after a next call of this function.
+class short_meeting : public socket_meeting {
+ public:
+  using socket_meeting::socket_meeting;
+  void runs_out_after(const std::string& function) { function_ = function, calls_ = calls_of(function); }
+  void poll() {
+    if (!function_.empty() && calls_of(function_) > calls_) {
+      function_.clear();
+      throw std::bad_alloc();
+    }
+    socket_meeting::poll();
+  }
+
+ private:
+  std::string function_;
+  long calls_ = 0;
+};
+
 }  // namespace
 
 // Not inlined: g++ would take free for that of another allocator.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (fails_at > 0 && !emulation::is_inside() && --fails_at == 0) throw std::bad_alloc();
+  if (fails_at > 0 && !emulation::is_inside() && --fails_at == 0 && calls_of("ncclGroupEnd") == groups_ended)
+    throw std::bad_alloc();
   if (void* const at = std::malloc(bytes > 0 ? bytes : 1)) return at;
   throw std::bad_alloc();
 }
@@ -65,7 +88,7 @@ TEST_CASE("memory that runs out while a group is made: all of it goes, or none")
       for (std::size_t i = 0; i < messages.size(); i += 2) wire.send(messages[i]), wire.receive(messages[i + 1]);
       const long groups = calls_of("ncclGroupStart");
       for (long nth = 1; d == 0 && calls_of("ncclGroupStart") == groups; ++nth) {
-        fails_at = nth;
+        groups_ended = calls_of("ncclGroupEnd"), fails_at = nth;
         try {
           wire.post();
         } catch (const std::bad_alloc&) {
@@ -93,6 +116,118 @@ TEST_CASE("memory that runs out while a group is made: all of it goes, or none")
   REQUIRE(all.ended_within(60));
   CHECK(all.of(0).several > 1);
   for (long d = 0; d < devices; ++d) {
+    CAPTURE(d);
+    CHECK(std::string(all.of(d).sentence) == "");
+    CHECK(all.of(d).reached == 1);
+    CHECK(all.of(d).wrong == 0);
+  }
+}
+
+TEST_CASE("a group that NCCL has when memory runs out is posted until its world stops, and goes only once") {
+  processes all(2);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    emulation::seed(static_cast<std::uint64_t>(d));
+    {
+      short_meeting meeting(d, all.addresses, std::move(listening), std::chrono::milliseconds(300));
+      nccl_wire<short_meeting> wire(meeting, static_cast<int>(d), {});
+      const std::shared_ptr<std::byte> arena = wire.make_arena(device_granule_bytes);
+      message out{1 - d, 0, arena.get(), 4096}, in{1 - d, 0, arena.get() + 4096, 4096};
+      if (d == 0) {  // and 1 never posts: so it is on its way as long as the world lasts
+        wire.send(out), wire.receive(in);
+        meeting.runs_out_after("ncclGroupEnd");
+        try {
+          wire.post();
+        } catch (const std::bad_alloc&) {
+          ++left.several;
+        }
+        const long groups = calls_of("ncclGroupStart");
+        wire.post();
+        for (int i = 0; i < 50; ++i) wire.poll(std::chrono::microseconds(100));
+        left.wrong =
+            (wire.idle() ? 1 : 0) + (out.done || in.done ? 2 : 0) + (calls_of("ncclGroupStart") == groups ? 0 : 4);
+      }
+      meeting.gather("all have seen it");
+    }
+    emulation::finish();
+    left.reached = 1;
+  });
+  REQUIRE(all.ended_within(60));
+  CHECK(all.of(0).several == 1);
+  for (long d = 0; d < 2; ++d) {
+    CAPTURE(d);
+    CHECK(std::string(all.of(d).sentence) == "");
+    CHECK(all.of(d).reached == 1);
+    CHECK(all.of(d).wrong == 0);
+  }
+}
+
+TEST_CASE("first contact that NCCL has not begun is made the next time, and once") {
+  processes all(2);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    emulation::seed(static_cast<std::uint64_t>(d));
+    {
+      socket_meeting meeting(d, all.addresses, std::move(listening), std::chrono::seconds(5));
+      nccl_wire<socket_meeting> wire(meeting, static_cast<int>(d), {});
+      const std::vector<rank_t> other = {1 - d};
+      emulation::fail("ncclGroupStart", 1);
+      for (int i = 0; i < 3; ++i) try {
+          wire.contact(other, other);
+        } catch (const std::runtime_error&) {
+          left.several += 1 + 10 * i;
+        }
+      const emulation::moved moved = emulation::so_far();
+      left.wrong = wire.idle() && moved.groups == 1 && moved.sends == 1 && moved.receives == 1 ? 0 : 1;
+    }
+    emulation::finish();
+    left.reached = 1;
+  });
+  REQUIRE(all.ended_within(60));
+  for (long d = 0; d < 2; ++d) {
+    CAPTURE(d);
+    CHECK(std::string(all.of(d).sentence) == "");
+    CHECK(all.of(d).reached == 1);
+    CHECK(all.of(d).several == 1);
+    CHECK(all.of(d).wrong == 0);
+  }
+}
+
+TEST_CASE("first contact that was not waited for ends all the same, and its messages are there until then") {
+  processes all(2);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    emulation::seed(static_cast<std::uint64_t>(d));
+    {
+      short_meeting meeting(d, all.addresses, std::move(listening), std::chrono::seconds(5));
+      nccl_wire<short_meeting> wire(meeting, static_cast<int>(d), {});
+      const std::shared_ptr<std::byte> arena = wire.make_arena(device_granule_bytes);
+      static std::atomic<bool> go = false;
+      testing::before_copies = [](const table_copy*) {
+        while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+      copy_table table;
+      table.add(arena.get(), arena.get() + 64, {.run_bytes = 64});
+      if (d == 1) wire.copy(copies_of::outgoing, table);     // which its messages come after
+      if (d == 0) meeting.runs_out_after("cudaEventQuery");  // whether the group is done
+      std::thread later;
+      if (d == 1)
+        later = std::thread([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          go = true;
+        });
+      try {
+        wire.contact({1 - d}, {1 - d});
+      } catch (const std::bad_alloc&) {
+        ++left.several;
+      }
+      if (d == 0) left.wrong = wire.idle() ? 1 : 0;
+      while (!wire.idle()) wire.poll(std::chrono::milliseconds(2));
+      if (d == 1) later.join();
+    }
+    emulation::finish();
+    left.reached = 1;
+  });
+  REQUIRE(all.ended_within(60));
+  CHECK(all.of(0).several == 1);
+  for (long d = 0; d < 2; ++d) {
     CAPTURE(d);
     CHECK(std::string(all.of(d).sentence) == "");
     CHECK(all.of(d).reached == 1);

@@ -3,8 +3,10 @@
 // a device that nobody asked for, and the caller's thread has afterwards what it had before.
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <reshard/exec/device_memory.hpp>
@@ -48,6 +50,25 @@ TEST_CASE("a process that begins with device 5 has a context there, and nowhere 
   ended_well(alone([] {
     const device_granules pool(0);
     expect(only(0), "of the first device, too");
+  }));
+}
+
+TEST_CASE("what a range was to wait for goes on its device, in a thread that has used none") {
+  ended_well(alone([] {
+    device_granules pool(5);
+    std::optional<device_memory> range(std::in_place, pool, device_granule_bytes);
+    range->take_all();
+    {
+      const cuda_stream reader;
+      cuda_event end;
+      end.record(reader);
+      range->read_until(std::move(end));
+    }
+    std::thread([&] {
+      range.reset();
+      expect(only(5), "its end makes no context on device 0");
+    }).join();
+    expect(pool.bytes() == 0, "all is given back");
   }));
 }
 

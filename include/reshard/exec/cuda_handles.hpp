@@ -94,9 +94,13 @@ class pinned_memory {
   }
   pinned_memory(const pinned_memory&) = delete;
   pinned_memory& operator=(const pinned_memory&) = delete;
-  ~pinned_memory() { detail::forget_failure(::cudaFreeHost(data_)); }
+  ~pinned_memory() {
+    if (data_ != nullptr) detail::forget_failure(::cudaFreeHost(data_));
+  }
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }
+  /// It stays until the process ends.
+  void leave() { data_ = nullptr; }
 
  private:
   void* data_ = nullptr;

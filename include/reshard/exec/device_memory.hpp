@@ -5,7 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -111,6 +113,8 @@ class device_memory {
   device_memory& operator=(const device_memory&) = delete;
   /// Who reads or writes it has ended by then.
   ~device_memory() {
+    const on_device here(from_->device(), std::nothrow);
+    readers_.clear();
     want(-wanted_);
     for (std::size_t g = 0; g < granules_.size(); ++g) {
       if (!granules_[g].mapped) continue;
@@ -195,7 +199,10 @@ class device_memory {
       driver_->require(driver_->set_access(address(first), (past - first) * size, &access, 1),
                        "let a device reach granules of memory");
     } catch (const std::exception&) {
-      while (g-- > first) unmap(g);
+      while (g-- > first) try {
+          unmap(g);
+        } catch (const std::exception&) {  // why it was not mapped is what counts
+        }
       throw;
     }
     want(-least(wanted_, static_cast<std::int64_t>(past - first)));

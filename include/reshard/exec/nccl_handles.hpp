@@ -75,20 +75,17 @@ class nccl_communicator {
   /// After finalize.
   void destroy() { detail::require_nccl(::ncclCommDestroy(std::exchange(comm_, nullptr)), "destroy a communicator"); }
   /// Ends it and others, whatever they are at, in one group: one by one the first would wait for what another is at.
+  /// Where there can be no group that is better still than to let them go on.
   void abort(const std::vector<ncclComm_t>& others) {
-    const ncclComm_t mine = std::exchange(comm_, nullptr);
+    const bool together = !detail::went_wrong(::ncclGroupStart());
     ncclResult_t worst = ncclSuccess;
-    const auto end = [&](ncclComm_t comm) noexcept {
-      if (comm == nullptr) return;
-      const ncclResult_t code = ::ncclCommAbort(comm);
+    const auto note = [&](ncclResult_t code) {
       if (detail::went_wrong(code)) worst = code;
     };
-    const auto end_all = [&]() noexcept {
-      for (const ncclComm_t other : others) end(other);
-      end(mine);
-      return ncclSuccess;
-    };
-    detail::require_nccl(detail::in_one_group(end_all), "abort communicators");
+    for (const ncclComm_t other : others)
+      if (other != nullptr) note(::ncclCommAbort(other));
+    if (const ncclComm_t mine = std::exchange(comm_, nullptr); mine != nullptr) note(::ncclCommAbort(mine));
+    if (together) note(::ncclGroupEnd());
     detail::require_nccl(worst, "abort communicators");
   }
 
