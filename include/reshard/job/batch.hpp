@@ -27,18 +27,20 @@ inline constexpr index_t any_samples = std::numeric_limits<index_t>::max();
 namespace detail {
 constexpr batch_choice choose_any_batch(rank_t ranks, index_t batch, rank_t to, const auto& optimum) {
   batch_choice chosen;
-  // k <= max(1, N' / N), in integers; k N <= N', so k never leaves 64 bits
-  for (index_t k = 1; k <= greatest(1, to / ranks); k *= 2) {
+  const index_t most_k = greatest(1, to / ranks);  // k <= N' / N, k being whole
+  for (index_t k = 1;; k *= 2) {
     index_t larger = 0;
     if (RESHARD_MULTIPLY_OVERFLOWS(k, batch, &larger))
       refuse("batch: ", k, " x ", batch, " samples do not fit 64 bits");
     chosen.tried.push_back(k);
     const index_t best = optimum(larger);
     if (best < 1) refuse("batch: the optimum for ", larger, " samples is ", best, " ranks; it is at least 1");
-    if (best < to) continue;
-    chosen.k = k;
-    chosen.batch = larger;
-    return chosen;
+    if (best >= to) {
+      chosen.k = k;
+      chosen.batch = larger;
+      return chosen;
+    }
+    if (k > most_k / 2) break;
   }
   chosen.batch = floor_of_product(batch, to, ranks);
   return chosen;
