@@ -22,9 +22,8 @@ namespace reshard::detail {
 class file_handle {
  public:
   file_handle(const std::string& path, int flags) : number_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (number_ < 0) refuse(path, " cannot be opened: ", std::strerror(errno));
     struct stat told {};
-    if (::fstat(number_, &told) != 0) refuse(path, " cannot be asked for its size: ", std::strerror(errno));
+    if (number_ < 0 || ::fstat(number_, &told) != 0) refuse(path, " cannot be opened: ", std::strerror(errno));
     if (!S_ISREG(told.st_mode)) refuse(path, " is no file of bytes that stay where they are");
     bytes_ = told.st_size;
   }
