@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds the offset map of a file by one pass over it. What was done lies in MAP.part: who is stopped goes on from there.
-// Builds on: memory/offset_map.hpp.
+// Builds on: memory/offset_map.hpp, memory/delimiter_scan.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,56 +9,10 @@
 #include <optional>
 #include <vector>
 
+#include <reshard/memory/delimiter_scan.hpp>
 #include <reshard/memory/offset_map.hpp>
 
 namespace reshard {
-
-namespace detail {
-
-/// The tokens of a stretch that are the delimiter: sink(i) for each, ascending. Words of eight bytes are looked at: a lane
-/// of x = word ^ (delimiter in every lane) is 0 where it is one, and only then does ((x & low) + low) | x | low have no
-/// top bit there.
-class delimiter_scan {
- public:
-  explicit delimiter_scan(const document_form& form) : width_(static_cast<std::size_t>(form.width)) {
-    if (form.width != 1 && form.width != 2 && form.width != 4 && form.width != 8)
-      refuse("documents: tokens of ", form.width, " bytes; they have 1, 2, 4 or 8");
-    if (form.width < 8 && form.delimiter >> 8 * form.width != 0)
-      refuse("documents: the delimiter ", form.delimiter, " does not fit tokens of ", form.width, " bytes");
-    const std::uint64_t lane = form.width == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * form.width) - 1;
-    pattern_ = ~std::uint64_t{0} / lane * form.delimiter;
-    top_ = ~std::uint64_t{0} / lane * (lane / 2 + 1);
-  }
-
-  template <typename Sink>
-  void each(const std::byte* bytes, std::size_t tokens, Sink&& sink) const {
-    const std::size_t lanes = 8 / width_;
-    std::size_t at = 0;
-    for (; at + 4 * lanes <= tokens; at += 4 * lanes) {  // 32 bytes: most have none
-      std::uint64_t x[4];
-      std::memcpy(x, bytes + at * width_, sizeof x);
-      for (std::uint64_t& word : x) word = zeros(word ^ pattern_);
-      if ((x[0] | x[1] | x[2] | x[3]) == 0) continue;
-      for (std::size_t i = 0; i < 4; ++i)
-        for (std::uint64_t rest = x[i]; rest != 0; rest &= rest - 1)
-          sink(at + i * lanes + static_cast<std::size_t>(std::countr_zero(rest)) / (8 * width_));
-    }
-    for (; at < tokens; ++at) {
-      std::uint64_t token = 0;
-      std::memcpy(&token, bytes + at * width_, width_);
-      if (token == (pattern_ & (~std::uint64_t{0} >> (64 - 8 * width_)))) sink(at);
-    }
-  }
-
- private:
-  /// The top bit of every lane that is 0.
-  std::uint64_t zeros(std::uint64_t x) const { return ~(((x & ~top_) + ~top_) | x) & top_; }
-
-  std::size_t width_;
-  std::uint64_t pattern_ = 0, top_ = 0;
-};
-
-}  // namespace detail
 
 /// A map in the making. Each `advance()` goes through `stretch` bytes more and makes that last; who begins again with the
 /// same files, after a crash too, goes on behind it. The map has its name once it is whole.
@@ -68,7 +22,7 @@ class offset_map_builder {
 
   offset_map_builder(const std::string& source, const std::string& map, const document_form& form = {})
       : scan_(form), source_name_(source), map_name_(map), width_(form.width), source_(source, O_RDONLY),
-        part_(map + ".part", O_RDWR | O_CREAT), buffer_(new std::byte[buffer_bytes]) {
+        part_(map + ".part", O_RDWR | O_CREAT), buffer_(new page_of_file) {
     if (source_.bytes() % width_ != 0)
       refuse(source, " has ", source_.bytes(), " bytes, which are no whole number of tokens of ", width_);
     if (source_.bytes() / width_ > detail::most_tokens)
@@ -87,8 +41,10 @@ class offset_map_builder {
     const bytes_t until = std::min(head_.scanned + stretch, head_.source_bytes);
     while (head_.scanned < until) read_some(until);
     if (head_.scanned == head_.source_bytes) {
+      make_room(1);
       if (head_.tokens < head_.source_bytes / width_) add(head_.source_bytes / width_);  // a last one without delimiter
-      ends_.resize(ends_.size() + static_cast<std::size_t>(detail::bytes_behind_ends));
+      std::memset(ends_.data() + used_, 0, static_cast<std::size_t>(detail::bytes_behind_ends));
+      used_ += static_cast<std::size_t>(detail::bytes_behind_ends);
     }
     write_ends();
     write_head();
@@ -100,14 +56,17 @@ class offset_map_builder {
   }
 
  private:
-  static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;  // a multiple of every width
+  static constexpr std::size_t buffer_bytes = std::size_t{1} << 17;  // a multiple of every width; a cache holds it
+  struct alignas(4096) page_of_file {                                // the kernel copies faster to where pages begin
+    std::byte bytes[buffer_bytes];
+  };
 
   void read_some(bytes_t until) {
     const auto wanted = static_cast<std::size_t>(std::min(static_cast<bytes_t>(buffer_bytes), until - head_.scanned));
     std::size_t got = 0;
     while (got < wanted) {
       const ssize_t more =
-          ::pread(source_.number(), buffer_.get() + got, wanted - got, head_.scanned + static_cast<off_t>(got));
+          ::pread(source_.number(), buffer_->bytes + got, wanted - got, head_.scanned + static_cast<off_t>(got));
       if (more < 0 && errno == EINTR) continue;
       if (more < 0) refuse(source_name_, " cannot be read: ", std::strerror(errno));
       if (more == 0)
@@ -116,15 +75,21 @@ class offset_map_builder {
       got += static_cast<std::size_t>(more);
     }
     const index_t first = head_.scanned / width_;
-    scan_.each(buffer_.get(), wanted / static_cast<std::size_t>(width_),
-               [&](std::size_t i) { add(first + static_cast<index_t>(i) + 1); });
+    const std::size_t tokens = wanted / static_cast<std::size_t>(width_);
+    make_room(tokens);
+    scan_.each(buffer_->bytes, tokens, [&](std::size_t i) { add(first + static_cast<index_t>(i) + 1); });
     head_.scanned += static_cast<bytes_t>(wanted);
+  }
+  /// Room for so many ends more, and for the two bytes that are written behind the last.
+  void make_room(std::size_t more) {
+    if (used_ > (std::size_t{4} << 20)) write_ends();
+    const std::size_t needed = used_ + more * static_cast<std::size_t>(detail::bytes_of_end) + 2;
+    if (ends_.size() < needed) ends_.resize(needed);
   }
   void add(index_t end) {
     const auto word = static_cast<std::uint64_t>(end);
-    const std::size_t at = ends_.size();
-    ends_.resize(at + static_cast<std::size_t>(detail::bytes_of_end));
-    std::memcpy(ends_.data() + at, &word, static_cast<std::size_t>(detail::bytes_of_end));
+    std::memcpy(ends_.data() + used_, &word, sizeof word);
+    used_ += static_cast<std::size_t>(detail::bytes_of_end);
     head_.ends_sum = detail::offset_map_head::mixed_with(head_.ends_sum, word);
     head_.tokens = end;
     ++head_.documents;
@@ -140,9 +105,9 @@ class offset_map_builder {
   }
   /// Ends first, then the head that counts them.
   void write_ends() {
-    write(ends_.data(), ends_.size(), written_);
-    written_ += static_cast<bytes_t>(ends_.size());
-    ends_.clear();
+    write(ends_.data(), used_, written_);
+    written_ += static_cast<bytes_t>(used_);
+    used_ = 0;
   }
   void write_head() {
     head_.head_sum = head_.sum();
@@ -179,8 +144,9 @@ class offset_map_builder {
   std::string source_name_, map_name_;
   index_t width_;
   detail::file_handle source_, part_;
-  std::unique_ptr<std::byte[]> buffer_;
-  std::vector<std::byte> ends_;  // that are not written yet
+  std::unique_ptr<page_of_file> buffer_;
+  std::vector<std::byte> ends_;
+  std::size_t used_ = 0;  // of their bytes, how many are not written yet
   bytes_t written_ = 64;
   detail::offset_map_head head_;
   bool done_ = false;

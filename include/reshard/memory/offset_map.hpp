@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the documents of a file end, in a file beside it that is mapped and never read whole: six bytes a document. What
 // writes one is memory/build_offset_map.hpp.
-// Builds on: job/documents.hpp, memory/mapped_file.hpp.
+// Builds on: job/documents.hpp, memory/delimiter_scan.hpp, memory/mapped_file.hpp.
 #pragma once
 
 #include <bit>
@@ -11,18 +11,10 @@
 #include <string>
 
 #include <reshard/job/documents.hpp>
+#include <reshard/memory/delimiter_scan.hpp>
 #include <reshard/memory/mapped_file.hpp>
 
 namespace reshard {
-
-/// What documents of a file are: tokens of `width` bytes (1, 2, 4 or 8, little-endian); the token `delimiter` is the last
-/// of its document. {1, '\n'} are the lines of a text.
-struct document_form {
-  index_t width = 1;
-  std::uint64_t delimiter = '\n';
-
-  friend constexpr bool operator==(const document_form&, const document_form&) = default;
-};
 
 namespace detail {
 
