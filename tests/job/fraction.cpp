@@ -80,9 +80,12 @@ TEST_CASE("beyond: (a b + c) / b is a and c; a divisor that both have is found, 
     CHECK(rest.zero());
     CHECK(common_divisor(a_left, b_left) == natural(1));
   }
-  const natural half = large(random, 1900), one = 1;
-  CHECK((half * half).bits() <= natural::most_bits);
-  CHECK_REFUSED(half * half * half, "bits, and at most 4096 are kept; let ramps end before the next begins");
+  natural power = 1;
+  const natural more = std::uint64_t{1} << 32;
+  for (int i = 0; i < 127; ++i) power = power * more;
+  CHECK((power * natural(0xFFFFFFFFu)).bits() == natural::most_bits);
+  CHECK_REFUSED(power * more,
+                "fraction: it takes 4097 bits, and at most 4096 are kept; let ramps end before the next begins");
 }
 
 TEST_CASE("fractions are in lowest terms, ordered, and where they are said to be between two") {

@@ -186,6 +186,7 @@ TEST_CASE("what is refused") {
   CHECK_REFUSED(sample_order(5, 1, 0)(5), "order: there is no position 5; they are 0 to 4");
   CHECK_REFUSED(sample_order(5, 1, 0)(-1), "order: there is no position -1; they are 0 to 4");
   CHECK_REFUSED(sample_order(5, 1, 0).position_of(5), "order: there is no element 5; they are 0 to 4");
-  CHECK_REFUSED(sample_set{}.element(-1), "order: position -1 of passes over 1 elements; both are told from 0");
+  CHECK_REFUSED(sample_set{}.element(-1),
+                "order: position -1 of passes over 1 elements; both are told from 0, and a set is not empty");
   CHECK_REFUSED((sample_set{0, 1}.element(1)), "order: position 1 of passes over 0 elements");
 }

@@ -110,6 +110,8 @@ TEST_CASE("what is refused") {
   CHECK(table.rows().size() == 1);
   const std::vector<measured_throughput> two = {{8, 1, 1}, {8, 2, 1.5}}, alike = {{8, 2, 1}, {16, 4, 2}, {32, 8, 3}};
   CHECK_REFUSED(fit_step_model(two, 8), "throughput: 2 rows do not tell a, b and c of a + b B / n + c n apart");
-  CHECK_REFUSED(fit_step_model(alike, 8), "throughput: 3 rows do not tell a, b and c");
+  CHECK_REFUSED(
+      fit_step_model(alike, 8),
+      "throughput: 3 rows do not tell a, b and c of a + b B / n + c n apart; three that differ in B / n and in n do");
   CHECK_REFUSED(fit_step_model(two, 0), "throughput: a model of at most 0 ranks; that is 1 to 4194304");
 }
