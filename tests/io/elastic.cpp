@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `reshard elastic cursor|order|batch|rate`: answers against a walk and against formulas; every fault of a question in one
-// sentence; and five hundred damaged, strange and huge questions, none of which ends otherwise.
+// `reshard elastic cursor|order|batch|rate`: answers against a walk and against formulas; every fault of a question in
+// one sentence; and five hundred damaged, strange and huge questions, none of which ends otherwise.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -99,13 +99,13 @@ TEST_CASE("cursors with their samples: elements of the pass's order, and pieces 
   CHECK(said["shares"][0]["elements"] == json{sample_order(5, 3, 1)(3), sample_order(5, 3, 1)(4)});
   CHECK(said["shares"][1]["elements"] ==
         json{sample_order(5, 3, 2)(0), sample_order(5, 3, 2)(1), sample_order(5, 3, 2)(2)});
-  CHECK(
-      cursor_answer(
-          R"({"tokens":{"lengths":[3,0,4,2]},"length":2,"steps":[{"ranks":2,"batch":3},{"ranks":1,"batch":1,"length":4}]})",
-          samples_told::yes) ==
-      R"({"shares":[{"step":0,"rank":0,"begin":0,"end":2,"documents":[[0,0,2]]},{"step":0,"rank":1,"begin":2,"end":6,"documents":[[0,2,3],[2,0,3]]},)"
-      R"({"step":1,"rank":0,"begin":6,"end":10,"documents":[[2,3,4],[3,0,2],[0,0,1]]}],"cursor":10})"
-      "\n");
+  CHECK(cursor_answer(R"({"tokens":{"lengths":[3,0,4,2]},"length":2,"steps":[{"ranks":2,"batch":3},{"ranks":1,)"
+                      R"("batch":1,"length":4}]})",
+                      samples_told::yes) ==
+        R"({"shares":[{"step":0,"rank":0,"begin":0,"end":2,"documents":[[0,0,2]]},{"step":0,"rank":1,)"
+        R"("begin":2,"end":6,"documents":[[0,2,3],[2,0,3]]},)"
+        R"({"step":1,"rank":0,"begin":6,"end":10,"documents":[[2,3,4],[3,0,2],[0,0,1]]}],"cursor":10})"
+        "\n");
 }
 
 TEST_CASE("batches and rates are told as they are") {
@@ -119,14 +119,14 @@ TEST_CASE("batches and rates are told as they are") {
         "{\"batch\":8,\"k\":1,\"tried\":[1]}\n");
   const std::string asked =
       R"({"base":256,"changes":[{"at":0,"batch":512,"ramp":1000},{"at":300,"batch":1024,"ramp":700}])";
-  CHECK(
-      rate_answer(asked + R"(,"at":[0,150,650,2000]})") ==
-      R"({"factors":[{"at":0,"factor":"1/1"},{"at":150,"factor":"23/20"},{"at":650,"factor":"53/20"},{"at":2000,"factor":"4/1"}]})"
-      "\n");
-  CHECK(
-      rate_answer(asked + "}") ==
-      R"({"factors":[{"at":0,"factor":"1/1"},{"at":1000,"factor":"4/1"},{"at":300,"factor":"13/10"},{"at":1000,"factor":"4/1"}]})"
-      "\n");
+  CHECK(rate_answer(asked + R"(,"at":[0,150,650,2000]})") ==
+        R"({"factors":[{"at":0,"factor":"1/1"},{"at":150,"factor":"23/20"},{"at":650,"factor":"53/20"},)"
+        R"({"at":2000,"factor":"4/1"}]})"
+        "\n");
+  CHECK(rate_answer(asked + "}") ==
+        R"({"factors":[{"at":0,"factor":"1/1"},{"at":1000,"factor":"4/1"},{"at":300,"factor":"13/10"},)"
+        R"({"at":1000,"factor":"4/1"}]})"
+        "\n");
   for (const char* root : {"0.5", "\"1/2\""})
     CHECK(rate_answer(R"({"base":256,"power":)" + std::string(root) +
                       R"(,"changes":[{"at":1,"batch":1024}],"at":[0,1]})") ==
@@ -242,11 +242,13 @@ TEST_CASE("what questions about batches and rates must not say") {
 TEST_CASE("five hundred hostile questions: an answer or one sentence, soon") {
   dice random(2);
   const std::string good[] = {
-      R"({"start":8,"set":5,"seed":3,"steps":[{"ranks":2,"batch":5,"count":3},{"ranks":3,"batch":7,"count":2}],"undo":[1,2]})",
+      R"({"start":8,"set":5,"seed":3,"steps":[{"ranks":2,"batch":5,"count":3},{"ranks":3,"batch":7,)"
+      R"("count":2}],"undo":[1,2]})",
       R"({"tokens":{"lengths":[3,0,4,2]},"length":2,"steps":[{"ranks":2,"batch":3,"count":2,"length":3}]})",
       R"({"ranks":4,"to":16,"batch":256,"optimum":[[256,8],[512,12],[1024,32]],"limit":100})",
       R"({"ranks":1,"to":2,"batch":8,"throughput":[[8,1,1],[8,2,2.5],[16,4,3]],"model":true})",
-      R"({"base":256,"power":"1/2","changes":[{"at":0,"batch":512,"ramp":1000},{"at":300,"batch":1024,"ramp":700}],"at":[1,2]})"};
+      R"({"base":256,"power":"1/2","changes":[{"at":0,"batch":512,"ramp":1000},{"at":300,"batch":1024,)"
+      R"("ramp":700}],"at":[1,2]})"};
   const std::string numbers[] = {"-1",
                                  "0",
                                  "1e400",
@@ -304,11 +306,10 @@ TEST_CASE("five hundred hostile questions: an answer or one sentence, soon") {
 }
 
 TEST_CASE("the tool: a file, stdin's place, or the question itself; a bad one is one sentence") {
-  const std::string
-      question = "{" + steps + R"(,"undo":[1]})",
-      told =
-          R"({"shares":[{"step":0,"rank":0,"begin":0,"end":2},{"step":0,"rank":1,"begin":2,"end":4},{"step":0,"rank":2,"begin":4,"end":7}],"cursor":7})"
-          "\n";
+  const std::string question = "{" + steps + R"(,"undo":[1]})",
+                    told = R"({"shares":[{"step":0,"rank":0,"begin":0,"end":2},{"step":0,"rank":1,"begin":2,"end":4},)"
+                           R"({"step":0,"rank":2,"begin":4,"end":7}],"cursor":7})"
+                           "\n";
   const auto says = [](const testing::words& words) {
     const answer got = ask(words);
     CHECK((got.code == 0) == got.err.empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The batch of another world for all N, N' <= 32 and B <= 512, against the contract's words; beside Elan's Algorithm 1 as
-// printed, every difference with its reason, and the table of docs/explanation/elans-formulas.md.
+// The batch of another world for all N, N' <= 32 and B <= 512, against the contract's words; beside Elan's Algorithm 1
+// as printed, every difference with its reason, and the table of docs/explanation/elans-formulas.md.
 #include <doctest/doctest.h>
 
 #include <fstream>

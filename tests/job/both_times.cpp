@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests/static asserts of a job while compiling, evaluated again at run time: the same functions, the same answers.
+// What tests/static asserts of a job while compiling, evaluated again at run time: the same functions, the same
+// answers.
 #include <doctest/doctest.h>
 
 #include "../static/job_cases.hpp"

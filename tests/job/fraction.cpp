@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Natural numbers and fractions of them, against 128 bits where these suffice and against the laws of arithmetic beyond.
+// Natural numbers and fractions of them, against 128 bits where these suffice and against the laws of arithmetic
+// beyond.
 #include <doctest/doctest.h>
 
 #include <numeric>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten thousand random histories of worlds, batches and undone steps, of samples and of tokens, against a walk that takes
-// one sample after the other: every sample of a history once, in order, by the rank that dealing gives it.
+// Ten thousand random histories of worlds, batches and undone steps, of samples and of tokens, against a walk that
+// takes one sample after the other: every sample of a history once, in order, by the rank that dealing gives it.
 #include <doctest/doctest.h>
 
 #include <cstring>

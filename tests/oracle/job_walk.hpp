@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's data walked one sample at a time, and the contract's rules of batch and rate, said once more without a line of
-// the library's.
+// A job's data walked one sample at a time, and the contract's rules of batch and rate, said once more without a line
+// of the library's.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// elastic: what a job asks when its size changes. Questions are JSON, as a file, on stdin, or as the word itself; answers
-// are JSON too. A subcommand is added by a function that takes `elastic`, keeps what it is given, and answers in a
-// callback, which CLI11 calls once all words have been read.
+// elastic: what a job asks when its size changes. Questions are JSON, as a file, on stdin, or as the word itself;
+// answers are JSON too. A subcommand is added by a function that takes `elastic`, keeps what it is given, and answers
+// in a callback, which CLI11 calls once all words have been read.
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -148,7 +148,8 @@ int refuse_subcommand(std::string_view word) {
     if (word.size() <= name.size() + 2 && edits_between(word, name) <= 2)
       close = reshard::io::text_of(" is close to ", name, " but");
   return refuse_with(reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
-                                          " is no subcommand; they are check, regions, plan, simulate, compare and elastic"));
+                                          " is no subcommand; they are check, regions, plan, simulate, "
+                                          "compare and elastic"));
 }
 
 int run(int count, const char* const* words) {
@@ -195,7 +196,7 @@ int run(int count, const char* const* words) {
     if (plan.parsed()) reshard::tool::plan(given);
     if (simulate.parsed()) reshard::tool::simulate(given);
     if (compare.parsed()) reshard::tool::compare(given);
-    return 0;  // what is elastic has answered where it was parsed
+    return 0;                            // what is elastic has answered where it was parsed
   } catch (const CLI::Success& asked) {  // --help, --version
     std::ostringstream said;
     const int code = app.exit(asked, said);

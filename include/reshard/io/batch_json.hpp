@@ -3,7 +3,8 @@
 // They are asked
 //   {"ranks": N, "to": N', "batch": TBS, "optimum": [[B, n], ..], "limit": samples a rank}
 //   {"base": TBS, "power": 1 or "1/2", "changes": [{"at": sample, "batch": B, "ramp": samples}, ..], "at": [t, ..]}
-// In place of `optimum` stands `throughput`, [[B, n, samples a second], ..], and with "model": true what is fitted to it.
+// In place of `optimum` stands `throughput`, [[B, n, samples a second], ..], and with "model": true what is fitted to
+// it.
 // Builds on: io/strict_json.hpp, io/text_output.hpp, job/batch.hpp, job/rate.hpp, job/throughput.hpp.
 #pragma once
 

@@ -48,8 +48,8 @@ constexpr batch_choice choose_any_batch(rank_t ranks, index_t batch, rank_t to, 
 }  // namespace detail
 
 /// batch(N, TBS, N', optimum): for k = 1, 2, 4 .. while k <= max(1, N' / N): k TBS if optimum(k TBS) >= N'; then
-/// floor(TBS N' / N). `optimum(B)` is the number of ranks with which batches of B are fastest. Refused below one sample a
-/// rank, and where the largest share, ceil(batch / N'), is above `limit`.
+/// floor(TBS N' / N). `optimum(B)` is the number of ranks with which batches of B are fastest. Refused below one sample
+/// a rank, and where the largest share, ceil(batch / N'), is above `limit`.
 template <typename Optimum>
 constexpr batch_choice choose_batch(rank_t ranks, index_t batch, rank_t to, const Optimum& optimum,
                                     index_t limit = any_samples) {

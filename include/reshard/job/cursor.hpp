@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose sample is it? A job's place in its data is one integer, and what a data-parallel rank reads in a step is
-// computed from that, whatever the world was before. What a loader has read ahead is no state. A cursor travels as small
-// state, as a random generator does: its eight bytes, the same on all devices.
+// computed from that, whatever the world was before. What a loader has read ahead is no state. A cursor travels as
+// small state, as a random generator does: its eight bytes, the same on all devices.
 // Builds on: algebra/interval.hpp.
 #pragma once
 

@@ -23,8 +23,9 @@ struct document_place {
 namespace detail {
 
 /// The least d with token < ends(d): ends ascend from 0 <= d < count, equals allowed, and 0 <= token < ends(count - 1).
-/// A guess by proportion, then one so far beside it that the two should bracket: w documents become about sqrt(w), where
-/// lengths are alike. Where that leaves more than half of them, they are halved: at most 3 log2(count) ends are read.
+/// A guess by proportion, then one so far beside it that the two should bracket: w documents become about sqrt(w),
+/// where lengths are alike. Where that leaves more than half of them, they are halved: at most 3 log2(count) ends are
+/// read.
 template <typename Ends>
 constexpr index_t first_end_above(index_t count, const Ends& ends, index_t token) {
   interval d{0, count};                      // where the answer is
@@ -53,8 +54,8 @@ constexpr index_t first_end_above(index_t count, const Ends& ends, index_t token
 
 }  // namespace detail
 
-/// Finds a token of documents by their ends, t_1 .. t_count: `ends(d)` is t_(d+1). Where the data are gone through again
-/// and again, ask for T mod ends(count - 1).
+/// Finds a token of documents by their ends, t_1 .. t_count: `ends(d)` is t_(d+1). Where the data are gone through
+/// again and again, ask for T mod ends(count - 1).
 template <typename Ends>
 constexpr document_place find_document(index_t count, const Ends& ends, index_t token) {
   const index_t tokens = count > 0 ? ends(count - 1) : 0;
@@ -98,8 +99,8 @@ class document_list {
   std::vector<index_t> ends_;
 };
 
-/// The documents that a stretch of tokens meets, in order: calls sink(document, interval of its tokens). The stretch may
-/// run across the end of a pass: token T is token T mod tokens() of pass T div tokens().
+/// The documents that a stretch of tokens meets, in order: calls sink(document, interval of its tokens). The stretch
+/// may run across the end of a pass: token T is token T mod tokens() of pass T div tokens().
 template <typename Documents, typename Sink>
 constexpr void each_document(const Documents& documents, interval stretch, Sink&& sink) {
   const index_t tokens = documents.tokens();

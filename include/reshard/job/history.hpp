@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps a job's state has seen: runs of steps of one world and batch. A cursor is of a version, so that going back
-// to version v goes back to its cursor, and what was beyond is used again.
+// Which steps a job's state has seen: runs of steps of one world and batch. A cursor is of a version, so that going
+// back to version v goes back to its cursor, and what was beyond is used again.
 // Builds on: job/cursor.hpp.
 #pragma once
 

@@ -35,8 +35,8 @@ constexpr std::uint64_t root_of(wide_count x) {
 }
 }  // namespace detail
 
-/// (batch / base)^p, batch, base >= 1. For p = 1/2 exact where it is a fraction; else the greatest multiple of 2^-32 that
-/// is not above it, with which all goes on exactly.
+/// (batch / base)^p, batch, base >= 1. For p = 1/2 exact where it is a fraction; else the greatest multiple of 2^-32
+/// that is not above it, with which all goes on exactly.
 constexpr fraction rate_factor(index_t batch, index_t base, rate_power p) {
   if (batch < 1 || base < 1)
     refuse("rate: a batch of ", batch, " samples beside one of ", base, "; both have at least 1");

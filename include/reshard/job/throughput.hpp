@@ -64,8 +64,8 @@ inline constexpr rank_t most_modelled_ranks = rank_t{1} << 22;
 
 /// A model of a step: seconds = a + b B / n + c n, a, b, c >= 0. It assumes that what does not depend on the world (a)
 /// overlaps nothing, that ranks are equal and their time is in proportion to their samples (b), and that gradients cost
-/// in proportion to the ranks (c), as in a ring over slow links. It knows no memory, no nodes and no kernel that is slow
-/// where few samples are left: trust it between what was measured, not far beyond.
+/// in proportion to the ranks (c), as in a ring over slow links. It knows no memory, no nodes and no kernel that is
+/// slow where few samples are left: trust it between what was measured, not far beyond.
 struct step_model {
   double a = 0, b = 0, c = 0;
   rank_t most_ranks = 1;  // the largest world that is asked about

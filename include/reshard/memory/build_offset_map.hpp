@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the offset map of a file by one pass over it. What was done lies in MAP.part: who is stopped goes on from there.
+// Builds the offset map of a file by one pass over it. What was done lies in MAP.part: who is stopped goes on from
+// there.
 // Builds on: memory/offset_map.hpp, memory/delimiter_scan.hpp.
 #pragma once
 
@@ -14,8 +15,8 @@
 
 namespace reshard {
 
-/// A map in the making. Each `advance()` goes through `stretch` bytes more and makes that last; who begins again with the
-/// same files, after a crash too, goes on behind it. The map has its name once it is whole.
+/// A map in the making. Each `advance()` goes through `stretch` bytes more and makes that last; who begins again with
+/// the same files, after a crash too, goes on behind it. The map has its name once it is whole.
 class offset_map_builder {
  public:
   static constexpr bytes_t stretch = bytes_t{64} << 20;

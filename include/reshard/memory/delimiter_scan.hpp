@@ -12,8 +12,8 @@
 
 namespace reshard {
 
-/// What documents of a file are: tokens of `width` bytes (1, 2, 4 or 8, little-endian); the token `delimiter` is the last
-/// of its document. {1, '\n'} are the lines of a text.
+/// What documents of a file are: tokens of `width` bytes (1, 2, 4 or 8, little-endian); the token `delimiter` is the
+/// last of its document. {1, '\n'} are the lines of a text.
 struct document_form {
   index_t width = 1;
   std::uint64_t delimiter = '\n';

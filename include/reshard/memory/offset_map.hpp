@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the documents of a file end, in a file beside it that is mapped and never read whole: six bytes a document. What
-// writes one is memory/build_offset_map.hpp.
+// Where the documents of a file end, in a file beside it that is mapped and never read whole: six bytes a document.
+// What writes one is memory/build_offset_map.hpp.
 // Builds on: job/documents.hpp, memory/delimiter_scan.hpp, memory/mapped_file.hpp.
 #pragma once
 
