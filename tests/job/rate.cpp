@@ -144,6 +144,8 @@ TEST_CASE("undone steps take the changes with them that came after") {
   for (index_t t = 0; t < 40; ++t) CHECK(schedule.factor(t) == without.factor(t));
   schedule.add({14, 2, 0});
   CHECK(schedule.factor(14) == fraction(1, 2));
+  schedule.undo_to(14);
+  CHECK(schedule.factor(14) == fraction(1, 2));
   schedule.undo_to(9);
   CHECK(schedule.factor(30) == fraction(1, 1));
 }

@@ -196,7 +196,7 @@ int run(int count, const char* const* words) {
     if (plan.parsed()) reshard::tool::plan(given);
     if (simulate.parsed()) reshard::tool::simulate(given);
     if (compare.parsed()) reshard::tool::compare(given);
-    return 0;                            // what is elastic has answered where it was parsed
+    return 0;
   } catch (const CLI::Success& asked) {  // --help, --version
     std::ostringstream said;
     const int code = app.exit(asked, said);
