@@ -4,6 +4,12 @@
 #pragma once
 
 #include <reshard/base/version.hpp>
+#include <reshard/job/batch.hpp>
+#include <reshard/job/documents.hpp>
+#include <reshard/job/history.hpp>
+#include <reshard/job/order.hpp>
+#include <reshard/job/rate.hpp>
+#include <reshard/job/throughput.hpp>
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/config.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>

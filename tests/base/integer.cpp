@@ -50,6 +50,20 @@ TEST_CASE("checked_multiply and checked_add are exact, or refuse with both numbe
     }
 }
 
+TEST_CASE("floor_of_product is exact however large the product, or refuses with all three numbers") {
+  for (const index_t a : telling_numbers())
+    for (const index_t b : telling_numbers())
+      for (const index_t c : {index_t{1}, index_t{2}, index_t{7}, index_t{1} << 31, (index_t{1} << 62) + 1, most}) {
+        if (a < 0 || b < 0) continue;
+        const wide exact = wide{a} * b / c;
+        if (exact <= most) CHECK(floor_of_product(a, b, c) == static_cast<index_t>(exact));
+        else
+          CHECK(refused([=] { return floor_of_product(a, b, c); }) == "reshard: floor(" + std::to_string(a) + " x " +
+                                                                          std::to_string(b) + " / " +
+                                                                          std::to_string(c) + ") does not fit 64 bits");
+      }
+}
+
 TEST_CASE("ceil_divide and round_up: the least number of b, and the least multiple of b, that reach a") {
   for (index_t b = 1; b <= 12; ++b)
     for (index_t a = 0; a <= 60; ++a) {

@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-ROOMS = "base algebra model parallelism space plan schedule simulate memory copy exec elastic checkpoint io".split()
+ROOMS = "base algebra job model parallelism space plan schedule simulate memory copy exec elastic checkpoint io".split()
 UMBRELLA = "reshard/reshard.hpp"
 # A room up to the one named here must not include what matches.
 PURE = [("schedule", r"iostream|functional|regex|range/v3/.*"), ("simulate", r"thread|mutex|condition_variable|mpi\.h|nccl\.h|cuda.*"),

@@ -11,6 +11,10 @@
 
 #include <reshard/io/regions.hpp>
 
+namespace CLI {
+class App;
+}
+
 namespace reshard::tool {
 using namespace io;
 
@@ -46,6 +50,9 @@ void regions(const arguments& given);
 void plan(const arguments& given);
 void simulate(const arguments& given);
 void compare(const arguments& given);
+
+/// Adds `elastic` and its subcommands: they keep what they are given, and answer when they have been parsed.
+void add_elastic(CLI::App& app);
 
 /// --states: the list of states, of mixed-precision Adam by default.
 state_list list_asked_for(const arguments& given);

@@ -56,6 +56,19 @@ constexpr index_t split_point(index_t i, index_t extent, index_t parts) {
   return i * (extent / parts) + (rest == 0 ? 0 : i * rest / parts);
 }
 
+namespace detail {
+__extension__ using wide_count = unsigned __int128;
+}
+
+/// floor(a * b / c) for a, b >= 0, c > 0, however large the product; refused where the quotient leaves 64 bits.
+constexpr index_t floor_of_product(index_t a, index_t b, index_t c) {
+  const detail::wide_count quotient =
+      static_cast<detail::wide_count>(a) * static_cast<detail::wide_count>(b) / static_cast<detail::wide_count>(c);
+  if (quotient > static_cast<detail::wide_count>(INT64_MAX))
+    refuse("floor(", a, " x ", b, " / ", c, ") does not fit 64 bits");
+  return static_cast<index_t>(quotient);
+}
+
 /// min(a, b)
 constexpr index_t least(index_t a, index_t b) { return a < b ? a : b; }
 /// max(a, b)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -30,6 +31,17 @@ inline index_t digits_of(std::string_view what, std::string_view text) {
     if (c < '0' || c > '9') refuse(what, ": '", one_line(text, 40), "' is not a number");
     if (__builtin_mul_overflow(number, index_t{10}, &number) || __builtin_add_overflow(number, c - '0', &number))
       refuse(what, ": ", one_line(text, 40), " does not fit 64 bits");
+  }
+  return number;
+}
+/// The same below 2^64.
+inline std::uint64_t unsigned_digits_of(std::string_view what, std::string_view text) {
+  if (text.empty()) refuse(what, ": a number is missing");
+  std::uint64_t number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') refuse(what, ": '", one_line(text, 40), "' is not a number");
+    if (__builtin_mul_overflow(number, std::uint64_t{10}, &number) || __builtin_add_overflow(number, c - '0', &number))
+      refuse(what, ": ", one_line(text, 40), " does not fit 64 bits without a sign");
   }
   return number;
 }
@@ -96,6 +108,19 @@ inline std::vector<rank_t> parse_device_list(std::string_view what, std::string_
 /// "3,7" or "4-7": some devices, none twice.
 inline std::vector<rank_t> parse_devices(std::string_view what, std::string_view text) {
   return detail::devices_of_runs(what, detail::device_runs(what, text));
+}
+
+/// "0,500,1000": samples, in any order; at most 4096.
+inline std::vector<index_t> parse_samples(std::string_view what, std::string_view text) {
+  constexpr std::size_t most_samples = 4096;
+  std::vector<index_t> samples;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    if (samples.size() == most_samples) refuse(what, ": more than ", most_samples, " samples are listed");
+    samples.push_back(detail::digits_of(what, text.substr(0, comma)));
+    if (comma == text.npos) return samples;
+    text.remove_prefix(comma + 1);
+  }
 }
 
 /// Nodes of equal size.

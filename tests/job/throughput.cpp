@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// With how many ranks is a batch fastest: by looking at every n; and a model fitted to what a model says is that model.
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <reshard/job/batch.hpp>
+#include <reshard/job/throughput.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/refused.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+using testing::dice;
+
+namespace {
+
+/// What would be measured of a step that takes what a model says.
+std::vector<measured_throughput> measured(const step_model& m, const std::vector<index_t>& batches, rank_t most) {
+  std::vector<measured_throughput> rows;
+  for (const index_t batch : batches)
+    for (rank_t n = 1; n <= most; n *= 2) rows.push_back({batch, n, static_cast<double>(batch) / m.seconds(batch, n)});
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("of a table: the largest n with the highest throughput, whatever the order of rows") {
+  dice random;
+  for (int i = 0; i < testing::tries(200); ++i) {
+    throughput_table table(std::span<const measured_throughput>{});
+    double best = 0;
+    rank_t largest = 0;
+    for (int row = 0; row < 12; ++row) {
+      const rank_t n = row * 7 % 12 + 1;
+      const auto speed = static_cast<double>(random.within(1, 4));
+      table.add({64, n, speed});
+      table.add({65, n, 100});
+      if (speed > best) best = speed, largest = 0;
+      if (speed == best && n > largest) largest = n;
+    }
+    CHECK(table(64) == largest);
+    CHECK(table(65) == 12);
+    CHECK_REFUSED(table(66), "throughput: batches of 66 samples were not measured; the table has 24 other rows");
+  }
+}
+
+TEST_CASE("of a model: what looking at every n finds") {
+  dice random(1);
+  const int rounds = testing::tries(300);
+  int inside = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const step_model m{.a = static_cast<double>(random.below(10)) / 100,
+                       .b = static_cast<double>(random.below(10)) / 1000,
+                       .c = static_cast<double>(random.below(6)) / 1000,
+                       .most_ranks = random.within(1, 80)};
+    const index_t batch = random.within(1, 300);
+    rank_t best = 1;
+    for (rank_t n = 1; n <= m.most_ranks && n <= batch; ++n)
+      if (m.seconds(batch, n) <= m.seconds(batch, best) * (1 + 1e-12)) best = n;
+    CHECK(m(batch) == best);
+    inside += best > 1 && best < m.most_ranks && best < batch ? 1 : 0;
+  }
+  CHECK_DRAWN(inside * 10 > rounds);
+  CHECK_REFUSED(step_model{}(0), "throughput: a batch of 0 samples; it has at least 1");
+}
+
+TEST_CASE("a model is fitted to what it says, and coefficients are never below 0") {
+  for (const double a : {0.0, 0.1, 2.0})
+    for (const double b : {0.0, 0.001, 0.02})
+      for (const double c : {0.0, 0.0005, 0.01}) {
+        if (a + b + c == 0) continue;
+        const std::vector<measured_throughput> rows = measured({a, b, c, 64}, {64, 256, 512}, 64);
+        const step_model found = fit_step_model(rows, 64);
+        CHECK(found.a == doctest::Approx(a).epsilon(1e-6));
+        CHECK(found.b == doctest::Approx(b).epsilon(1e-6));
+        CHECK(found.c == doctest::Approx(c).epsilon(1e-6));
+      }
+  // faster than in proportion: b B / n alone would need a < 0
+  const std::vector<measured_throughput> rows = {{8, 1, 8 / 0.8}, {8, 2, 8 / 0.3}, {8, 4, 8 / 0.05}, {16, 1, 16 / 1.7}};
+  const step_model found = fit_step_model(rows, 4);
+  CHECK(found.a == 0);
+  CHECK(found.b > 0);
+  CHECK(found.c == 0);
+}
+
+TEST_CASE("a batch is chosen by a table or a model as by any other function") {
+  const step_model m{.a = 0.05, .b = 0.002, .c = 0.0045, .most_ranks = 64};  // sqrt(b B / c) is best
+  CHECK(m(128) == 8);
+  CHECK(choose_batch(8, 128, 16, m) == batch_choice{256, 0, {1, 2}});
+  CHECK(choose_batch(4, 128, 15, m) == batch_choice{480, 0, {1, 2}});
+  CHECK(choose_batch(2, 128, 10, m) == batch_choice{256, 2, {1, 2}});
+  const throughput_table table(measured(m, {128, 256, 512}, 64));
+  CHECK(choose_batch(4, 128, 16, table) == batch_choice{512, 4, {1, 2, 4}});
+}
+
+TEST_CASE("what is refused") {
+  const double infinite = std::numeric_limits<double>::infinity();
+  throughput_table table(std::span<const measured_throughput>{});
+  table.add({8, 2, 1.5});
+  CHECK_REFUSED(table.add({8, 2, 1.5}), "throughput: a batch of 8 over 2 ranks is there twice");
+  CHECK_REFUSED(table.add({8, 9, 1}), "throughput: a batch of 8 samples over 9 ranks; each has at least one");
+  CHECK_REFUSED(table.add({8, 0, 1}), "throughput: a batch of 8 samples over 0 ranks");
+  for (const double speed : {0.0, -1.0, infinite, std::numeric_limits<double>::quiet_NaN()})
+    CHECK_REFUSED(table.add({8, 4, speed}),
+                  "throughput: that of a batch of 8 over 4 ranks is no number of samples above 0");
+  CHECK(table.rows().size() == 1);
+  const std::vector<measured_throughput> two = {{8, 1, 1}, {8, 2, 1.5}}, alike = {{8, 2, 1}, {16, 4, 2}, {32, 8, 3}};
+  CHECK_REFUSED(fit_step_model(two, 8), "throughput: 2 rows do not tell a, b and c of a + b B / n + c n apart");
+  CHECK_REFUSED(
+      fit_step_model(alike, 8),
+      "throughput: 3 rows do not tell a, b and c of a + b B / n + c n apart; three that differ in B / n and in n do");
+  CHECK_REFUSED(fit_step_model(two, 0), "throughput: a model of at most 0 ranks; that is 1 to 4194304");
+}
