@@ -11,6 +11,10 @@
 
 #include <reshard/io/regions.hpp>
 
+namespace CLI {
+class App;
+}
+
 namespace reshard::tool {
 using namespace io;
 
@@ -46,6 +50,8 @@ void regions(const arguments& given);
 void plan(const arguments& given);
 void simulate(const arguments& given);
 void compare(const arguments& given);
+/// `schedule` and `trace` among the subcommands of `elastic`, which answer when they are parsed.
+void add_schedule(CLI::App& elastic);
 
 /// --states: the list of states, of mixed-precision Adam by default.
 state_list list_asked_for(const arguments& given);

@@ -144,11 +144,12 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
 /// Refuses a word that is no subcommand; one that two edits make of it may have been meant.
 int refuse_subcommand(std::string_view word) {
   std::string close;
-  for (const std::string_view name : {"check", "regions", "plan", "simulate", "compare"})
+  for (const std::string_view name : {"check", "regions", "plan", "simulate", "compare", "elastic"})
     if (word.size() <= name.size() + 2 && edits_between(word, name) <= 2)
       close = reshard::io::text_of(" is close to ", name, " but");
-  return refuse_with(reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
-                                          " is no subcommand; they are check, regions, plan, simulate and compare"));
+  return refuse_with(
+      reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
+                           " is no subcommand; they are check, regions, plan, simulate, compare and elastic"));
 }
 
 int run(int count, const char* const* words) {
@@ -186,6 +187,10 @@ int run(int count, const char* const* words) {
   simulate.add_option("--trace", given.trace, "write what happens when to this file, for Perfetto");
 
   CLI::App& compare = add_compare(app, given);
+
+  CLI::App& elastic = *app.add_subcommand("elastic", "jobs that change their size: who runs when, simulated");
+  elastic.require_subcommand(1, 1);
+  reshard::tool::add_schedule(elastic);
 
   try {
     app.parse(words_of(count, words));

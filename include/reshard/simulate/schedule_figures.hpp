@@ -5,7 +5,7 @@
 //   makespan    last end - first submit
 //   utilisation of minute m: devices held, over G, the mean of [m, m + 1) minutes after the first submission; the last
 //               minute ends with the last job
-// Builds on: simulate/job_schedule.hpp.
+// Builds on: simulate/schedule_jobs.hpp.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/simulate/job_schedule.hpp>
+#include <reshard/simulate/schedule_jobs.hpp>
 
 namespace reshard {
 
@@ -123,6 +123,18 @@ inline double stopped_device_seconds(const scheduled_job& job, double pause) {
   told.utilisation = told.makespan > 0 ? minutes * 60 / told.makespan : 0;
   told.stopped = told.makespan > 0 ? stopped / devices / told.makespan : 0;
   return told;
+}
+
+/// A schedule and its figures.
+struct job_run {
+  job_schedule schedule;
+  schedule_figures figures;
+};
+/// A trace under a policy, and what that policy is judged by.
+[[nodiscard]] inline job_run run_jobs(const job_trace& trace, job_policy policy, change_cost cost = {}) {
+  job_run run{schedule_jobs(trace, policy, cost), {}};
+  run.figures = figures_of(trace, run.schedule);
+  return run;
 }
 
 }  // namespace reshard
