@@ -71,9 +71,9 @@ class schedule_drawing {
                          " %, ", count_text(run.figures.changes), " changes"),
                  "start", " font-weight=\"bold\"");
     canvas_.rectangle(left, y + 200, width, held, "fill=\"#f4f4f4\"");
-    curve(run.figures.by_minute, 1, y + 200, held, "fill=\"#4a90d9\"");
+    curve(run.figures.by_minute, 1, y + 200, held, "fill=\"#4a90d9\" shape-rendering=\"crispEdges\"");
     canvas_.rectangle(left, y + 250 + held, width, waits, "fill=\"#f4f4f4\"");
-    curve(run.figures.waiting, most_waiting_, y + 250 + held, waits, "fill=\"#d9480f\"");
+    curve(run.figures.waiting, most_waiting_, y + 250 + held, waits, "fill=\"#d9480f\" shape-rendering=\"crispEdges\"");
     canvas_.text(left - 100, y + 280, "100 %", "end", " font-size=\"10\"");
     canvas_.text(left - 100, y + 200 + held, "0 %", "end", " font-size=\"10\"");
     canvas_.text(left - 100, y + 450 + held, "waiting", "end", " font-size=\"10\"");
