@@ -9,11 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -26,27 +28,58 @@ namespace reshard::io {
 
 namespace detail {
 
+/// Looks a JSON text through before it is kept: refuses what is no JSON, a key that an object has twice, and what is
+/// nested deeper than any trace.
+class json_once : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit json_once(const std::string& name) : name_(&name) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(std::vector<std::uint8_t>&) override { return true; }
+  bool start_array(std::size_t) override { return opened(); }
+  bool end_array() override { return closed(); }
+  bool start_object(std::size_t) override { return opened(); }
+  bool end_object() override {
+    std::vector<std::string>& keys = open_.back();
+    std::sort(keys.begin(), keys.end());
+    const auto twice = std::adjacent_find(keys.begin(), keys.end());
+    if (twice != keys.end()) refuse(*name_, ": the key '", one_line(*twice, 40), "' is there twice");
+    return closed();
+  }
+  bool key(std::string& text) override {
+    open_.back().push_back(text);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& wrong) override {
+    refuse(*name_, ": not JSON: ", one_line(wrong.what()));
+  }
+
+ private:
+  bool opened() {
+    open_.emplace_back();
+    if (open_.size() > 64) refuse(*name_, ": lists and objects are nested deeper than 64");
+    return true;
+  }
+  bool closed() {
+    open_.pop_back();
+    return true;
+  }
+  const std::string* name_;
+  std::vector<std::vector<std::string>> open_;  // keys of what is open, none of lists
+};
+
 /// The objects of a trace's file, each value looked at before it is taken; `name` is what sentences call the file.
 class job_trace_reader {
  public:
   job_trace_reader(std::string_view text, std::string_view name) : name_(one_line(name)) {
-    std::vector<std::vector<std::string>> seen;  // the keys of the objects that are open
-    const auto once = [&](int, nlohmann::json::parse_event_t event, const nlohmann::json& value) {
-      using kind = nlohmann::json::parse_event_t;
-      if (event == kind::object_start) seen.emplace_back();
-      if (event == kind::object_end) seen.pop_back();
-      if (event != kind::key) return true;
-      const std::string key = value.get<std::string>();
-      if (std::find(seen.back().begin(), seen.back().end(), key) != seen.back().end())
-        refuse(name_, ": the key '", one_line(key, 40), "' is there twice");
-      seen.back().push_back(key);
-      return true;
-    };
-    try {
-      file_ = nlohmann::json::parse(text, once);
-    } catch (const nlohmann::json::exception& wrong) {
-      refuse(name_, ": not JSON: ", one_line(wrong.what()));
-    }
+    json_once look(name_);
+    nlohmann::json::sax_parse(text, &look);
+    file_ = nlohmann::json::parse(text);
   }
 
   job_trace read() const {
