@@ -4,12 +4,10 @@
 //                              "throughput": {"2": 90, "3": 130, ..}, "name": "vision"}, ..]}
 // Every key but the name is required, others are passed over. The throughput is told from min to max: by n; as pairs
 // [[2, 90], [3, 130], ..]; or as a list that begins with one device. What is not of this form is refused in one sentence.
-// Builds on: io/print.hpp, io/text_output.hpp, simulate/job_trace.hpp, nlohmann-json.
+// Builds on: io/json_of.hpp, io/text_output.hpp, simulate/job_trace.hpp.
 #pragma once
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -20,6 +18,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <reshard/io/json_of.hpp>
 #include <reshard/io/print.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/simulate/job_trace.hpp>
@@ -28,59 +27,10 @@ namespace reshard::io {
 
 namespace detail {
 
-/// Looks a JSON text through before it is kept: refuses what is no JSON, a key that an object has twice, and what is
-/// nested deeper than any trace.
-class json_once : public nlohmann::json_sax<nlohmann::json> {
- public:
-  explicit json_once(const std::string& name) : name_(&name) {}
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(std::int64_t) override { return true; }
-  bool number_unsigned(std::uint64_t) override { return true; }
-  bool number_float(double, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(std::vector<std::uint8_t>&) override { return true; }
-  bool start_array(std::size_t) override { return opened(); }
-  bool end_array() override { return closed(); }
-  bool start_object(std::size_t) override { return opened(); }
-  bool end_object() override {
-    std::vector<std::string>& keys = open_.back();
-    std::sort(keys.begin(), keys.end());
-    const auto twice = std::adjacent_find(keys.begin(), keys.end());
-    if (twice != keys.end()) refuse(*name_, ": the key '", one_line(*twice, 40), "' is there twice");
-    return closed();
-  }
-  bool key(std::string& text) override {
-    open_.back().push_back(text);
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& wrong) override {
-    refuse(*name_, ": not JSON: ", one_line(wrong.what()));
-  }
-
- private:
-  bool opened() {
-    open_.emplace_back();
-    if (open_.size() > 64) refuse(*name_, ": lists and objects are nested deeper than 64");
-    return true;
-  }
-  bool closed() {
-    open_.pop_back();
-    return true;
-  }
-  const std::string* name_;
-  std::vector<std::vector<std::string>> open_;  // keys of what is open, none of lists
-};
-
 /// The objects of a trace's file, each value looked at before it is taken; `name` is what sentences call the file.
 class job_trace_reader {
  public:
-  job_trace_reader(std::string_view text, std::string_view name) : name_(one_line(name)) {
-    json_once look(name_);
-    nlohmann::json::sax_parse(text, &look);
-    file_ = nlohmann::json::parse(text);
-  }
+  job_trace_reader(std::string_view text, std::string_view name) : name_(one_line(name)), file_(json_of(text, name_)) {}
 
   job_trace read() const {
     job_trace trace;
