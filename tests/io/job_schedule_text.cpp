@@ -38,15 +38,15 @@ TEST_CASE("the table, of a trace by hand") {
   CHECK(io::job_runs_text(trace, runs) == R"(2 jobs on 2 devices; simulated, not measured
 a change stops a job for 500.00 ms; being elastic takes 0.30 % of its speed
 
-                          fifo    e-fifo
-  pending, mean       29.5 min  29.6 min
-  pending, median     29.5 min  29.6 min
-  completion, mean    60.5 min  60.7 min
-  completion, median  60.5 min  60.7 min
-  makespan            62.0 min  62.2 min
-  utilisation          100.0 %   100.0 %
-  stopped for changes    0.0 %     0.0 %
-  changes                    0         0
+                           fifo    e-fifo
+  pending, mean        29.5 min     0.0 s
+  pending, median      29.5 min     0.0 s
+  completion, mean     60.5 min  33.1 min
+  completion, median   60.5 min  33.1 min
+  makespan             62.0 min  62.2 min
+  utilisation           100.0 %   100.0 %
+  stopped for changes     0.0 %     0.0 %
+  changes                     0         2
 
 utilisation, 60.0 s a column:
   fifo       ██████████████████████████████████████████████████████████████

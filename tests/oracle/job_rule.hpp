@@ -173,6 +173,25 @@ class job_rule {
     return sum;
   }
 
+  /// The same with a newcomer: beside it they hold less, and what they hold without it once it has ended.
+  double sum_of_ends_beside(const shares& beside, const shares& without, std::size_t newcomer) const {
+    const double lasts = left_[newcomer] / speed(newcomer, beside[newcomer]);
+    double sum = lasts;
+    for (std::size_t j = 0; j < jobs_.size(); ++j) {
+      if (without[j] == 0) continue;
+      const double whole = end_with(j, beside[j]) - now_;
+      if (whole <= lasts + same || beside[j] == without[j]) {
+        sum += whole;
+        continue;
+      }
+      const double stop = phase_[j] == running && held_[j] != beside[j] ? stops_[j] + pause_ : stops_[j];
+      const double trains = std::max(0.0, lasts - stop), stops_on = std::max(0.0, stop - lasts);
+      const double rest = left_[j] - trains * speed(j, beside[j]);
+      sum += lasts + stops_on + pause_ + rest / speed(j, without[j]);
+    }
+    return sum;
+  }
+
   void admit() {
     std::vector<bool> admitted(jobs_.size(), false);
     int free = free_of(held_), minima = 0;
@@ -191,7 +210,7 @@ class job_rule {
         alone[j] = true;
         const int then = shared(alone, free_at(without, begins))[j];
         const double waits = sum_of_ends(without) + begins - now_ + left_[j] / speed(j, then);
-        may = by_mean = sum_of_ends(shared(more, devices_)) <= waits * (1 + 1e-9);
+        may = by_mean = sum_of_ends_beside(shared(more, devices_), without, j) <= waits * (1 + 1e-9);
         if (!may) ++counts_.not_by_mean;
       }
       if (may && first < jobs_.size() &&

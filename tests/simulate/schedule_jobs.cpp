@@ -237,7 +237,8 @@ TEST_CASE("backfill: later ones that end in time, or that the first leaves room 
 TEST_CASE("elastic: min are enough, then all that gains; a change costs its pause, a start does not") {
   const job_trace trace{4, {job(0, 4, 1, 60, {1, 2, 2.5, 3}), job(10, 2, 2, 20, {2})}};
   const job_schedule s = schedule_jobs(trace, job_policy::e_fifo, {3, 0});
-  // at 10, 30 are left: with two of four and a pause 18 seconds, beside 10 of the newcomer; that is less than 10 + 20
+  // at 10, 30 are left. The newcomer ends at 20; by then 14 are trained, and four end with the rest after 3 + 16 / 3
+  // seconds: 10 + 18.3 is less than 10 + 20
   CHECK((s.jobs[1].held == steps{{10, 2}}));
   CHECK(s.jobs[1].end == 20);
   // at 20, 30 - 2 x 7 are left, and it stops once more
@@ -248,10 +249,10 @@ TEST_CASE("elastic: min are enough, then all that gains; a change costs its paus
 }
 
 TEST_CASE("elastic: who does not help the mean waits") {
-  // one left of 1 second; a newcomer that halves it for 10 of its own would gain less than it costs
+  // 2 samples are left, of one second; the newcomer takes one
   const job_trace trace{2, {job(0, 2, 1, 22, {1, 2}), job(10, 1, 1, 1, {1})}};
-  CHECK(schedule_jobs(trace, job_policy::e_fifo).jobs[1].start == 10);          // 2 + 1 beside 1 + 2: does not grow
-  CHECK(schedule_jobs(trace, job_policy::e_fifo, {1, 0}).jobs[1].start == 11);  // 3 + 1 beside 1 + 2
+  CHECK(schedule_jobs(trace, job_policy::e_fifo).jobs[1].start == 10);          // 1.5 + 1 beside 1 + 2
+  CHECK(schedule_jobs(trace, job_policy::e_fifo, {1, 0}).jobs[1].start == 11);  // two pauses: 3 + 1
 }
 
 TEST_CASE("equal submissions: the first listed is earlier, whatever the order of the trace") {

@@ -88,10 +88,23 @@ inline double end_after_waiting(const job_clock& clock, const traced_job& job, c
   return begins.at + job.samples / clock.speed(job, n);
 }
 
-/// The sum of ends from now on of jobs whose mean is asked for.
+/// The sum of seconds to their ends of those that run.
 inline double seconds_to_end(const std::vector<running_job>& jobs, double now) {
   double sum = 0;
   for (const running_job& one : jobs) sum += one.end - now;
+  return sum;
+}
+/// The same of those that run `with` a newcomer, who is at `place` among them: until it ends they have what is left
+/// beside it, from then on what they have `without` it.
+inline double seconds_to_end(const job_clock& clock, const std::vector<running_job>& with, std::size_t place,
+                             const std::vector<running_job>& without, double now) {
+  const double left = with[place].end;
+  double sum = left - now;
+  for (std::size_t i = 0; i < without.size(); ++i) {
+    const running_job& one = with[i < place ? i : i + 1];
+    const bool ends_first = one.end <= left + moment_seconds;
+    sum += (ends_first ? one : clock.with(one, without[i].devices, left)).end - now;
+  }
   return sum;
 }
 

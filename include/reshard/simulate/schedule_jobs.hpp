@@ -5,10 +5,11 @@
 //   backfill    then also a later one, if what it requested is free and by the estimates the first waiting one starts
 //               no later (EASY)
 //   e-fifo      the first waiting job is admitted if its min are free, or if the mean completion time of it and those
-//               that run does not grow: beside what it would be if it began when its min are free; then the devices are
-//               shared anew
+//               that run does not grow; then the devices are shared anew
 //   e-backfill  then also a later one, if that is so of it and the first waiting one's min are free no later
-// Free is what no job holds before the devices are shared anew. Simulated: nothing is measured.
+// Free is what no job holds before the devices are shared anew. The mean does not grow if it is no more, once those
+// that run have made room until the newcomer ends, than if it began when its min are free; both as if nobody else came.
+// Simulated: nothing is measured.
 // Builds on: simulate/job_outlook.hpp, base/same_seconds.hpp.
 #pragma once
 
@@ -129,11 +130,13 @@ class job_simulator {
     for (const running_job& r : running_) least_held += r.job->min;
     if (least_held > clock_.devices()) return {};
     std::vector<running_job> with = running_;
-    with.insert(with.begin() + (place_of(number) - running_.begin()), waiting(number));
+    const auto place = place_of(number) - running_.begin();
+    with.insert(with.begin() + place, waiting(number));
     with = clock_.shared(std::move(with), now_);
     if (one.min <= free_) return with;
     const double waits = seconds_to_end(without, now_) + end_after_waiting(clock_, one, without, now_) - now_;
-    if (fewer_seconds(waits, seconds_to_end(with, now_))) return {};
+    const double runs = seconds_to_end(clock_, with, static_cast<std::size_t>(place), without, now_);
+    if (fewer_seconds(waits, runs)) return {};
     return with;
   }
 
