@@ -29,6 +29,8 @@ TEST_CASE("devices and jobs") {
   CHECK_WRONG(t.devices = 4097, "a job trace of 4097 devices; there are 1 to 4096");
   CHECK_WRONG(t.jobs.clear(), "a job trace without jobs; there is at least one");
   CHECK_WRONG(t.jobs.resize(20001), "a job trace of 20001 jobs; at most 20000 are scheduled");
+  CHECK_WRONG((t.devices = 4096, t.jobs.resize(1025)),
+              "a job trace of 1025 jobs on 4096 devices; their product is at most 4194304");
 }
 
 TEST_CASE("a job's numbers") {

@@ -132,7 +132,7 @@ TEST_CASE("two days for 128 devices: sound, sorted, more by day than by night, f
     CHECK(day > 5 * night);
     CHECK(night > 0);
   }
-  for (const index_t devices : {1, 3, 16, 4096})
+  for (const index_t devices : {1, 3, 16, 2048})
     for (const traced_job& job : synthetic_trace(9, 12, devices).jobs) CHECK(job.requested <= devices);
   CHECK(synthetic_trace(1, 1, 1).jobs.size() == 1);  // there is always one
 }
@@ -148,6 +148,7 @@ TEST_CASE("what has no synthetic trace is refused") {
   CHECK_REFUSED(synthetic_trace(1, 0, 8), "a synthetic trace of 0 hours; there are 1 to 8784");
   CHECK_REFUSED(synthetic_trace(1, 8784, 128), "a synthetic trace of 8784 hours for 128 devices has ");
   CHECK_REFUSED(synthetic_trace(1, 8784, 128), " jobs; at most 20000 are scheduled");
+  CHECK_REFUSED(synthetic_trace(1, 48, 4096), " jobs; at most 1024 are scheduled");
 }
 
 TEST_CASE("three seeds, 128 devices, two days: bounds, order, and elasticity is worth it") {

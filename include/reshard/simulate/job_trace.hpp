@@ -32,6 +32,7 @@ struct job_trace {
 /// What a trace may have at most, so that its schedule takes seconds.
 inline constexpr index_t max_trace_devices = 4096;
 inline constexpr index_t max_trace_jobs = 20'000;
+inline constexpr index_t max_trace_product = index_t{1} << 22;  // jobs x devices
 inline constexpr double max_submit_seconds = 4e9;       // a clock that began in 1970 does not leave it in this century
 inline constexpr double max_job_seconds = 315'360'000;  // ten years
 
@@ -79,6 +80,9 @@ inline void require_sound(const job_trace& trace) {
   if (trace.jobs.empty()) refuse("a job trace without jobs; there is at least one");
   if (std::ssize(trace.jobs) > max_trace_jobs)
     refuse("a job trace of ", std::ssize(trace.jobs), " jobs; at most ", max_trace_jobs, " are scheduled");
+  if (std::ssize(trace.jobs) * trace.devices > max_trace_product)
+    refuse("a job trace of ", std::ssize(trace.jobs), " jobs on ", trace.devices, " devices; their product is at most ",
+           max_trace_product);
   for (index_t i = 0; i < std::ssize(trace.jobs); ++i)
     detail::require_sound(trace.jobs[static_cast<std::size_t>(i)], i, trace.devices);
 }

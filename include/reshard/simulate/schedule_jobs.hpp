@@ -62,8 +62,8 @@ class job_simulator {
     for (const running_job& one : running_)
       if (one.end <= past) result_.jobs[order_[one.number]].end = now_;
     std::erase_if(running_, [&](const running_job& one) { return one.end <= past; });
-    free_ = clock_.devices();
-    for (const running_job& one : running_) free_ -= one.devices;
+    free_ = clock_.devices(), minima_ = 0;
+    for (const running_job& one : running_) free_ -= one.devices, minima_ += one.job->min;
   }
 
   /// Static policies: EASY, of which fifo is the part that overtakes nobody.
@@ -109,6 +109,7 @@ class job_simulator {
         continue;
       }
       free_ = std::max(index_t{0}, free_ - job(number).min);
+      minima_ += job(number).min;
       running_.insert(place_of(number), waiting(number));
       expected = std::move(with);
       if (overtaking) reserved = min_free(expected, left.front());
@@ -126,9 +127,7 @@ class job_simulator {
   /// Those that run with this job beside them, if it may be admitted; else none. `without`: if it is not.
   std::vector<running_job> admitted(std::size_t number, const std::vector<running_job>& without) {
     const traced_job& one = job(number);
-    index_t least_held = one.min;
-    for (const running_job& r : running_) least_held += r.job->min;
-    if (least_held > clock_.devices()) return {};
+    if (one.min > clock_.devices() - minima_) return {};
     std::vector<running_job> with = running_;
     const auto place = place_of(number) - running_.begin();
     with.insert(with.begin() + place, waiting(number));
@@ -155,8 +154,8 @@ class job_simulator {
   std::vector<std::size_t> order_;  // the trace's number of each
   job_schedule result_;
   double now_ = 0;
-  index_t free_ = 0;
-  std::size_t next_ = 0;  // the first that is not submitted yet
+  index_t free_ = 0, minima_ = 0;  // devices that nobody holds; that those which run cannot do without
+  std::size_t next_ = 0;           // the first that is not submitted yet
   std::vector<std::size_t> queue_;
   std::vector<running_job> running_;
 };

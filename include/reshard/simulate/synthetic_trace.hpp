@@ -105,9 +105,9 @@ inline traced_job synthetic_job(trace_dice& dice, double submit, index_t devices
       trace.jobs.push_back(detail::synthetic_job(dice, static_cast<double>(at), devices));
   }
   if (trace.jobs.empty()) trace.jobs.push_back(detail::synthetic_job(dice, 0, devices));
-  if (std::ssize(trace.jobs) > max_trace_jobs)
+  if (std::ssize(trace.jobs) > max_trace_jobs || std::ssize(trace.jobs) * devices > max_trace_product)
     refuse("a synthetic trace of ", hours, " hours for ", devices, " devices has ", std::ssize(trace.jobs),
-           " jobs; at most ", max_trace_jobs, " are scheduled");
+           " jobs; at most ", least(max_trace_jobs, max_trace_product / devices), " are scheduled");
   return trace;
 }
 
