@@ -25,7 +25,7 @@ job_trace submitted(index_t devices, const std::vector<double>& at) {
 TEST_CASE("pending, completion and makespan") {
   const job_trace trace = submitted(4, {100, 110, 130});
   const job_schedule s{job_policy::fifo, {}, {{100, 160, {{100, 2}}}, {160, 170, {{160, 1}}}, {131, 200, {{131, 1}}}}};
-  const schedule_figures f = figures_of(trace, s);
+  const schedule_figures f = schedule_figures_of(trace, s);
   CHECK(f.pending.mean == 17);  // 0, 50, 1
   CHECK(f.pending.median == 1);
   CHECK(f.completion.mean == doctest::Approx(190 / 3.0));  // 60, 60, 70
@@ -44,24 +44,24 @@ TEST_CASE("the median of an even count is between the middle two") {
   const job_trace trace = submitted(4, {0, 0, 0, 0});
   const job_schedule s{
       job_policy::fifo, {}, {{9, 10, {{9, 1}}}, {1, 10, {{1, 1}}}, {2, 10, {{2, 1}}}, {4, 10, {{4, 1}}}}};
-  CHECK(figures_of(trace, s).pending.median == 3);
+  CHECK(schedule_figures_of(trace, s).pending.median == 3);
 }
 
 TEST_CASE("what stops for a change: one pause after the other, until the job's end") {
   const job_trace trace = submitted(4, {0});
   // 10 to 15; 12 asks again, so until 20, with 3 devices from 12 on; at 40 for 5, of which 2 are left
   const job_schedule s{job_policy::e_fifo, {5, 0}, {{0, 42, {{0, 1}, {10, 2}, {12, 3}, {40, 4}}}}};
-  const schedule_figures f = figures_of(trace, s);
+  const schedule_figures f = schedule_figures_of(trace, s);
   CHECK(f.changes == 3);
   CHECK(f.stopped * 4 * 42 == doctest::Approx(2 * 2 + 3 * 8 + 4 * 2));
   job_schedule fixed = s;
   fixed.policy = job_policy::backfill;
-  CHECK(figures_of(trace, fixed).stopped == 0);
+  CHECK(schedule_figures_of(trace, fixed).stopped == 0);
 }
 
 TEST_CASE("a schedule that takes no time, and one that takes too long") {
-  CHECK(figures_of(submitted(1, {7}), {job_policy::fifo, {}, {{7, 7, {{7, 1}}}}}).by_minute.empty());
-  CHECK_REFUSED(figures_of(submitted(1, {0}), {job_policy::fifo, {}, {{0, 4e9, {{0, 1}}}}}),
+  CHECK(schedule_figures_of(submitted(1, {7}), {job_policy::fifo, {}, {{7, 7, {{7, 1}}}}}).by_minute.empty());
+  CHECK_REFUSED(schedule_figures_of(submitted(1, {0}), {job_policy::fifo, {}, {{0, 4e9, {{0, 1}}}}}),
                 "the schedule ends 4e+09 seconds after the first job was submitted; at most a hundred years are told "
                 "minute by minute");
 }
@@ -93,7 +93,7 @@ TEST_CASE("random schedules: every minute is the mean of its seconds") {
       trace.jobs.push_back({static_cast<double>(submit), 1, 1, 5, 1, {}, ""});
       first = std::min(first, submit), last = std::max(last, now);
     }
-    const schedule_figures f = figures_of(trace, s);
+    const schedule_figures f = schedule_figures_of(trace, s);
     REQUIRE(std::ssize(f.by_minute) == (last - first + 59) / 60);
     REQUIRE(f.waiting.size() == f.by_minute.size());
     for (std::int64_t m = 0; m < std::ssize(f.by_minute); ++m) {

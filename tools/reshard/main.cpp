@@ -95,6 +95,13 @@ CLI::App& add_compare(CLI::App& app, arguments& given) {
   return compare;
 }
 
+/// Jobs that change their size: its subcommands answer when they are parsed.
+void add_elastic(CLI::App& app) {
+  CLI::App& elastic = *app.add_subcommand("elastic", "jobs that change their size: who runs when, simulated");
+  elastic.require_subcommand(1, 1);
+  reshard::tool::add_schedule(elastic);
+}
+
 /// The words, last first, as CLI11 takes them. --relabel has nodes or groups after it, or neither and so nodes: what
 /// else follows is no part of it.
 std::vector<std::string> words_of(int count, const char* const* given) {
@@ -187,10 +194,7 @@ int run(int count, const char* const* words) {
   simulate.add_option("--trace", given.trace, "write what happens when to this file, for Perfetto");
 
   CLI::App& compare = add_compare(app, given);
-
-  CLI::App& elastic = *app.add_subcommand("elastic", "jobs that change their size: who runs when, simulated");
-  elastic.require_subcommand(1, 1);
-  reshard::tool::add_schedule(elastic);
+  add_elastic(app);
 
   try {
     app.parse(words_of(count, words));

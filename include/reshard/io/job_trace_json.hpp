@@ -3,7 +3,8 @@
 //   {"devices": 128, "jobs": [{"submit": 0, "requested": 4, "min": 2, "max": 8, "samples": 1e6,
 //                              "throughput": {"2": 90, "3": 130, ..}, "name": "vision"}, ..]}
 // Every key but the name is required, others are passed over. The throughput is told from min to max: by n; as pairs
-// [[2, 90], [3, 130], ..]; or as a list that begins with one device. What is not of this form is refused in one sentence.
+// [[2, 90], [3, 130], ..]; or as a list that begins with one device. What is not of this form is refused in one
+// sentence.
 // Builds on: io/json_of.hpp, io/text_output.hpp, simulate/job_trace.hpp.
 #pragma once
 

@@ -18,6 +18,7 @@ enum class job_policy {
   backfill,   // EASY: a later job may start where the first waiting one is not delayed
   e_backfill  // both
 };
+/// All of them, each before its elastic form.
 inline constexpr job_policy job_policies[] = {job_policy::fifo, job_policy::e_fifo, job_policy::backfill,
                                               job_policy::e_backfill};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Job traces: the jobs that came to a cluster of G devices, each with when it was submitted, how many devices it asked
-// for, with how many it can train, and how fast with each. What a schedule of jobs is made of; nothing here is measured.
+// for, with how many it can train, and how fast with each. What a schedule of jobs is made of.
 // Builds on: base/integer.hpp.
 #pragma once
 
@@ -31,7 +31,7 @@ struct job_trace {
 
 /// What a trace may have at most, so that its schedule takes seconds.
 inline constexpr index_t max_trace_devices = 4096;
-inline constexpr index_t max_trace_jobs = 20'000;
+inline constexpr index_t max_trace_jobs = 20'000;               // the same of jobs
 inline constexpr index_t max_trace_product = index_t{1} << 22;  // jobs x devices
 inline constexpr double max_submit_seconds = 4e9;       // a clock that began in 1970 does not leave it in this century
 inline constexpr double max_job_seconds = 315'360'000;  // ten years

@@ -22,6 +22,7 @@ struct mean_and_median {
   double mean = 0;
   double median = 0;
 };
+/// The figures of a schedule, times in seconds.
 struct schedule_figures {
   mean_and_median pending;
   mean_and_median completion;
@@ -85,7 +86,7 @@ inline double stopped_device_seconds(const scheduled_job& job, double pause) {
 }  // namespace detail
 
 /// The figures of a schedule that was made of this trace.
-[[nodiscard]] inline schedule_figures figures_of(const job_trace& trace, const job_schedule& schedule) {
+[[nodiscard]] inline schedule_figures schedule_figures_of(const job_trace& trace, const job_schedule& schedule) {
   double first = trace.jobs.front().submit, last = 0;
   for (const traced_job& job : trace.jobs) first = std::min(first, job.submit);
   schedule_figures told;
@@ -133,7 +134,7 @@ struct job_run {
 /// A trace under a policy, and what that policy is judged by.
 [[nodiscard]] inline job_run run_jobs(const job_trace& trace, job_policy policy, change_cost cost = {}) {
   job_run run{schedule_jobs(trace, policy, cost), {}};
-  run.figures = figures_of(trace, run.schedule);
+  run.figures = schedule_figures_of(trace, run.schedule);
   return run;
 }
 

@@ -24,6 +24,7 @@ struct job_kind {
   double fixed, sample, ring, hop;  // microseconds, see above
   index_t least, most;              // devices: fits from, converges up to
 };
+/// The five kinds, each as likely as another.
 inline constexpr job_kind job_kinds[] = {
     {"vision", 1024, 5'000, 2'500, 20'000, 150, 1, 64},     {"mobile", 512, 4'000, 800, 3'000, 200, 1, 16},
     {"translation", 512, 6'000, 6'000, 30'000, 250, 2, 64}, {"language", 512, 10'000, 12'000, 60'000, 300, 4, 64},
