@@ -101,6 +101,12 @@ TEST_CASE("one job that never waits, and one that takes no time") {
   CHECK(of(picture, "#4a90d9").size() == 1);
   CHECK(of(picture, "#d9480f").empty());
   CHECK(picture.says("1 job on 1 device, simulated"));
+  // two minutes a column, and one left over
+  const job_trace odd{1, {{0, 1, 1, 1, 781 * 60, {0, 1}, ""}}};
+  const drawn_picture cut = drawn(odd, {run_jobs(odd, job_policy::fifo)});
+  const std::vector<drawn_shape> held = of(cut, "#4a90d9\" shape"), ground = of(cut, "#f4f4f4");
+  REQUIRE(held.size() == 1);
+  CHECK(held[0].width == ground[0].width);
   const job_trace none{1, {{0, 1, 1, 1, 1e-12, {0, 1e3}, ""}}};
   drawn(none, {run_jobs(none, job_policy::e_fifo)}).check_words_apart();
 }

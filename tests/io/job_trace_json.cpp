@@ -139,7 +139,8 @@ struct hostile_trace {
 /// A sound trace with one thing wrong, or strange.
 hostile_trace one_hostile(testing::dice& dice) {
   io::text_output out;
-  io::write_job_trace(out, synthetic_trace(dice.bits(), 3, dice.within(1, 40)));
+  const std::uint64_t seed = dice.bits();
+  io::write_job_trace(out, synthetic_trace(seed, 3, dice.within(1, 40)));
   json file = json::parse(out.text());
   json& job = file["jobs"][static_cast<std::size_t>(dice.below(std::ssize(file["jobs"])))];
   const char* const keys[] = {"submit", "requested", "min", "max", "samples", "throughput"};
@@ -172,7 +173,7 @@ hostile_trace one_hostile(testing::dice& dice) {
     }
     default: {
       std::string text = file.dump();
-      for (std::int64_t i = dice.within(1, 4); i > 0; --i) {
+      for (std::int64_t i = dice.within(1, 4); i > 0 && text.size() > 1; --i) {
         const auto at = static_cast<std::size_t>(dice.below(std::ssize(text)));
         switch (dice.below(4)) {
           case 0: text.erase(at, static_cast<std::size_t>(dice.within(1, 20))); break;

@@ -11,7 +11,8 @@
 using namespace reshard;
 
 namespace {
-constexpr double nan = std::numeric_limits<double>::quiet_NaN(), endless = std::numeric_limits<double>::infinity();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN(),
+                 endless = std::numeric_limits<double>::infinity();
 
 /// A sound trace, and what a change makes of it.
 template <typename Change>
@@ -35,7 +36,7 @@ TEST_CASE("devices and jobs") {
 
 TEST_CASE("a job's numbers") {
   CHECK_WRONG(t.jobs[1].submit = -1, "job 1: submit is -1; it is 0 to 4e9 seconds");
-  CHECK_WRONG(t.jobs[1].submit = nan, "job 1: submit is nan; it is 0 to 4e9 seconds");
+  CHECK_WRONG(t.jobs[1].submit = not_a_number, "job 1: submit is nan; it is 0 to 4e9 seconds");
   CHECK_WRONG(t.jobs[1].submit = 4.1e9, "job 1: submit is 4.1e+09; it is 0 to 4e9 seconds");
   CHECK_WRONG(t.jobs[1].min = 0, "job 1: min is 0 devices; there is at least 1");
   CHECK_WRONG(t.jobs[1].min = 9, "job 1: min 9 is above max 8");
@@ -44,7 +45,7 @@ TEST_CASE("a job's numbers") {
   CHECK_WRONG(t.devices = 3, "job 1: requested 4 of 3 devices; it could never start");
   CHECK_WRONG(t.devices = 1, "job 1: requested 4 of 1 device; it could never start");
   CHECK_WRONG(t.jobs[0].samples = 0, "job 0: samples is 0; it is above 0, at most 1e18");
-  CHECK_WRONG(t.jobs[0].samples = nan, "job 0: samples is nan");
+  CHECK_WRONG(t.jobs[0].samples = not_a_number, "job 0: samples is nan");
   CHECK_WRONG(t.jobs[0].samples = endless, "job 0: samples is inf");
 }
 
@@ -54,7 +55,7 @@ TEST_CASE("a job's throughput") {
   CHECK_WRONG(t.jobs[0].throughput.clear(), "job 0: throughput with 1 device is missing");
   CHECK_WRONG(t.jobs[1].throughput[3] = 0,
               "job 1: throughput with 3 devices is 0; it is above 0, at most 1e18 samples a second");
-  CHECK_WRONG(t.jobs[0].throughput[1] = nan, "job 0: throughput with 1 device is nan; it is above 0");
+  CHECK_WRONG(t.jobs[0].throughput[1] = not_a_number, "job 0: throughput with 1 device is nan; it is above 0");
   CHECK_WRONG(t.jobs[0].throughput[1] = endless, "job 0: throughput with 1 device is inf");
   CHECK_WRONG(t.jobs[0].throughput[1] = -2, "job 0: throughput with 1 device is -2");
   CHECK_WRONG(t.jobs[0].throughput[1] = 1e-9, "job 0: 10 samples at 1e-09 a second take longer than ten years");

@@ -267,12 +267,16 @@ TEST_CASE("equal submissions: the first listed is earlier, whatever the order of
 }
 
 TEST_CASE("events less than a microsecond apart are one") {
-  // three thirds end at 0.99.. or 1; the next is submitted at 1: no device is given away between
-  const job_trace trace{
-      1, {job(0, 1, 1, 0.1, {0.3}), job(0, 1, 1, 0.1, {0.3}), job(0, 1, 1, 0.1, {0.3}), job(1, 1, 1, 1, {1})}};
-  const job_schedule s = schedule_jobs(trace, job_policy::e_fifo);
-  CHECK(s.jobs[2].end == 1);
-  CHECK(s.jobs[3].start == 1);
+  job_trace trace{1, std::vector<traced_job>(10, job(0, 1, 1, 0.1, {1}))};
+  trace.jobs.push_back(job(1, 1, 1, 1, {1}));
+  double sum = 0;
+  for (int i = 0; i < 10; ++i) sum += 0.1;
+  REQUIRE(sum < 1);  // when the tenth would end
+  for (const job_policy policy : job_policies) {
+    const job_schedule s = schedule_jobs(trace, policy);
+    CHECK(s.jobs[9].end == 1);
+    CHECK(s.jobs[10].start == 1);
+  }
 }
 
 TEST_CASE("a cost that is no cost is refused") {
