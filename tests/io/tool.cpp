@@ -64,16 +64,14 @@ TEST_CASE("usage errors are sentences too") {
   for (const char* word : {"", "frobnicate", "c", "checks-all", "xyz"})
     check_refused({word, "llama2-7b", "tp=2"},
                   std::string("reshard: '") + word +
-                      "' is no subcommand; they are check, regions, plan, simulate, compare "
-                      "and elastic\n");
+                      "' is no subcommand; they are check, regions, plan, simulate, compare and elastic\n");
   const std::pair<const char*, const char*> close[] = {
       {"chekc", "check"},    {"chk", "check"},       {"checked", "check"}, {"hceck", "check"}, {"Check", "check"},
       {"region", "regions"}, {"rigeons", "regions"}, {"paln", "plan"},     {"plane", "plan"},  {"an", "plan"}};
   for (const auto& typed : close)
     check_refused({typed.first, "llama2-7b", "tp=2"},
                   std::string("reshard: '") + typed.first + "' is close to " + typed.second +
-                      " but is no subcommand; they are check, regions, plan, simulate, compare "
-                      "and elastic\n");
+                      " but is no subcommand; they are check, regions, plan, simulate, compare and elastic\n");
   check_refused({"--transfers", "paln"}, "'paln' is close to plan");  // whatever option stands before it
   check_refused({std::string(100000, 'x')}, "...");
   check_refused({"check"}, "MODEL is required");

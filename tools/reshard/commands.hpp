@@ -50,6 +50,8 @@ void regions(const arguments& given);
 void plan(const arguments& given);
 void simulate(const arguments& given);
 void compare(const arguments& given);
+/// `schedule` and `trace` among the subcommands of `elastic`, which answer when they are parsed.
+void add_schedule(CLI::App& elastic);
 
 /// Adds `elastic` and its subcommands: they keep what they are given, and answer when they have been parsed.
 void add_elastic(CLI::App& app);

@@ -124,14 +124,14 @@ void add_rate(CLI::App& elastic) {
 }  // namespace
 
 void add_elastic(CLI::App& app) {
-  CLI::App& elastic = *app.add_subcommand("elastic", "what a job asks when its size changes: data, batch, rate");
+  CLI::App& elastic = *app.add_subcommand("elastic", "what a job asks when its size changes: data, batch, rate; who runs when, simulated");
   elastic.require_subcommand(1, 1);
   elastic.footer("Every question and answer is told in docs/reference/tool.md.");
   add_cursor(elastic);
   add_order(elastic);
   add_batch(elastic);
   add_rate(elastic);
-  // here, one line each: what is defined in a file of its own and declared in commands.hpp
+  add_schedule(elastic);
 }
 
 }  // namespace reshard::tool

@@ -147,9 +147,9 @@ int refuse_subcommand(std::string_view word) {
   for (const std::string_view name : {"check", "regions", "plan", "simulate", "compare", "elastic"})
     if (word.size() <= name.size() + 2 && edits_between(word, name) <= 2)
       close = reshard::io::text_of(" is close to ", name, " but");
-  return refuse_with(reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
-                                          " is no subcommand; they are check, regions, plan, simulate, "
-                                          "compare and elastic"));
+  return refuse_with(
+      reshard::io::text_of("'", reshard::io::one_line(word), "'", close,
+                           " is no subcommand; they are check, regions, plan, simulate, compare and elastic"));
 }
 
 int run(int count, const char* const* words) {

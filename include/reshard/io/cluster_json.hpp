@@ -3,7 +3,7 @@
 //   {"gpus": 8, "nvlink_GBps": 160, "nics": 8, "nic_GBps": 25, "spine_GBps": null, "copy_GBps": 1300, "message_us": 10,
 //    "stage_us": 50, "nodes": [{"count": 12}, {"count": 4, "nics": 4}]}
 // of which gpus and three speeds are required. Whatever is not of one of these forms is refused in one sentence.
-// Builds on: plan/cluster.hpp, io/arguments.hpp, nlohmann-json.
+// Builds on: plan/cluster.hpp, io/arguments.hpp, io/json_of.hpp.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/arguments.hpp>
+#include <reshard/io/json_of.hpp>
 #include <reshard/plan/cluster.hpp>
 
 namespace reshard::io {
@@ -31,25 +32,7 @@ inline constexpr std::string_view node_keys[] = {"count", "nics", "nic_GBps", "n
 /// The objects of a cluster's file, each value looked at before it is taken; `name` is what sentences call the file.
 class cluster_reader {
  public:
-  cluster_reader(std::string_view text, std::string_view name) : name_(one_line(name)) {
-    std::vector<std::vector<std::string>> seen;  // the keys of the objects that are open
-    const auto once = [&](int, nlohmann::json::parse_event_t event, const nlohmann::json& value) {
-      using kind = nlohmann::json::parse_event_t;
-      if (event == kind::object_start) seen.emplace_back();
-      if (event == kind::object_end) seen.pop_back();
-      if (event != kind::key) return true;
-      const std::string key = value.get<std::string>();
-      if (std::find(seen.back().begin(), seen.back().end(), key) != seen.back().end())
-        refuse(name_, ": the key '", one_line(key, 40), "' is there twice");
-      seen.back().push_back(key);
-      return true;
-    };
-    try {
-      file_ = nlohmann::json::parse(text, once);
-    } catch (const nlohmann::json::exception& wrong) {
-      refuse(name_, ": not JSON: ", one_line(wrong.what()));
-    }
-  }
+  cluster_reader(std::string_view text, std::string_view name) : name_(one_line(name)), file_(json_of(text, name_)) {}
 
   cluster read() const {
     require_keys(file_, cluster_keys, "a cluster");
