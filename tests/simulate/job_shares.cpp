@@ -57,10 +57,12 @@ TEST_CASE("equal gains: the earlier job first; what does not gain gets none, and
   CHECK(shares_of({{&fast, 1e-30}, {&slow, 1e9}}, 4) == shares{2, 2});  // however small a gain is
 }
 
-TEST_CASE("a table that ends below max is that far") {
+TEST_CASE("a table that ends below max is that far, and max where the table goes on") {
   traced_job job = table(1, {1, 2, 3});
   job.max = 9;
   CHECK(shares_of({{&job, 1}}, 9) == shares{3});
+  job.max = 2;
+  CHECK(shares_of({{&job, 1}}, 9) == shares{2});
 }
 
 TEST_CASE("random tables that flatten: the shares are those of least seconds in all") {
