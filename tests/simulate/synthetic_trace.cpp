@@ -107,7 +107,7 @@ TEST_CASE("a seed is a trace, everywhere") {
 }
 
 TEST_CASE("two days for 128 devices: sound, sorted, more by day than by night, five kinds") {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
     const job_trace trace = synthetic_trace(seed);
     require_sound(trace);
     long day = 0, night = 0;
@@ -156,7 +156,7 @@ TEST_CASE("three seeds, 128 devices, two days: bounds, order, and elasticity is 
   // what tools/figures of a switch and of a restart are: see docs/howto/worth-it.md
   constexpr double no_cost = 0, a_switch = 1, a_restart = 120;
   std::printf("simulated; minutes of mean pending, mean completion, makespan\n");
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
     const job_trace trace = synthetic_trace(seed);
     CAPTURE(seed);
     for (const job_policy fixed : {job_policy::fifo, job_policy::backfill}) {
