@@ -20,6 +20,7 @@
 #include <reshard/exec/exchange_moves.hpp>
 #include <reshard/exec/meeting.hpp>
 #include <reshard/exec/nccl_handles.hpp>
+#include <reshard/exec/switch_ending.hpp>
 #include <reshard/exec/wire.hpp>
 
 namespace reshard {
@@ -77,6 +78,8 @@ class nccl_wire {
 
   int gpu() const { return gpu_; }
   bytes_t fixed_bytes() const { return options_.fixed_bytes >= 0 ? options_.fixed_bytes : fixed_; }
+
+  void connect(const std::vector<rank_t>&) {}  // contact does
 
   /// A message of 16 bytes to each of these devices and from each of those, where there was none yet: NCCL connects
   /// them and takes the memory that it wants for them.
@@ -162,7 +165,7 @@ class nccl_wire {
     return true;
   }
 
-  arena_source arenas() {
+  arena_source arenas() const {
     const bool registered = options_.arenas == arenas_are::registered;
     return {device_granule, registered ? in_tensors::never : in_tensors::outgoing, piece_alignment};
   }
@@ -246,9 +249,8 @@ class nccl_wire {
   };
 
   bool is_absent(rank_t d) const {
-    if constexpr (requires { meeting_->absent(); })
-      return std::find(meeting_->absent().begin(), meeting_->absent().end(), d) != meeting_->absent().end();
-    else return false;
+    const std::vector<rank_t> absent = meeting_->absent();
+    return std::find(absent.begin(), absent.end(), d) != absent.end();
   }
   /// A device's rank in the communicator.
   int seat(rank_t d) const {
@@ -320,7 +322,7 @@ class nccl_wire {
     const auto now = clock::now();
     if (now - heard_ < std::chrono::microseconds(100)) return false;
     heard_ = now;
-    if constexpr (requires { meeting_->poll(); }) meeting_->poll();
+    meeting_->poll();
     return true;
   }
   void pause() {
@@ -396,9 +398,9 @@ class nccl_wire {
   /// Returns once all devices that live have stopped, or are silent.
   void hear_others_stop() {
     try {
-      if constexpr (requires { meeting_->part(false); }) {
+      if constexpr (SurvivingMeeting<M>) {
         meeting_->part(false);
-      } else if constexpr (requires { meeting_->tell_ended(std::vector<index_t>{}); }) {
+      } else if constexpr (EndingMeeting<M>) {
         meeting_->tell_ended(std::vector<index_t>(static_cast<std::size_t>(meeting_->devices()), 0));
         const auto ended = [this](rank_t d) {
           return d == meeting_->device() || meeting_->gone(d) || meeting_->ended_after(d) >= 0;
