@@ -11,6 +11,7 @@
 
 #include <reshard/exec/forwarding.hpp>
 
+#include "../support/bystander.hpp"
 #include "../support/dice.hpp"
 #include "../support/given_otherwise.hpp"
 #include "../support/mpi_processes.hpp"
@@ -126,6 +127,20 @@ TEST_CASE("a message is a piece however long, in place and through arenas, in ch
       for (const exchange_as how : {exchange_as::naive, exchange_as::buffered, exchange_as::asynchronous})
         one_message({.wait = ample, .how = how, .chunk_bytes = chunk, .round_bytes = bytes_t{1} << 33}, checks, rows,
                     1024);
+}
+
+TEST_CASE("a wrapper round an end of MPI moves everything right") {
+  for (const exchange_as how : {exchange_as::naive, exchange_as::buffered, exchange_as::asynchronous})
+    for (const left_behind& left : on_ranks(4, [how](MPI_Comm world, long, left_behind&mine) {
+           mpi_endpoint here(
+               world, {.wait = ample, .how = how, .chunk_bytes = 3000, .round_bytes = 4608, .fixed_bytes = 100'000});
+           mine.wrong = static_cast<long>(testing::wrong_through_bystander(here));
+           mine.kernel_agrees = here.facts().fixed_bytes == 100'000;
+         })) {
+      CHECK(std::string(left.sentence).empty());
+      CHECK(left.wrong == 0);
+      CHECK(left.kernel_agrees == 1);
+    }
 }
 
 TEST_CASE("a world has one size of chunks") {
