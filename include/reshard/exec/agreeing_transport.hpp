@@ -17,9 +17,9 @@ namespace reshard {
 /// For one device's end t of a transport:
 ///   t.device(), t.devices()  const: which device of how many;
 ///   t.facts()                const: what it is, as transport_facts;
-///   t.agree(proposal)        what all devices propose (exec/meeting.hpp); nobody returns before all have called. Throws
-///                            peer_failed where a device failed, left or does something else, peer_missing where one
-///                            does not come;
+///   t.agree(proposal)        what all devices propose (exec/meeting.hpp); nobody returns before all have called.
+///                            Throws peer_failed where a device failed, left or does something else, peer_missing
+///                            where one does not come;
 ///   t.all_reduce_max(n)      the largest n of all devices; the same way;
 ///   t.gather(text)           every device's text, in their order; the same way;
 ///   t.keep_alive()           this device lives, though it works long between two agreements;

@@ -53,8 +53,8 @@ concept ReachingTransport = requires(T& t, const T& asked, binding& located, con
 ///   t.move(moves, slot)      called for all slots in turn (schedule/slot_times.hpp), the last L of which send nothing,
 ///                            L being its lag; and from 0 again, after an agreement, for another run. On return what
 ///                            this device sends and retains in `slot` has been read (what it sends, by the end of
-///                            slot + 2L), what it retains is in place, and so is what was sent to it in slot - L; where
-///                            L = 0, on all devices;
+///                            slot + 2L), what it retains is in place, and so is what was sent to it in slot - L;
+///                            where L = 0, on all devices;
 ///   t.await(k)               returns once every device has in place all that is sent in slot k.
 template <typename T>
 concept MovingTransport = requires(T& t, const T& asked, const binding& tensors, const staged_plan& plan,
