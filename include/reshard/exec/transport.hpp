@@ -49,7 +49,7 @@ concept ReachingTransport = requires(T& t, const T& asked, binding& located, con
 ///                            claimed by copies. What it returns is movable, and is what move is given;
 ///   t.disagreement(moves)    called by all: empty where every two devices will exchange the same, else a sentence that
 ///                            is the same on all. It compares and does nothing else;
-///   t.connect(moves)         called by all once there is no disagreement: who will exchange something can from then on;
+///   t.connect(moves)         called by all once there is no disagreement: who will exchange something can then;
 ///   t.move(moves, slot)      called for all slots in turn (schedule/slot_times.hpp), the last L of which send nothing,
 ///                            L being its lag; and from 0 again, after an agreement, for another run. On return what
 ///                            this device sends and retains in `slot` has been read (what it sends, by the end of
