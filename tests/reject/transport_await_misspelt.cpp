@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: t\.await\(k\)
+#include <reshard/exec/switch_state.hpp>
+
 #ifndef ACCEPT
 #define AWAIT void awaits(index_t);
 #endif

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: asked\.devices\(\)
+#include <reshard/exec/switch_state.hpp>
+
 #ifndef ACCEPT
 #define DEVICES std::int32_t devices() const;
 #endif

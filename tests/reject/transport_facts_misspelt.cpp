@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: lags
+#include <reshard/exec/switch_state.hpp>
+
 #ifndef ACCEPT
 #define FACTS \
   transport_facts facts() const { return {.lags = 1}; }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: t\.settle\(\)
+#include <reshard/exec/switch_state.hpp>
+
 #ifndef ACCEPT
 #define SETTLE bool settle();
 #endif
