@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: lags
+// expect: has no non-static data member named .lags|designator .lags. does not refer to any field
 #include <reshard/exec/switch_state.hpp>
 
 #ifndef ACCEPT
