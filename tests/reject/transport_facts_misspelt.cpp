@@ -4,7 +4,7 @@
 
 #ifndef ACCEPT
 #define FACTS \
-  transport_facts facts() const { return {.lags = 1}; }
+  transport_facts facts() const { return transport_facts{.lags = 1}; }
 #endif
 #include "an_end.hpp"
 using namespace reshard;
