@@ -100,7 +100,8 @@ TEST_CASE("every call is handed on, with what it says, and its answer comes back
   binding before("before"), after("after");
   before.seal(), after.seal();
   page_stages pages(after, binding_side::target);
-  const staged_plan plan{.stages = 4};
+  staged_plan plan;
+  plan.stages = 4;
 
   CHECK(asked.device() == 3);
   CHECK(asked.devices() == 5);

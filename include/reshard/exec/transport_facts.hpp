@@ -23,9 +23,9 @@ struct transport_facts {
 
 /// What a device's end of a transport takes for one plan. A plan of slots 0 .. n - 1 sends in the first n - L.
 struct footprint {
-  std::vector<bytes_t> staging;     // by slot: what it holds then beside the state and fixed_bytes
-  bytes_t most = 0;                 // the largest of them; 0 where there is none
-  std::vector<index_t> written_in;  // by the slot that something is sent in: the first slot that writes it
+  std::vector<bytes_t> staging = {};     // by slot: what it holds then beside the state and fixed_bytes
+  bytes_t most = 0;                      // the largest of them; 0 where there is none
+  std::vector<index_t> written_in = {};  // by the slot that something is sent in: the first slot that writes it
 
   /// Whether it tells of every slot of a plan, and of no other: written_in[k] is one of k .. n - 1.
   bool tells_of(const slot_times& at) const {
