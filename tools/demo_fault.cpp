@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <reshard/exec/attempt_switch.hpp>
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/sockets.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/torn_switch.hpp>
@@ -26,8 +27,6 @@
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/volume.hpp>
-
-#include "../tests/support/forwarding.hpp"
 
 namespace demo {
 
@@ -77,7 +76,7 @@ std::uint64_t bits_of(const std::vector<rank_t>& list) {
 }
 
 /// An end of a world to which the fault happens, and that counts messages.
-struct struck : testing::forwarding<socket_endpoint> {
+struct struck : forwarding<socket_endpoint> {
   const fault_request* fault = nullptr;  // of this device, if any
   left_by_device& left;
 
@@ -85,7 +84,7 @@ struct struck : testing::forwarding<socket_endpoint> {
     moves made = inner.prepare(plan, into, pages);
     left.messages = static_cast<index_t>(made.out.size());
     left.wire_bytes = made.sent_bytes();
-    left.staging = inner.staging_bytes(plan, 0);
+    left.staging = inner.footprint(plan).most;
     return made;
   }
   void move(moves& m, index_t slot) {
@@ -95,8 +94,6 @@ struct struck : testing::forwarding<socket_endpoint> {
     }
     inner.move(m, slot);
   }
-  parting part(index_t stages, bool moved) { return inner.part(stages, moved); }
-  rank_t decides() const { return inner.decides(); }
 };
 
 /// The switch, and where the processes of it and of the one after it are called.

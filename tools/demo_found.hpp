@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <reshard/exec/exchange.hpp>
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
@@ -17,7 +18,6 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/layout_switch.hpp>
 
-#include "../tests/support/forwarding.hpp"
 #include "demo_measure.hpp"
 
 namespace demo {
@@ -57,9 +57,9 @@ struct found_by_device {
 
 /// An endpoint that counts messages where there are any.
 template <typename Endpoint>
-struct counting : testing::forwarding<Endpoint> {
-  using typename testing::forwarding<Endpoint>::moves;
-  using testing::forwarding<Endpoint>::inner;
+struct counting : forwarding<Endpoint> {
+  using typename forwarding<Endpoint>::moves;
+  using forwarding<Endpoint>::inner;
   found_by_device& found;
 
   moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
@@ -67,7 +67,7 @@ struct counting : testing::forwarding<Endpoint> {
     if constexpr (std::is_same_v<moves, exchange_moves>) {
       found.messages = static_cast<index_t>(made.out.size());
       found.wire_bytes = made.sent_bytes();
-      found.staging = inner.staging_bytes(plan, 0);
+      found.staging = inner.footprint(plan).most;
     }
     return made;
   }

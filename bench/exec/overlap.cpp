@@ -43,12 +43,11 @@ struct end {
         plan(stage_plan(make_plan(change, device), change, stages)), from(old_tensors), into(new_tensors),
         pages(into, binding_side::target) {
     here.offer(from);
-    here.staging_bytes(plan, 0);
     moves = here.prepare(plan, into, pages);
   }
 
   void exchange_all() {
-    const index_t lag = here.lag();
+    const index_t lag = here.facts().lag;
     for (index_t slot = 0; slot < moves.slots + lag; ++slot) here.move(moves, slot);
     here.await(moves.slots - 1);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <reshard/exec/attempt_switch.hpp>
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/sockets.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/torn_switch.hpp>
@@ -18,7 +19,6 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../support/faults.hpp"
-#include "../support/forwarding.hpp"
 #include "../support/processes.hpp"
 
 using namespace reshard;
@@ -45,7 +45,7 @@ computed_switch change_of(const char* from, const char* to) {
 }
 
 /// An end that raises a signal at the begin of a slot.
-struct faulty : testing::forwarding<socket_endpoint> {
+struct faulty : forwarding<socket_endpoint> {
   int number;
   index_t at_slot;  // of the slots; below 0: in the closing round
   left_behind& left;
@@ -60,12 +60,10 @@ struct faulty : testing::forwarding<socket_endpoint> {
     if (number != 0 && left.reached == 0 && slot == std::min(at_slot, m.slots)) raise_it();
     inner.move(m, slot);
   }
-  parting part(index_t stages, bool moved) { return inner.part(stages, moved); }
-  rank_t decides() const { return inner.decides(); }
 };
 
 /// An end that hears, once it has everything, that it is gone; and that all stages are in place everywhere.
-struct given_up : testing::forwarding<socket_endpoint> {
+struct given_up : forwarding<socket_endpoint> {
   std::vector<rank_t> survivors;  // as it is told then
 
   void move(moves& m, index_t slot) {

@@ -47,6 +47,7 @@ class slow_wire {
   slow_wire(air& all, rank_t device, index_t holds)
       : all_(&all), device_(device), holds_(holds), random_(static_cast<std::uint64_t>(device) + 1) {}
   ~slow_wire() { stop(); }
+  void connect(const std::vector<rank_t>&) {}
   void send(message& m) {
     m.done = false;
     const std::lock_guard lock(all_->mutex);
@@ -248,6 +249,7 @@ namespace {
 /// A wire that moves only while somebody waits for it.
 struct lazy_wire {
   slow_wire inner;
+  void connect(const std::vector<rank_t>&) {}
   void send(message& m) { inner.send(m); }
   void receive(message& m) { inner.receive(m); }
   void poll(std::chrono::microseconds at_most) {
@@ -299,6 +301,7 @@ namespace {
 struct telling_wire {
   slow_wire inner;
   std::function<void(const message&)> on_send = {};
+  void connect(const std::vector<rank_t>&) {}
   void send(message& m) {
     on_send(m);
     inner.send(m);
@@ -336,7 +339,7 @@ TEST_CASE("what a stage retains is copied between its rounds, some of it after e
       };
       exchange_moves moves = here.prepare(plan, after.tensors(), pages);
       here.all_reduce_max(0);
-      for (index_t slot = 0; slot < 1 + here.lag(); ++slot) here.move(moves, slot);
+      for (index_t slot = 0; slot < 1 + here.facts().lag; ++slot) here.move(moves, slot);
       here.await(0);
       wrong += compare(after.tensors(), change.to()).wrong;
       const std::size_t rounds = there.size();  // one message each
@@ -421,6 +424,7 @@ class watchful_wire {
   watchful_wire(air& all, rank_t device) : inner_(all, device, 2) {}
   index_t absent = 0;  // pages
 
+  void connect(const std::vector<rank_t>&) {}
   void send(message& m) {
     held& h = held_.emplace_back(held{&m, m});
     inner_.send(h.lent);
@@ -546,6 +550,7 @@ struct hasty_meeting : meeting_of_threads {
 };
 /// A wire that never brings anything, and takes as long for a look as it may.
 struct mute_wire {
+  void connect(const std::vector<rank_t>&) {}
   void send(message& m) { m.done = false; }
   void receive(message& m) { m.done = false; }
   void poll(std::chrono::microseconds at_most) { std::this_thread::sleep_for(at_most); }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <reshard/exec/exchange_small_state.hpp>
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/mailbox_group.hpp>
 #include <reshard/exec/prepared_switch.hpp>
 #include <reshard/exec/switch_state.hpp>
@@ -107,15 +108,13 @@ small_state one_blob(const blob_id& id, std::size_t bytes, int value = 1) {
 
 /// An end that counts what is gathered, and may change what is heard.
 template <typename Endpoint>
-struct overheard {
-  Endpoint& inner;
+struct overheard : forwarding<Endpoint> {
+  using forwarding<Endpoint>::inner;
   std::function<void(int, std::vector<std::string>&)> change = {};
   std::function<void(int, agreement&)> change_agreement = {};
   int gathered = 0, agreed = 0, kept_alive = 0;
   std::size_t most = 0;
 
-  rank_t device() const { return inner.device(); }
-  rank_t devices() const { return inner.devices(); }
   agreement agree(const proposal& mine) {
     agreement all = inner.agree(mine);
     if (change_agreement) change_agreement(agreed, all);
@@ -132,7 +131,6 @@ struct overheard {
     return all;
   }
   void keep_alive() { ++kept_alive; }
-  void fail(const std::string& sentence) { inner.fail(sentence); }
 };
 
 }  // namespace
@@ -148,7 +146,7 @@ TEST_CASE("bytes go in rounds of 1 MiB, and nothing goes where nobody lacks anyt
     const blob_id own{"rng", "rank " + std::to_string(me)}, next{"rng", "rank " + std::to_string(beside)};
     for (const auto& [bytes, rounds] : {std::pair{524'289, 6}, std::pair{524'288, 3}, std::pair{262'145, 2}}) {
       const auto size = static_cast<std::size_t>(bytes);
-      end first{here}, again{here};
+      end first{{here}}, again{{here}};
       const small_state after = exchange_small_state(one_blob(own, size, me), {next}, first);
       CHECK(after == one_blob(next, size, beside));
       CHECK(first.gathered == 1 + rounds);
@@ -156,7 +154,7 @@ TEST_CASE("bytes go in rounds of 1 MiB, and nothing goes where nobody lacks anyt
       CHECK(exchange_small_state(after, {next}, again) == after);
       CHECK(again.gathered == 1);
     }
-    end third{here};
+    end third{{here}};
     CHECK(exchange_small_state(one_blob({"half of " + own.key}, 40'000), {}, third).blobs().size() == 6);
     CHECK(third.gathered == 2);
     CHECK(third.most == 240'000);
@@ -176,7 +174,7 @@ TEST_CASE("who has much to read says meanwhile that it lives") {
       mine.add({{"b" + std::to_string(i), key}, {}});
       wanted.push_back({"b" + std::to_string(i), key});
     }
-    overheard<thread_group::endpoint> end{here};
+    overheard<thread_group::endpoint> end{{here}};
     wrong += exchange_small_state(mine, wanted, end) == mine ? 0 : 1;
     // each text twice, and in every 1024 of: blobs taken up, compared, asked for, dealt
     wrong += end.kept_alive == 2 * devices + 4 * devices * blobs / 1024 ? 0 : 1;
@@ -267,7 +265,7 @@ TEST_CASE("bytes that are not those that were to come are refused by all, the bl
     thread_group world(3, soon);
     std::atomic<int> went_on = 0;
     const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
-      overheard<thread_group::endpoint> end{here, [&](int time, std::vector<std::string>& all) {
+      overheard<thread_group::endpoint> end{{here}, [&](int time, std::vector<std::string>& all) {
                                               if (time != 1 || here.device() != 2) return;
                                               if (cut) all[0].resize(99);
                                               else all[0][50] ^= 1;
@@ -293,7 +291,7 @@ TEST_CASE("all devices together say 64 MiB at most of what they have and ask for
     thread_group world(2, soon);
     std::atomic<int> went_on = 0;
     const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
-      overheard<thread_group::endpoint> end{here, {}, [&](int time, agreement& all) {
+      overheard<thread_group::endpoint> end{{here}, {}, [&](int time, agreement& all) {
                                               if (time == 1) all.sum = (std::uint64_t{64} << 20) + more;
                                             }};
       try {
@@ -316,7 +314,7 @@ TEST_CASE("what one device alone hears otherwise is refused by all, before a byt
     thread_group world(3, soon);
     std::atomic<int> gathered = 0, went_on = 0;
     const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
-      overheard<thread_group::endpoint> end{here, [&](int, std::vector<std::string>& all) {
+      overheard<thread_group::endpoint> end{{here}, [&](int, std::vector<std::string>& all) {
                                               ++gathered;
                                               if (here.device() == 2) all[0].at(at) ^= 1;
                                             }};
@@ -341,7 +339,7 @@ TEST_CASE("what a device's transport throws is heard by all, of whatever kind it
   for (const bool standard : {true, false}) {
     thread_group world(3, soon);
     const std::vector<std::string> sentences = thrown(world, [&](auto& here) {
-      overheard<thread_group::endpoint> end{here, [&](int, std::vector<std::string>&) {
+      overheard<thread_group::endpoint> end{{here}, [&](int, std::vector<std::string>&) {
                                               if (here.device() != 1) return;
                                               if (standard) throw std::runtime_error("a disk is full");
                                               throw 7;
@@ -365,7 +363,7 @@ TEST_CASE("what no device of this build says is refused by all") {
   const auto refused_where = [](const std::function<void(std::string&)>& change) {
     thread_group world(2, soon);
     return thrown(world, [&](auto& here) {
-      overheard<thread_group::endpoint> end{here, [&](int time, std::vector<std::string>& all) {
+      overheard<thread_group::endpoint> end{{here}, [&](int time, std::vector<std::string>& all) {
                                               if (time == 0) change(all[1]);
                                             }};
       static_cast<void>(exchange_small_state(one_blob({"lr"}, 100), {}, end));

@@ -19,11 +19,11 @@
 #include <sys/time.h>
 
 #include <reshard/exec/attempt_switch.hpp>
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/torn_switch.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/faults.hpp"
-#include "../support/forwarding.hpp"
 #include "../support/held_elements.hpp"
 #include "../support/processes.hpp"
 #include "../support/tiny.hpp"
@@ -354,7 +354,7 @@ namespace {
 /// An end whose process is killed some microseconds after it came to a place: an agreement before anything moves, the
 /// begin of a slot, or, of the closing rounds, the last slot, the wait for the last stages, the last agreement, or what
 /// follows it.
-struct doomed : testing::forwarding<socket_endpoint> {
+struct doomed : forwarding<socket_endpoint> {
   enum class place { slot, last_slot, last_wait, last_agreement, past_it, preparing };
   bool me;
   place where;
@@ -402,8 +402,6 @@ struct doomed : testing::forwarding<socket_endpoint> {
     if (moved_all) reach(place::past_it);
     return most;
   }
-  parting part(index_t stages, bool moved) { return inner.part(stages, moved); }
-  rank_t decides() const { return inner.decides(); }
 };
 
 /// What a survivor finds in memory after a switch that ended so: how many elements are not as it says.

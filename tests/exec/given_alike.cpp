@@ -193,69 +193,26 @@ TEST_CASE("layouts are the same for all, spaces and lists, also where a device's
     }
 }
 
-namespace {
-/// An endpoint that agrees on numbers alone.
-struct numbers_only {
-  thread_group::endpoint& inner;
-  using moves = moves_of<thread_group::endpoint>;
-
-  rank_t device() const { return inner.device(); }
-  rank_t devices() const { return inner.devices(); }
-  void offer(const binding& tensors) { inner.offer(tensors); }
-  std::int64_t all_reduce_max(std::int64_t n) { return inner.all_reduce_max(n); }
-  bytes_t staging_bytes(const staged_plan& plan, index_t slot) { return inner.staging_bytes(plan, slot); }
-  moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    return inner.prepare(plan, into, pages);
-  }
-  void move(moves& prepared, index_t slot) { inner.move(prepared, slot); }
-  void fail(const std::string& sentence) { inner.fail(sentence); }
-};
-}  // namespace
-
-TEST_CASE("where devices cannot say what they were given, they hear what differs; routes are told with their stages") {
-  const space two(testing::tiny(4), parse_degrees("dp=2")), tensor(testing::tiny(4), parse_degrees("tp=2")),
-      deep(testing::tiny(6), parse_degrees("dp=2"));
-  struct given_to {
-    const space *from, *to;
-    placement placed;
-    switch_options options;
-  };
-  const given_to usual{&two, &two, {.on = nodes_of(2), .devices = 3}, {.after_use = sources::release}};
-  const auto heard = [&](auto&& change_of_last, bool numbers) {
+TEST_CASE("routes are told with their stages, and the world goes on") {
+  const space two(testing::tiny(4), parse_degrees("dp=2"));
+  const auto heard = [&](const routing& of_last) {
     std::vector<std::string> all(3);
     thread_group world(3, std::chrono::seconds(20));
     world.run([&](auto& here) {
-      given_to mine = usual;
-      if (here.device() == 2) change_of_last(mine);
-      const layout_switch change(*mine.from, *mine.to, mine.placed);
-      numbers_only through{here};
-      all[static_cast<std::size_t>(here.device())] =
-          numbers ? difference_over(through, change, mine.options) : difference_over(here, change, mine.options);
+      const layout_switch change(two, two, {.on = nodes_of(2), .devices = 3});
+      switch_options options;
+      if (here.device() == 2) options.route = of_last;
+      all[static_cast<std::size_t>(here.device())] = difference_over(here, change, options);
       here.all_reduce_max(0);
     });
     CHECK(all[1] == all[0]);
     CHECK(all[2] == all[0]);
     return all[0];
   };
-  const auto differ = [](const std::string& what) {
-    return "the devices were given different " + what + "; all make one switch";
-  };
-  CHECK(heard([](given_to&) {}, true).empty());
-  CHECK(heard([](given_to& g) { g.options.budget = 5; }, true) == differ("budgets"));
-  CHECK(heard([](given_to& g) { g.options.after_use = sources::keep; }, true) == differ("uses of sources"));
-  CHECK(heard([](given_to& g) { g.placed.states = parameter_states; }, true) == differ("states"));
-  CHECK(heard([](given_to& g) { g.options.route.stages = 7; }, true) == differ("routes"));
-  CHECK(heard([&](given_to& g) { g.from = g.to = &deep; }, true) == differ("tensors"));
-  CHECK(heard([](given_to& g) { g.placed.to = device_map({1, 2}); }, true) == differ("placements"));
-  CHECK(heard([&](given_to& g) { g.to = &tensor; }, true) == differ("layouts"));
-
-  CHECK(heard([](given_to& g) { g.options.route.stages = 7; }, false) ==
+  CHECK(heard({}).empty());
+  CHECK(heard({.stages = 7}) ==
         "device 0 was given direct routes in 1 stages and device 2 direct routes in 7 stages; all make one switch");
-  CHECK(heard(
-            [](given_to& g) {
-              g.options.route = {relay::always, 3, 7};
-            },
-            false) ==
+  CHECK(heard({relay::always, 3, 7}) ==
         "device 0 was given direct routes in 1 stages and device 2 relay over 3 chains a node in 7 stages, nodes of 2 "
         "NICs; all make one switch");
 }

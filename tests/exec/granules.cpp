@@ -10,6 +10,7 @@
 
 #include <sys/mman.h>
 
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/mailbox_group.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/exec/thread_group.hpp>
@@ -19,7 +20,6 @@
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
-#include "../support/forwarding.hpp"
 #include "../support/refused.hpp"
 
 using namespace reshard;
@@ -155,7 +155,7 @@ TEST_CASE("an array that is dropped whole goes with the last reader of any of it
 }
 
 TEST_CASE("memory that a transport does not reach is refused, by name, and one that it does is not") {
-  struct reaching : testing::forwarding<thread_group::endpoint> {
+  struct reaching : forwarding<thread_group::endpoint> {
     bool reaches(memory_place place) const { return place.is == memory_place::kind::device && place.number == 1; }
   };
   const computed_switch change = change_of("dp=2,zero=1", "tp=2");
@@ -184,7 +184,7 @@ TEST_CASE("memory that a transport does not reach is refused, by name, and one t
 }
 
 TEST_CASE("what is relayed is not passed on through a device's memory") {
-  struct reaching : testing::forwarding<thread_group::endpoint> {
+  struct reaching : forwarding<thread_group::endpoint> {
     bool reaches(memory_place) const { return true; }
   };
   const computed_switch change = change_of("tp=2,pp=2", "dp=4", nodes_of(2));

@@ -9,6 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include <reshard/exec/forwarding.hpp>
+
+#include "../support/bystander.hpp"
 #include "../support/dice.hpp"
 #include "../support/given_otherwise.hpp"
 #include "../support/mpi_processes.hpp"
@@ -92,7 +95,7 @@ void one_message(const mpi_options& options, bool checks, index_t rows, index_t 
          rank_storage before(change.from(), d, "before", pages_are::reserved, {}, list),
              after(change.to(), d, "after", pages_are::reserved, {}, list);
          fill(before.tensors(), change.from());
-         struct counting : testing::forwarding<mpi_endpoint> {
+         struct counting : forwarding<mpi_endpoint> {
            left_behind& left;
            moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
              moves made = inner.prepare(plan, into, pages);
@@ -124,6 +127,20 @@ TEST_CASE("a message is a piece however long, in place and through arenas, in ch
       for (const exchange_as how : {exchange_as::naive, exchange_as::buffered, exchange_as::asynchronous})
         one_message({.wait = ample, .how = how, .chunk_bytes = chunk, .round_bytes = bytes_t{1} << 33}, checks, rows,
                     1024);
+}
+
+TEST_CASE("a wrapper round an end of MPI moves everything right") {
+  for (const exchange_as how : {exchange_as::naive, exchange_as::buffered, exchange_as::asynchronous})
+    for (const left_behind& left : on_ranks(4, [how](MPI_Comm world, long, left_behind&mine) {
+           mpi_endpoint here(
+               world, {.wait = ample, .how = how, .chunk_bytes = 3000, .round_bytes = 4608, .fixed_bytes = 100'000});
+           mine.wrong = static_cast<long>(testing::wrong_through_bystander(here));
+           mine.kernel_agrees = here.facts().fixed_bytes == 100'000;
+         })) {
+      CHECK(std::string(left.sentence).empty());
+      CHECK(left.wrong == 0);
+      CHECK(left.kernel_agrees == 1);
+    }
 }
 
 TEST_CASE("a world has one size of chunks") {
@@ -242,7 +259,7 @@ TEST_CASE(
           rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
           fill(before.tensors(), change.from());
           mpi_endpoint here(world, {.wait = std::chrono::seconds(20), .how = how, .chunk_bytes = 100'000});
-          struct faulty : testing::forwarding<mpi_endpoint> {
+          struct faulty : forwarding<mpi_endpoint> {
             int third;
             bool me;
             left_behind& left;
@@ -402,22 +419,18 @@ TEST_CASE("a process that fails in the midst of small state is heard by all, and
     for (int before = 0; before < 5; ++before) {  // two agreements, two texts, one agreement
       CAPTURE(victim);
       CAPTURE(before);
-      struct failing {
-        mpi_endpoint& inner;
+      struct failing : forwarding<mpi_endpoint> {
         int before, said = 0;
 
         void perhaps() {
           if (said++ == before) throw std::runtime_error("a disk is full");
         }
-        rank_t device() const { return inner.device(); }
-        rank_t devices() const { return inner.devices(); }
         agreement agree(const proposal& mine) { return perhaps(), inner.agree(mine); }
         std::vector<std::string> gather(const std::string& text) { return perhaps(), inner.gather(text); }
-        void fail(const std::string& sentence) { inner.fail(sentence); }
       };
       for (const left_behind& left : on_ranks(4, [&](MPI_Comm comm, long d, left_behind&mine) {
              mpi_endpoint here(comm, {.wait = std::chrono::seconds(20)});
-             failing end{here, d == victim ? before : -1};
+             failing end{{here}, d == victim ? before : -1};
              const double begin = now();
              mine.say(thrown(
                  [&] { static_cast<void>(exchange_small_state(world.has(static_cast<std::size_t>(d)), {}, end)); }));

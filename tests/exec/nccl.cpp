@@ -59,7 +59,7 @@ void take_part(long d, const layout_switch<From, To>& change, const setting& s, 
   left.kernel_agrees =
       s.whole || (held == report.memory.before && before->mapped_bytes() == 0 &&
                   after->mapped_bytes() == report.memory.after && pool.spare_bytes() == 0 &&
-                  static_cast<bytes_t>(emulation::used_bytes()) == here.fixed_bytes() + after->mapped_bytes() &&
+                  static_cast<bytes_t>(emulation::used_bytes()) == here.facts().fixed_bytes + after->mapped_bytes() &&
                   report.memory.excess() <= s.options.budget);
   const bytes_t peak = static_cast<bytes_t>(emulation::peak_bytes());
   if (s.options.budget != no_budget && !s.whole &&
@@ -199,14 +199,14 @@ TEST_CASE("1 to 64 stages, memory there, in every way; and the same moves again 
         const staged_plan staged = stage_plan(mine, change, stages);
         page_stages pages(after.tensors, binding_side::target, change.states());
         here.offer(before.tensors);
-        left.kernel_agrees = here.staging_bytes(staged, 0) % device_granule_bytes == 0;
+        left.kernel_agrees = here.footprint(staged).most % device_granule_bytes == 0;
         exchange_moves moves = here.prepare(staged, after.tensors, pages);
         for (int run = 0; run < 3; ++run) {
           const known_values values{static_cast<std::uint64_t>(run + 1)};
           before.fill(change.from(), values);
           here.all_reduce_max(0);
-          for (index_t slot = 0; slot < stages + here.lag(); ++slot) here.move(moves, slot);
-          for (index_t k = stages - here.lag(); k < stages; ++k) here.await(k);
+          for (index_t slot = 0; slot < stages + here.facts().lag; ++slot) here.move(moves, slot);
+          for (index_t k = stages - here.facts().lag; k < stages; ++k) here.await(k);
           here.all_reduce_max(0);
           left.wrong += static_cast<long>(after.compare(change.to(), values).wrong);
         }
@@ -267,10 +267,9 @@ TEST_CASE("devices that only send run ahead as far as their arenas allow") {
         const staged_plan staged = stage_plan(mine, change, stages);
         page_stages pages(after.tensors, binding_side::target, change.states());
         here.offer(before.tensors);
-        static_cast<void>(here.staging_bytes(staged, 0));
         exchange_moves moves = here.prepare(staged, after.tensors, pages);
         here.all_reduce_max(0);
-        for (index_t slot = 0; slot < stages + here.lag(); ++slot) here.move(moves, slot);
+        for (index_t slot = 0; slot < stages + here.facts().lag; ++slot) here.move(moves, slot);
         here.await(stages - 1);
         left.wrong = static_cast<long>(after.compare(change.to()).wrong);
         here.all_reduce_max(0);

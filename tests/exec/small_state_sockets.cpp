@@ -76,8 +76,7 @@ TEST_CASE("small state in one process, a switch in the others: a sentence on all
 namespace {
 
 /// An end whose process gets a signal before it says something for the n-th time, counted over agree and gather.
-struct mortal {
-  socket_endpoint& inner;
+struct mortal : forwarding<socket_endpoint> {
   int number, before;
   left_behind& left;
   int said = 0;
@@ -88,8 +87,6 @@ struct mortal {
     left.reached = 1;
     ::raise(number);
   }
-  rank_t device() const { return inner.device(); }
-  rank_t devices() const { return inner.devices(); }
   agreement agree(const proposal& mine) {
     perhaps();
     return inner.agree(mine);
@@ -98,7 +95,6 @@ struct mortal {
     perhaps();
     return inner.gather(text);
   }
-  void fail(const std::string& sentence) { inner.fail(sentence); }
 };
 
 }  // namespace
@@ -117,7 +113,7 @@ TEST_CASE("who dies or stops in the midst of it is named by all who live, in tim
         all.start_all([&](long d, listening_socket listening, left_behind& left) {
           const auto at = static_cast<std::size_t>(d);
           socket_endpoint here(d, all.addresses, std::move(listening), std::chrono::seconds(2));
-          mortal end{here, number, d == victim ? before : -1, left};
+          mortal end{{here}, number, d == victim ? before : -1, left};
           try {
             static_cast<void>(exchange_small_state(world.has(at), world.wants(at), end));
             left.say("finished");

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/sockets.hpp>
 
 #include "../support/dice.hpp"
@@ -394,7 +395,7 @@ TEST_CASE("who dies or stops in the midst of a switch is named by all who live, 
           socket_endpoint here(d, all.addresses, std::move(listening), std::chrono::seconds(2));
           rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
           fill(before.tensors(), change.from());
-          struct faulty : testing::forwarding<socket_endpoint> {
+          struct faulty : forwarding<socket_endpoint> {
             int number, third;
             bool me;
             left_behind& left;
@@ -483,7 +484,7 @@ void check_without(const std::vector<rank_t>& lost, const std::string& from, con
     if (!change.lost(d))
       all.start(d, [&](listening_socket listening, left_behind& left) {
         socket_endpoint here(d, all.addresses, std::move(listening), ample);
-        left.reached = here.absent() == lost && here.all_reduce_max(d) == highest;
+        left.reached = here.facts().absent == lost && here.all_reduce_max(d) == highest;
         rank_storage before(change.from(), change.from_rank(d), "before"), after("no rank");
         if (change.to_rank(d) >= 0) after = rank_storage(change.to(), change.to_rank(d), "after");
         fill(before.tensors(), change.from(), never_zero{});

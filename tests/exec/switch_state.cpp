@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/mailbox_group.hpp>
 #include <reshard/exec/thread_group.hpp>
 #include <reshard/memory/known_values.hpp>
@@ -36,9 +37,9 @@ model tiny() { return testing::tiny(4); }
 /// An endpoint whose device cannot prepare.
 enum class fault { none, exception, other };
 template <typename Endpoint>
-struct unprepared : testing::forwarding<Endpoint> {
-  using typename testing::forwarding<Endpoint>::moves;
-  using testing::forwarding<Endpoint>::inner;
+struct unprepared : forwarding<Endpoint> {
+  using typename forwarding<Endpoint>::moves;
+  using forwarding<Endpoint>::inner;
   fault how;
   moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
     auto made = inner.prepare(plan, into, pages);
@@ -364,7 +365,8 @@ namespace {
 
 /// The one device of a world: copies an element at a time, and writes down what it is asked for.
 struct lone_device {
-  bytes_t staging = 0;  // in every stage but the first
+  bytes_t staging = 0;     // in every stage but the first
+  index_t leaves_out = 0;  // slots, of its footprint
   rank_storage* before = nullptr;
   rank_storage* after = nullptr;
   index_t fails_in = -1;
@@ -373,11 +375,34 @@ struct lone_device {
   const binding* from = nullptr;
   const binding* into = nullptr;
   staged_plan plan;
-  std::vector<std::string> asked = {};
+  mutable std::vector<std::string> asked = {};
   bytes_t most = 0;
 
   rank_t device() const { return 0; }
   rank_t devices() const { return 1; }
+  transport_facts facts() const { return {}; }
+  void keep_alive() {}
+  bool reaches(memory_place) const { return true; }
+  void locate(binding&) {}
+  void settle() {}
+  void fill_with_zeros(const bound_box& b) { reshard::fill_with_zeros(b); }
+  void check_messages(bool) {}
+  void await(index_t) {}
+  void contact(const std::vector<rank_t>& sent_to, const std::vector<rank_t>& received_from) {
+    asked.push_back("contact " + std::to_string(sent_to.size()) + " " + std::to_string(received_from.size()));
+  }
+  std::vector<std::string> gather(const std::string& text) { return {text}; }
+  agreement agree(const proposal& mine) {
+    asked.push_back("largest");
+    agreement all;
+    all.add(0, mine, true);
+    return all;
+  }
+  std::string disagreement(int&) {
+    asked.push_back("disagreement");
+    return {};
+  }
+  void connect(int&) { asked.push_back("connect"); }
   void offer(const binding& tensors) {
     asked.push_back("offer");
     from = &tensors;
@@ -386,9 +411,12 @@ struct lone_device {
     asked.push_back("largest");
     return n;
   }
-  bytes_t staging_bytes(const staged_plan&, index_t k) {
-    asked.push_back("staging " + std::to_string(k));
-    return k == 0 ? 0 : staging;
+  reshard::footprint footprint(const staged_plan& p) const {
+    asked.push_back("footprint of " + std::to_string(p.stages));
+    reshard::footprint all = even_footprint(p.times(), staging);
+    all.staging[0] = 0;
+    all.staging.resize(all.staging.size() - static_cast<std::size_t>(leaves_out));
+    return all;
   }
   int prepare(const staged_plan& p, const binding& tensors, page_stages&) {
     asked.push_back("prepare");
@@ -450,21 +478,37 @@ TEST_CASE("a transport is asked in order: offer, agree, prepare, every stage onc
     CHECK(here.times("offer") == 1);
     CHECK(here.times("prepare") == 1);
     CHECK(here.times("fail") == 0);
-    // of a budget's 1, 2, 4 .. stages, all of each
-    CHECK(here.times("staging ") == (budget == no_budget ? 1 : 2) * report.stages - (budget == no_budget ? 0 : 1));
+    CHECK(here.times("contact 0 0") == 1);
+    index_t cuts = 0;
+    for (index_t cut = 1; cut <= report.stages; cut *= 2, ++cuts)  // of a budget's 1, 2, 4 .. stages each
+      CHECK(here.times("footprint of " + std::to_string(cut)) > 0);
+    CHECK(here.times("footprint of ") == cuts);
     CHECK(here.times("move ") == report.stages);
     const auto prepared = here.asked.begin() + here.first("prepare");
     CHECK(std::find(here.asked.begin() + here.first("offer"), prepared, "largest") != prepared);
     for (index_t k = 0; k < report.stages; ++k) {
-      CHECK(here.first("staging " + std::to_string(k)) < here.first("prepare"));
       CHECK(here.first("move " + std::to_string(k)) == here.first("move 0") + k);
     }
+    CHECK(here.first("footprint of " + std::to_string(report.stages)) < here.first("prepare"));
     CHECK(*(prepared + 1) == "largest");
-    CHECK(*(prepared + 2) == "largest");  // every device has begun, of each run
-    CHECK(here.first("move 0") == here.first("prepare") + 3);
+    CHECK(*(prepared + 2) == "disagreement");
+    CHECK(*(prepared + 3) == "connect");
+    CHECK(*(prepared + 4) == "largest");  // every device has begun, of each run
+    CHECK(here.first("move 0") == here.first("prepare") + 5);
     CHECK(here.asked.back() == "largest");  // nobody's lists go before all are done
     CHECK(here.asked[here.asked.size() - 2].starts_with("move "));
   }
+}
+
+TEST_CASE("a footprint that does not tell of every slot is refused, and nothing is touched") {
+  switch_in_memory s(tiny(), "zero=1", "dp=1");
+  lone_device here{.leaves_out = 1, .before = &s.before[0], .after = &s.after[0], .plan = {}};
+  CHECK(ending([&] { switch_state(s.change, s.before[0].tensors(), s.after[0].tensors(), here); }) ==
+        "reshard: device 0: the transport's footprint is of 0 slots, 1 of which send; the plan has 1, 1 of which send, "
+        "and what is sent in a slot is written in that or a later one");
+  CHECK(here.times("fail") == 0);
+  CHECK(here.times("prepare") == 0);
+  CHECK(s.untouched());
 }
 
 TEST_CASE("bindings need not be sealed, nor their boxes be in order") {
@@ -545,9 +589,9 @@ TEST_CASE("memory that the transport takes is paid from the budget") {
 TEST_CASE_TEMPLATE("who waits in vain at the end of a stage says for whom, and of which", World, thread_group,
                    mailbox_group) {
   switch_in_memory s(tiny(), "dp=2", "dp=2");  // all is retained: nobody waits for a message
-  struct stuck : testing::forwarding<typename World::endpoint> {
-    using typename testing::forwarding<typename World::endpoint>::moves;
-    using testing::forwarding<typename World::endpoint>::device, testing::forwarding<typename World::endpoint>::inner;
+  struct stuck : forwarding<typename World::endpoint> {
+    using typename forwarding<typename World::endpoint>::moves;
+    using forwarding<typename World::endpoint>::device, forwarding<typename World::endpoint>::inner;
     const std::atomic<bool>& given_up;
     void move(moves& prepared, index_t k) {
       for (int i = 0; k == 1 && device() == 0 && !given_up && i < 12000; ++i)

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/thread_group.hpp>
 
 #include "../support/dice.hpp"
@@ -326,7 +327,7 @@ TEST_CASE("what one device throws reaches the caller, whenever it does") {
   enum class when { before_the_switch, in_prepare, in_a_stage };
   for (const when at : {when::before_the_switch, when::in_prepare, when::in_a_stage}) {
     switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
-    struct faulty : testing::forwarding<thread_group::endpoint> {
+    struct faulty : forwarding<thread_group::endpoint> {
       when at;
       moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
         if (device() == 2 && at == when::in_prepare) throw fault("prepare");
@@ -351,7 +352,7 @@ TEST_CASE("what one device throws reaches the caller, whenever it does") {
 
 TEST_CASE("nobody writes a device's memory of a stage before the device is in it") {
   switch_in_memory s(tiny(), "tp=2,pp=2,zero=1", "dp=4,zero=1");
-  struct late : testing::forwarding<thread_group::endpoint> {
+  struct late : forwarding<thread_group::endpoint> {
     rank_storage& after;
     bytes_t largest_growth = 0;  // while it was on its way to a stage
     void move(moves& prepared, index_t k) {
@@ -379,7 +380,7 @@ TEST_CASE("nobody writes a device's memory of a stage before the device is in it
 }
 
 TEST_CASE("after a stage in which a device receives nothing, its copies of before are not made again") {
-  struct without_stage_1 : testing::forwarding<thread_group::endpoint> {
+  struct without_stage_1 : forwarding<thread_group::endpoint> {
     index_t left_out = 0;  // elements
     moves prepare(staged_plan plan, const binding& into, page_stages& pages) {
       for (std::vector<staged_piece>* list : {&plan.receives, &plan.retains})

@@ -31,6 +31,7 @@ class faulty_wire {
   faulty_wire(std::deque<reshard::mailbox>& boxes, reshard::rank_t device, const wire_fault& fault)
       : inner_(boxes, device), fault_(device == fault.device ? fault : wire_fault{}) {}
 
+  void connect(const std::vector<reshard::rank_t>& peers) { inner_.connect(peers); }
   void send(reshard::message& m) {
     using kind = wire_fault::kind;
     const std::size_t number = sent.size();

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -16,13 +17,13 @@
 #include <sys/mman.h>
 
 #include <reshard/algebra/region.hpp>
+#include <reshard/exec/forwarding.hpp>
 #include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
 #include "../oracle/random_layouts.hpp"
 #include "expand.hpp"
-#include "forwarding.hpp"
 #include "judged.hpp"
 #include "refused.hpp"
 #include "stages_told.hpp"
@@ -79,11 +80,17 @@ struct arena_pages {
   }
 };
 
+/// An endpoint that knows what the kernel holds for its arenas.
+template <typename Endpoint>
+concept TellsOfArenas = requires(const Endpoint& e) {
+  { e.staging_seen() } -> std::same_as<reshard::bytes_t>;
+};
+
 /// An endpoint that looks at its device's memory after every slot, before anything is given back then.
 template <typename Endpoint>
-struct watched : forwarding<Endpoint> {
-  using typename forwarding<Endpoint>::moves;
-  using forwarding<Endpoint>::inner;
+struct watched : reshard::forwarding<Endpoint> {
+  using typename reshard::forwarding<Endpoint>::moves;
+  using reshard::forwarding<Endpoint>::inner;
   reshard::rank_storage& before;
   reshard::rank_storage& after;
   reshard::bytes_t seen = 0;  // the most that it saw, staging included
@@ -100,9 +107,14 @@ struct watched : forwarding<Endpoint> {
 
   moves prepare(const reshard::staged_plan& plan, const reshard::binding& into, reshard::page_stages& pages) {
     using namespace reshard;
-    const index_t lag = lag_of(inner), all = plan.times().slots(), span = plan.times().span();
+    const transport_facts facts = inner.facts();
+    const reshard::footprint taken = inner.footprint(plan);
+    staging = taken.staging;
+    CHECK(taken.most == *std::max_element(staging.begin(), staging.end()));
+    const index_t lag = facts.lag, all = plan.times().slots(), span = plan.times().span();
     REQUIRE(plan.lag == lag);
-    passed = arena_pages(plan, into, after.tensors(), [&](index_t slot) { return slot_that_writes(inner, slot); });
+    passed = arena_pages(plan, into, after.tensors(),
+                         [&](index_t slot) { return taken.written_in.at(static_cast<std::size_t>(slot)); });
     const detail::streams_of coming(plan.receives);
     page_stages read(before.tensors(), binding_side::source);
     for (const std::vector<staged_piece>* list : {&plan.sends, &plan.retains})
@@ -150,29 +162,24 @@ struct watched : forwarding<Endpoint> {
       bool fits = true;
       for (index_t slot = 0; slot < all && drains; ++slot) {
         const auto i = static_cast<std::size_t>(slot);
-        fits = fits && replayed[i] + passed.at_end_of(slot, lag, false) + staging.at(i) <=
-                           floor + budget - fixed_bytes_of(inner);
+        fits = fits &&
+               replayed[i] + passed.at_end_of(slot, lag, false) + staging.at(i) <= floor + budget - facts.fixed_bytes;
       }
       if (fits || kept == 0) break;
     }
     return inner.prepare(plan, into, pages);
   }
-  reshard::bytes_t staging_bytes(const reshard::staged_plan& plan, reshard::index_t k) {
-    if (k == 0) staging.clear();
-    staging.push_back(inner.staging_bytes(plan, k));
-    return staging.back();
-  }
   void move(moves& prepared, reshard::index_t k) {
     inner.move(prepared, k);
-    if constexpr (requires { inner.staging_seen(); })
+    if constexpr (TellsOfArenas<Endpoint>)
       staging_kept = staging_kept && inner.staging_seen() <= staging.at(static_cast<std::size_t>(k)) &&
                      inner.staging_seen() % reshard::page_bytes == 0 &&
                      (inner.staging_seen() > 0) == (staging.at(static_cast<std::size_t>(k)) > 0);
     const reshard::bytes_t passing = passed.resident_bytes();
     const reshard::bytes_t committed = before.resident_bytes() + after.resident_bytes() + passing;
     const bool stays = budget == reshard::no_budget && after_use == reshard::sources::keep;
-    every_slot = every_slot && committed == replayed.at(static_cast<std::size_t>(k)) +
-                                                passed.at_end_of(k, reshard::lag_of(inner), stays);
+    every_slot = every_slot &&
+                 committed == replayed.at(static_cast<std::size_t>(k)) + passed.at_end_of(k, inner.facts().lag, stays);
     most_passed = std::max(most_passed, passing);
     seen = std::max(seen, committed + staging.at(static_cast<std::size_t>(k)));
     ++slots;

@@ -41,7 +41,7 @@ class agreed_steps {
       mine = std::current_exception();
       brought.sentence = "reshard: an exception of no standard kind";
     }
-    const agreement all = agree_over(transport_, brought);
+    const agreement all = transport_.agree(brought);
     all_know_ = all.largest == refused;
     if (mine) std::rethrow_exception(mine);
     if (all_know_) throw peer_failed("reshard: " + me() + ": " + refusal_of(all) + "; nothing was touched");
@@ -62,7 +62,6 @@ class agreed_steps {
   static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
 
   static std::string refusal_of(const agreement& all) {
-    if (all.refuser < 0) return "another device refused the switch";
     return text_of("device ", all.refuser, " refused the switch: ", without_prefix(all.sentence));
   }
 };

@@ -11,7 +11,7 @@
 
 namespace reshard {
 
-/// As switch_state, over a transport whose devices part with one another's word where one is gone:
+/// A switch, as switch_state makes one, over a transport whose devices part with one another's word where one is gone:
 ///   finished  iff every device is known to have every stage in place;
 ///   unknown   where all who are left have everything, and the device that decides whether all have is gone; or where
 ///             this one has everything, and the others gave it up;
@@ -20,12 +20,7 @@ namespace reshard {
 template <Holding From, Holding To, typename T>
 [[nodiscard]] switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old_tensors,
                                            binding& new_tensors, T& transport, const switch_options& options = {}) {
-  static_assert(
-      requires(index_t stages) {
-        { transport.part(stages, true) } -> std::same_as<parting>;
-        { transport.decides() } -> std::same_as<rank_t>;
-      },
-      "reshard: this transport cannot tell who is left; a socket_endpoint can");
+  static_assert(PartingTransport<T>, "reshard: this transport cannot tell who is left; a socket_endpoint can");
   typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
   std::string sentence;
   try {

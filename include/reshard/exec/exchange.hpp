@@ -3,11 +3,12 @@
 // packed into an arena and unpacked from another; one that is a run of its tensors at an end lies there instead. A
 // stage is one round, or several where a message would be too long. Asynchronously there are two arenas each way:
 // while round r is on the wire, r - 1 is unpacked and r + 1 packed.
-// Builds on: exec/meeting.hpp, exec/wire.hpp, exec/exchange_moves.hpp, exec/disagreement.hpp, exec/transport.hpp.
+// Builds on: exec/meeting.hpp, exec/wire.hpp, exec/exchange_moves.hpp, exec/disagreement.hpp, exec/switch_ending.hpp,
+// exec/transport.hpp, memory/zero_box.hpp.
 #pragma once
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include <reshard/exec/switch_ending.hpp>
 #include <reshard/exec/transport.hpp>
 #include <reshard/exec/wire.hpp>
+#include <reshard/memory/zero_box.hpp>
 
 namespace reshard {
 
@@ -40,79 +42,76 @@ class exchange {
 
   rank_t device() const { return meeting_->device(); }
   rank_t devices() const { return meeting_->devices(); }
-  /// Devices that have no process, where the meeting knows of any.
-  std::vector<rank_t> absent() const {
-    if constexpr (requires { meeting_->absent(); }) return meeting_->absent();
-    else return {};
+  transport_facts facts() const {
+    return {.lag = lag(), .absent = meeting_->absent(), .checks_messages = !wire_copies};
   }
+  bool reaches(memory_place place) const { return place.is != memory_place::kind::device; }
+  /// It is where it says.
+  void locate(binding&) const {}
   void offer(const binding& tensors) { from_ = &tensors; }
   std::int64_t all_reduce_max(std::int64_t n) { return meeting_->agree({n}).largest_for(device()); }
   agreement agree(const proposal& mine) { return meeting_->agree(mine); }
   std::vector<std::string> gather(const std::string& mine) { return meeting_->gather(mine); }
   /// Says that this device lives, and hears what there is to hear: for who works long between two agreements.
   void keep_alive() { wire_->poll(std::chrono::microseconds(0)); }
-  index_t lag() const { return lag_of_exchange(how_); }
   /// Whether messages of what is prepared from now on are checked before they are unpacked.
   void check_messages(bool on) { trailer_ = on ? trailer_bytes : 0; }
   void fail(const std::string& sentence) {
     meeting_->give_up(sentence);
     wire_->stop();
-    if constexpr (requires { wire_->keep(std::move(moved_->arenas)); })
+    if constexpr (ClosingWire<W>)
       if (moved_ != nullptr && wire_->unfinished()) wire_->keep(std::move(std::exchange(moved_, nullptr)->arenas));
     meeting_->fail(sentence);
   }
 
   /// What this device and those who are left know of a switch in so many slots that broke off, `moved` where it came
   /// to its first slot. The world is over.
-  parting part(index_t slots, bool moved) requires requires(M& m) { m.part(true); }
-  {
+  parting part(index_t slots, bool moved) requires SurvivingMeeting<M> {
     const index_t before = moved ? before_ : confirmed_;
     parting all = meeting_->part(moved && said_ == before + slots);
     all.in_place = greatest(0, all.in_place - before);
-    if constexpr (requires { wire_->others_stopped(); }) wire_->others_stopped();
+    if constexpr (ClosingWire<W>) wire_->others_stopped();
     return all;
   }
 
   /// The device that decides what is in place everywhere.
-  rank_t decides() const requires requires(const M& m) { m.hub(); }
-  { return meeting_->hub(); }
+  rank_t decides() const requires SurvivingMeeting<M> { return meeting_->hub(); }
 
-  /// The arenas of both directions, the same in every slot; asked for slot 0 first.
-  bytes_t staging_bytes(const staged_plan& plan, index_t slot) {
-    if (slot == 0) sizes_.emplace(sizes_of(plan));
-    return sizes_->total();
-  }
-  /// Of the plan that staging_bytes was asked for last: in which slot the pages of what comes in a stage are taken. A
-  /// stage of several rounds unpacks the first ones in its own slot, and takes them all in that.
-  index_t written_in(index_t stage) const {
-    asked_ = true;
-    return sizes_->several_rounds(stage) ? stage : stage + lag();
+  /// The arenas of both directions, the same in every slot. What comes in a stage of several rounds is unpacked from
+  /// its own slot on, and its pages are all taken in that; what comes in another, a lag later.
+  reshard::footprint footprint(const staged_plan& plan) const {
+    const arena_sizes sizes = sizes_of(plan);
+    reshard::footprint all = even_footprint(plan.times(), sizes.total());
+    for (index_t k = 0; k < plan.times().sending(); ++k)
+      all.written_in[static_cast<std::size_t>(k)] = sizes.several_rounds(k) ? k : k + lag();
+    return all;
   }
   /// What the kernel holds for them, of the moves that were moved last and are still there.
   bytes_t staging_seen() const { return moved_ == nullptr ? 0 : moved_->arenas.resident_bytes(); }
 
   /// Called by all, before the number of stages is agreed on: to whom there will be messages, and from whom. What the
   /// wire takes for them is there on return.
-  void contact(const std::vector<rank_t>& to, const std::vector<rank_t>& from) requires
-      requires(W& w, const std::vector<rank_t>& peers) {
-    w.contact(peers, peers);
+  void contact([[maybe_unused]] const std::vector<rank_t>& to, [[maybe_unused]] const std::vector<rank_t>& from) {
+    if constexpr (ContactingWire<W>) wire_->contact(to, from);
   }
-  { wire_->contact(to, from); }
 
   exchange_moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
-    exchange_moves made = made_of(plan, into, pages);
-    require_asked(made);
-    return made;
+    if constexpr (wire_copies) {
+      const auto make = detail::sink<bytes_t, std::shared_ptr<std::byte>&>::of(
+          [this](bytes_t bytes, std::shared_ptr<std::byte>& arena) { arena = wire_->make_arena(bytes); });
+      arena_source source = wire_->arenas();
+      source.make = &make;
+      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_, source);
+    } else {
+      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
+    }
   }
 
   /// What a device and another differ in that they will exchange, for all devices the same sentence; empty where they
   /// agree. Called by all.
-  std::string disagreement(const exchange_moves& m) {
-    std::string found = disagreement_of(*meeting_, m.digests);
-    if constexpr (requires { wire_->connect(m.peers()); })
-      if (found.empty()) wire_->connect(m.peers());
-    return found;
-  }
+  std::string disagreement(const exchange_moves& m) { return disagreement_of(*meeting_, m.digests); }
+  /// Messages can go to the peers of these moves, and come from them.
+  void connect(const exchange_moves& m) { wire_->connect(m.peers()); }
 
   void move(exchange_moves& m, index_t slot) {
     if (slot == 0) before_ = std::exchange(confirmed_, confirmed_ + m.slots), finished_ = 0;
@@ -152,13 +151,18 @@ class exchange {
 
   /// Returns once no message is on its way that this device has posted: what waits for its memory to be idle waits for
   /// no other device then, which might be gone.
-  void settle() requires wire_copies {
-    if (moved_ == nullptr) return;
-    until([&] { return wire_->idle(); }, [] { return index_t{0}; }, [&] { return missing(moved_->out, moved_->in); },
-          [&](const std::string& whom) { return detail::text_of(" ms in vain for these devices: ", whom); });
+  void settle() {
+    if constexpr (wire_copies) {
+      if (moved_ == nullptr) return;
+      until([&] { return wire_->idle(); }, [] { return index_t{0}; }, [&] { return missing(moved_->out, moved_->in); },
+            [&](const std::string& whom) { return detail::text_of(" ms in vain for these devices: ", whom); });
+    }
   }
   /// Writes zeros, by the end of the next slot that is moved.
-  void fill_with_zeros(const bound_box& b) requires wire_copies { wire_->zero(b); }
+  void fill_with_zeros(const bound_box& b) {
+    if constexpr (wire_copies) wire_->zero(b);
+    else reshard::fill_with_zeros(b);
+  }
 
   /// Returns once every device has all of stage k in place.
   void await(index_t k) {
@@ -170,25 +174,7 @@ class exchange {
   }
 
  private:
-  exchange_moves made_of(const staged_plan& plan, const binding& into, page_stages& pages) {
-    if constexpr (wire_copies) {
-      const auto make = detail::sink<bytes_t, std::shared_ptr<std::byte>&>::of(
-          [this](bytes_t bytes, std::shared_ptr<std::byte>& arena) { arena = wire_->make_arena(bytes); });
-      arena_source source = wire_->arenas();
-      source.make = &make;
-      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_, source);
-    } else {
-      return prepare_exchange(plan, *from_, into, pages, how_, trailer_, round_bytes_);
-    }
-  }
-  /// Pages that nobody asked written_in for would be counted, and granules taken, a slot too late.
-  void require_asked(const exchange_moves& made) const {
-    if (asked_ || !sizes_ || lag() == 0) return;
-    for (const exchange_round& r : made.rounds)
-      if (r.in_begin < r.in_end && made.several[static_cast<std::size_t>(r.stage)] != 0)
-        refuse("device ", device(), ": what comes in stage ", r.stage,
-               " takes several rounds, and nobody has asked written_in; what passes lag() on passes that on too");
-  }
+  index_t lag() const { return lag_of_exchange(how_); }
   arena_sizes sizes_of(const staged_plan& plan) const {
     if constexpr (wire_copies) return arena_sizes(plan, how_, trailer_, round_bytes_, wire_->arenas().granule);
     else return arena_sizes(plan, how_, trailer_, round_bytes_);
@@ -378,10 +364,8 @@ class exchange {
   index_t before_ = 0, confirmed_ = 0;  // slots of earlier runs; with this one's
   index_t said_ = 0;                    // confirmed to others, so counted
   std::size_t finished_ = 0;            // rounds of this run
-  std::optional<arena_sizes> sizes_;    // of the plan that was last asked about
   bytes_t trailer_ = 0;
-  copy_table table_;            // of a wire that copies
-  mutable bool asked_ = false;  // in which slot something is written
+  copy_table table_;  // of a wire that copies
 };
 
 }  // namespace reshard

@@ -56,6 +56,8 @@ struct exchange_moves {
     for (const peer_digests& d : digests) result.push_back(d.peer);
     return result;
   }
+  /// These pages go no sooner than the messages that may lie in them.
+  void keep(page_range&& pages) { arenas.ranges.push_back(std::move(pages)); }
   bytes_t sent_bytes() const {
     bytes_t bytes = 0;
     for (const message& m : out) bytes += m.bytes;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small state on its way: every device says what it has and what it asks for, all derive the same routes, and bytes go
 // from who has them to who lacks them. They go through what devices agree by, to all of them, at most 1 MiB at a time.
-// Builds on: exec/small_state_text.hpp, exec/meeting.hpp.
+// Builds on: exec/small_state_text.hpp, exec/meeting.hpp, exec/agreeing_transport.hpp.
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <exception>
 #include <limits>
 #include <span>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/exec/agreeing_transport.hpp>
 #include <reshard/exec/meeting.hpp>
 #include <reshard/exec/small_state_text.hpp>
 
@@ -21,13 +21,7 @@ namespace reshard {
 
 /// What small state is exchanged over: a meeting, or a transport that hands on what its meeting agrees on and gathers.
 template <typename T>
-concept Gathering = requires(T& t, const proposal& mine, const std::string& text) {
-  { t.device() } -> std::same_as<rank_t>;
-  { t.devices() } -> std::same_as<rank_t>;
-  { t.agree(mine) } -> std::same_as<agreement>;
-  { t.gather(text) } -> std::same_as<std::vector<std::string>>;
-  t.fail(text);
-};
+concept Gathering = Meeting<T> || AgreeingTransport<T>;
 
 /// 64 MiB: the most that all devices together may say of what they have and ask for, as each hears all of it.
 inline constexpr bytes_t most_directory_bytes = bytes_t{64} << 20;
@@ -99,13 +93,13 @@ class small_state_exchange {
 
   /// Others shall not give this device up while it works.
   void keep_alive() {
-    if constexpr (requires { transport_.keep_alive(); }) transport_.keep_alive();
+    if constexpr (Meeting<T>) transport_.poll();
+    else transport_.keep_alive();
   }
   rank_t me() const { return transport_.device(); }
   rank_t living() const {
-    if constexpr (requires { transport_.absent().size(); })
-      return transport_.devices() - static_cast<rank_t>(transport_.absent().size());
-    else return transport_.devices();
+    if constexpr (Meeting<T>) return transport_.devices() - static_cast<rank_t>(transport_.absent().size());
+    else return transport_.devices() - static_cast<rank_t>(transport_.facts().absent.size());
   }
   /// Does what all devices do alike, refusals included: nobody has to be told of these.
   template <typename What>

@@ -23,20 +23,18 @@ bool alike_over(T& transport, std::int64_t mine) {
   return most == least;
 }
 
-/// Where devices were given different things: the lowest device's and the lowest that was given another; where the
-/// transport knows no devices, only that they differ.
+/// Where devices were given different things: the lowest device's and the lowest that was given another.
 template <Transport T>
-std::string difference_between(T& transport, const char* what, const given& mine) {
+std::string difference_between(T& transport, const given& mine) {
   if (alike_over(transport, mine.value)) return {};
-  const agreement first = agree_over(transport, {0, 0, mine.text});
+  const agreement first = transport.agree({0, 0, mine.text});
   const std::int64_t of_first = transport.all_reduce_max(transport.device() == first.refuser ? mine.value : -1);
-  const agreement other = agree_over(transport, {0, 0, mine.value != of_first ? mine.text : std::string()});
-  if (first.refuser < 0) return text_of("the devices were given different ", what, "; all make one switch");
+  const agreement other = transport.agree({0, 0, mine.value != of_first ? mine.text : std::string()});
   return text_of("device ", first.refuser, " was given ", first.sentence, " and device ", other.refuser, " ",
                  other.sentence, "; all make one switch");
 }
 
-/// As difference_between, of the first family that is not the same on all devices.
+/// Where devices were given different families: what difference_between says of the first that differs.
 template <Transport T, Holding H>
 std::string difference_of_families(T& transport, const H& of, const std::vector<digest>& of_first) {
   const auto value = [&](index_t n) {  // of the first n families, and of their number where there are not as many
@@ -49,7 +47,7 @@ std::string difference_of_families(T& transport, const H& of, const std::vector<
     const index_t middle = same + (differ - same) / 2;
     (alike_over(transport, value(middle)) ? same : differ) = middle;
   }
-  return difference_between(transport, "tensors", {value(differ), family_in_words(of, differ - 1)});
+  return difference_between(transport, {value(differ), family_in_words(of, differ - 1)});
 }
 
 }  // namespace detail
@@ -68,13 +66,13 @@ std::string difference_over(T& transport, const layout_switch<From, To>& change,
                                    route.value, placed.value, layouts.value})
     all.add(value);
   if (detail::alike_over(transport, detail::number_of(all))) return {};
-  std::string sentence = detail::difference_between(transport, "budgets", budget);
-  if (sentence.empty()) sentence = detail::difference_between(transport, "uses of sources", use);
-  if (sentence.empty()) sentence = detail::difference_between(transport, "states", states);
-  if (sentence.empty()) sentence = detail::difference_between(transport, "routes", route);
+  std::string sentence = detail::difference_between(transport, budget);
+  if (sentence.empty()) sentence = detail::difference_between(transport, use);
+  if (sentence.empty()) sentence = detail::difference_between(transport, states);
+  if (sentence.empty()) sentence = detail::difference_between(transport, route);
   if (sentence.empty()) sentence = detail::difference_of_families(transport, change.to(), families);
-  if (sentence.empty()) sentence = detail::difference_between(transport, "placements", placed);
-  if (sentence.empty()) sentence = detail::difference_between(transport, "layouts", layouts);
+  if (sentence.empty()) sentence = detail::difference_between(transport, placed);
+  if (sentence.empty()) sentence = detail::difference_between(transport, layouts);
   return sentence;
 }
 

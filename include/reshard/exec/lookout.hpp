@@ -27,7 +27,7 @@ class lookout {
     const auto now = clock::now();
     if (now - heard_ < std::chrono::microseconds(100)) return false;
     heard_ = now;
-    if constexpr (requires { meeting_->poll(); }) meeting_->poll();
+    meeting_->poll();
     return true;
   }
   /// Something began or ended here.

@@ -55,6 +55,8 @@ class mailbox_wire {
   mailbox_wire& operator=(const mailbox_wire&) = delete;
   ~mailbox_wire() { stop(); }
 
+  void connect(const std::vector<rank_t>&) {}  // every box is there
+
   void send(message& m) {
     m.done = false;
     sent_.push_back(&m);

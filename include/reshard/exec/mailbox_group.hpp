@@ -56,5 +56,6 @@ class mailbox_group {
   exchange_as how_;
   bytes_t round_bytes_;
 };
+static_assert(Transport<mailbox_group::endpoint>);
 
 }  // namespace reshard

@@ -46,29 +46,44 @@ struct agreement {
 };
 
 /// For one device's end m of a meeting:
-///   m.device(), m.devices(), m.waits()  which device of how many, and how long it waits;
+///   m.device(), m.devices(), m.waits()  const: which device of how many, and how long it waits;
+///   m.absent()                          const: the devices that have no end, being gone; ascending;
 ///   m.agree(proposal)                   what all devices propose; nobody returns before all have called. Throws
 ///                                       peer_failed where one failed or left, peer_missing where one does not come;
 ///   m.gather(text)                      every device's text, in their order; the same way;
 ///   m.confirm(n)                        this device has n stages in place, counted from the world's begin; no waiting;
-///   m.in_place(n)                       whether every device is known to have n stages in place; no waiting;
-///   m.behind(n)                         the devices that are not;
+///   m.in_place(n), m.behind(n)          const: whether every device is known to have n stages in place, and which are
+///                                       not; no waiting;
+///   m.poll()                            hears and says what there is to hear and say; no waiting;
 ///   m.require_whole()                   throws peer_failed once a device has failed, left or been given up;
 ///   m.give_up(sentence)                 this device does not wait on: the others hear why;
 ///   m.fail(sentence)                    the same, and returns once none reads this device's memory.
 template <typename M>
-concept Meeting = requires(M& m, const proposal& mine, const std::string& sentence, index_t n) {
-  { m.device() } -> std::same_as<rank_t>;
-  { m.devices() } -> std::same_as<rank_t>;
-  { m.waits() } -> std::same_as<patience>;
+concept Meeting = requires(M& m, const M& asked, const proposal& mine, const std::string& sentence, index_t n) {
+  { asked.device() } -> std::same_as<rank_t>;
+  { asked.devices() } -> std::same_as<rank_t>;
+  { asked.waits() } -> std::same_as<patience>;
+  { asked.absent() } -> std::same_as<std::vector<rank_t>>;
   { m.agree(mine) } -> std::same_as<agreement>;
   { m.gather(sentence) } -> std::same_as<std::vector<std::string>>;
-  m.confirm(n);
-  { m.in_place(n) } -> std::same_as<bool>;
-  { m.behind(n) } -> std::same_as<std::vector<rank_t>>;
-  m.require_whole();
-  m.give_up(sentence);
-  m.fail(sentence);
+  { m.confirm(n) } -> std::same_as<void>;
+  { asked.in_place(n) } -> std::same_as<bool>;
+  { asked.behind(n) } -> std::same_as<std::vector<rank_t>>;
+  m.poll();
+  { m.require_whole() } -> std::same_as<void>;
+  { m.give_up(sentence) } -> std::same_as<void>;
+  { m.fail(sentence) } -> std::same_as<void>;
+};
+
+/// A meeting by which each device hears when another sends no more messages:
+///   m.tell_ended(sent)                  this device sends no more, and has sent so many to each;
+///   m.ended_after(d)                    const: how many d has sent to this one, once it sends no more; -1 before;
+///   m.gone(d)                           const: whether it has left in good order.
+template <typename M>
+concept EndingMeeting = Meeting<M> && requires(M& m, const M& asked, const std::vector<index_t>& sent, rank_t d) {
+  { m.tell_ended(sent) } -> std::same_as<void>;
+  { asked.ended_after(d) } -> std::same_as<index_t>;
+  { asked.gone(d) } -> std::same_as<bool>;
 };
 
 }  // namespace reshard

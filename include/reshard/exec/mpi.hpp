@@ -52,7 +52,11 @@ class mpi_endpoint : private detail::mpi_parts, public exchange<mpi_meeting, mpi
       : detail::mpi_parts(world, options),
         exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes), fixed_(options.fixed_bytes) {}
 
-  bytes_t fixed_bytes() const { return fixed_; }
+  transport_facts facts() const {
+    transport_facts all = exchange::facts();
+    all.fixed_bytes = fixed_;
+    return all;
+  }
 
  private:
   bytes_t fixed_;

@@ -48,6 +48,7 @@ class mpi_meeting {
   rank_t device() const { return own_.device(); }
   rank_t devices() const { return own_.devices(); }
   patience waits() const { return wait_; }
+  std::vector<rank_t> absent() const { return {}; }
   MPI_Comm communicator() const { return own_.get(); }
 
   agreement agree(const proposal& mine) {
@@ -322,6 +323,6 @@ class mpi_meeting {
   std::vector<std::string> said_, all_said_;
   std::string why_;
 };
-static_assert(Meeting<mpi_meeting>);
+static_assert(EndingMeeting<mpi_meeting>);
 
 }  // namespace reshard

@@ -101,6 +101,7 @@ class mpi_wire {
   static void keep(Memory&& memory) {
     detail::keep_for_mpi(std::forward<Memory>(memory));
   }
+  void others_stopped() {}  // MPI does not say when it reads no more
 
  private:
   struct posting {
@@ -239,6 +240,6 @@ class mpi_wire {
   clock::time_point heard_ = {};
   bool stopped_ = false;
 };
-static_assert(Wire<mpi_wire>);
+static_assert(ClosingWire<mpi_wire>);
 
 }  // namespace reshard

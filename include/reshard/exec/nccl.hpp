@@ -51,7 +51,7 @@ struct nccl_parts {
 
 /// One process's end of a world of GPUs: a transport. Made and used by one thread. What it moves has been written, and
 /// is read by nobody else, when a switch begins; the caller's own streams are the caller's to wait for.
-template <Meeting M, typename W = nccl_wire<M>>
+template <Meeting M, CopyingWire W = nccl_wire<M>>
 class nccl_endpoint : private detail::nccl_parts<M, W>, public exchange<M, W> {
   using parts = detail::nccl_parts<M, W>;
   using moved_by = exchange<M, W>;
@@ -68,8 +68,12 @@ class nccl_endpoint : private detail::nccl_parts<M, W>, public exchange<M, W> {
     const on_device here(parts::wire.gpu());
     locate_memory(tensors);
   }
-  /// F: what the communicator and the tables of copies take on this device.
-  bytes_t fixed_bytes() const { return parts::wire.fixed_bytes(); }
+  /// With F, which is what the communicator and the tables of copies take on this device.
+  transport_facts facts() const {
+    transport_facts all = moved_by::facts();
+    all.fixed_bytes = parts::wire.fixed_bytes();
+    return all;
+  }
   /// The host can't read what comes: refused where it is asked for.
   void check_messages(bool on) {
     if (on)

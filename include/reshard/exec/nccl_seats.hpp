@@ -66,9 +66,8 @@ class nccl_seats {
 
  private:
   bool is_absent(rank_t d) const {
-    if constexpr (requires { meeting_->absent(); })
-      return std::find(meeting_->absent().begin(), meeting_->absent().end(), d) != meeting_->absent().end();
-    else return false;
+    const std::vector<rank_t> absent = meeting_->absent();
+    return std::find(absent.begin(), absent.end(), d) != absent.end();
   }
 
   M* meeting_;

@@ -34,6 +34,7 @@ class nccl_wire {
   int gpu() const { return world_.gpu(); }
   bytes_t fixed_bytes() const { return world_.fixed_bytes(); }
 
+  void connect(const std::vector<rank_t>&) {}  // contact does
   void contact(const std::vector<rank_t>& to, const std::vector<rank_t>& from) { groups_.contact(to, from); }
   void send(message& m) { groups_.send(m); }
   void receive(message& m) { groups_.receive(m); }
@@ -61,7 +62,7 @@ class nccl_wire {
     return true;
   }
 
-  arena_source arenas() {
+  arena_source arenas() const {
     return {device_granule, registered() ? in_tensors::never : in_tensors::outgoing, piece_alignment};
   }
   std::shared_ptr<std::byte> make_arena(bytes_t bytes) {

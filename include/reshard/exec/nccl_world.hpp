@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A world over NCCL, from its beginning to its end: all devices of a meeting that live make one communicator, and leave
 // it together; where one can't, communicators are aborted, whatever they are at.
-// Builds on: exec/nccl_options.hpp, exec/nccl_seats.hpp, exec/nccl_device.hpp, exec/lookout.hpp.
+// Builds on: exec/nccl_options.hpp, exec/nccl_seats.hpp, exec/nccl_device.hpp, exec/lookout.hpp,
+// exec/switch_ending.hpp.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <reshard/exec/nccl_device.hpp>
 #include <reshard/exec/nccl_options.hpp>
 #include <reshard/exec/nccl_seats.hpp>
+#include <reshard/exec/switch_ending.hpp>
 
 namespace reshard {
 
@@ -106,9 +108,9 @@ class nccl_world {
   /// Returns once all devices that live have stopped, or are silent.
   void hear_others_stop() {
     try {
-      if constexpr (requires { meeting_->part(false); }) {
+      if constexpr (SurvivingMeeting<M>) {
         meeting_->part(false);
-      } else if constexpr (requires { meeting_->tell_ended(std::vector<index_t>{}); }) {
+      } else if constexpr (EndingMeeting<M>) {
         meeting_->tell_ended(std::vector<index_t>(static_cast<std::size_t>(meeting_->devices()), 0));
         const auto ended = [this](rank_t d) {
           return d == meeting_->device() || meeting_->gone(d) || meeting_->ended_after(d) >= 0;

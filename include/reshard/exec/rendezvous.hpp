@@ -177,11 +177,13 @@ class meeting_of_threads {
   rank_t device() const { return device_; }
   rank_t devices() const { return all_->devices(); }
   patience waits() const { return all_->waits(); }
+  std::vector<rank_t> absent() const { return {}; }
   agreement agree(const proposal& mine) { return all_->agree(device_, mine); }
   std::vector<std::string> gather(const std::string& text) { return all_->gather(device_, text); }
   void confirm(index_t stages) { all_->confirm(device_, stages); }
   bool in_place(index_t stages) const { return all_->in_place(stages); }
   std::vector<rank_t> behind(index_t stages) const { return all_->behind(stages); }
+  void poll() {}  // words are heard where they are looked for
   void require_whole() { all_->require_unbroken(); }
   void give_up(const std::string& sentence) { all_->give_up(sentence); }
   void fail(const std::string& sentence) { all_->leave_together(device_, sentence); }

@@ -68,7 +68,7 @@ class socket_meeting {
   rank_t hub() const { return hub_; }
   patience of_one() const { return wait_; }
   /// Devices without an address.
-  const std::vector<rank_t>& absent() const { return absent_; }
+  std::vector<rank_t> absent() const { return absent_; }
   socket_door& door() { return door_; }
 
   agreement agree(const proposal& mine) {
@@ -338,6 +338,6 @@ class socket_meeting {
   std::string why_;
   bool outcast_ = false;  // the others gave this one up
 };
-static_assert(Meeting<socket_meeting>);
+static_assert(SurvivingMeeting<socket_meeting>);
 
 }  // namespace reshard

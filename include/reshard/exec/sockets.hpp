@@ -48,6 +48,6 @@ class socket_endpoint : private detail::socket_parts, public exchange<socket_mee
     return addresses[static_cast<std::size_t>(device)];
   }
 };
-static_assert(Transport<socket_endpoint>);
+static_assert(PartingTransport<socket_endpoint>);
 
 }  // namespace reshard

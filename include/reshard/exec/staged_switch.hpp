@@ -48,7 +48,8 @@ class staged_switch : protected agreed_steps<T> {
       choose_stages();
       if (relayed()) all_or_none(sink<>::of([this] { transport_.offer(arena_->sent()); }));
       all_or_none(sink<>::of([this] { moves_.emplace(transport_.prepare(*staged_, written(), *targets_)); }));
-      refuse_together(disagreement_over(transport_, *moves_));
+      refuse_together(transport_.disagreement(*moves_));
+      transport_.connect(*moves_);
       taken_ = targets_->taken_by_stage(times().slots());
     }));
   }
@@ -75,9 +76,9 @@ class staged_switch : protected agreed_steps<T> {
 
   void give_up(const std::string& sentence) {
     if (all_know_) return;
-    if constexpr (requires { moves_->arenas.ranges; })  // messages into the arena may outlive this
+    if constexpr (KeepingMoves<moves_of<T>>)  // messages into the arena may outlive this
       if (moves_ && arena_)
-        if (std::optional<page_range> pages = arena_->take_pages()) moves_->arenas.ranges.push_back(std::move(*pages));
+        if (std::optional<page_range> pages = arena_->take_pages()) moves_->keep(std::move(*pages));
     transport_.fail(sentence);
   }
 
@@ -115,7 +116,7 @@ class staged_switch : protected agreed_steps<T> {
       report_.stages = options_.route.stages;
       worst_excess(report_.stages);
     } else {
-      fixed_ = transport_.all_reduce_max(fixed_bytes_of(transport_));
+      fixed_ = transport_.all_reduce_max(transport_.facts().fixed_bytes);
       const stages_found found = stages_within(options_.budget, fixed_, [this](index_t s) { return worst_excess(s); });
       if (!found.kept) refuse_budget(found);
       report_.stages = found.stages;
@@ -124,7 +125,7 @@ class staged_switch : protected agreed_steps<T> {
   }
 
   /// Which stages what nobody reads outlasts, on this device and on all of them: what survivors of a torn switch derive
-  /// its lists from. Where a transport gathers no texts, nobody can derive any, and all of it goes first.
+  /// its lists from.
   void agree_on_unread() {
     const index_t most = most_stages + 1, mine = unread_.empty() ? 0 : most - unread_kept_;
     const index_t least = transport_.all_reduce_max(mine);
@@ -135,22 +136,15 @@ class staged_switch : protected agreed_steps<T> {
     }
     report_.unread_kept = most - least;
     if (*report_.unread_kept == report_.stages) return;
-    if constexpr (requires {
-                    { transport_.gather(std::string()) } -> std::same_as<std::vector<std::string>>;
-                  }) {
-      for (const std::string& text : transport_.gather(std::to_string(unread_.empty() ? report_.stages : unread_kept_)))
-        kept_by_device_.push_back(text.empty() ? 0 : std::strtoll(text.c_str(), nullptr, 10));
-    } else {
-      kept_by_device_.assign(static_cast<std::size_t>(transport_.devices()), 0);
-      unread_kept_ = 0;
-      report_.unread_kept = 0;
-    }
+    for (const std::string& text : transport_.gather(std::to_string(unread_.empty() ? report_.stages : unread_kept_)))
+      kept_by_device_.push_back(text.empty() ? 0 : std::strtoll(text.c_str(), nullptr, 10));
   }
 
   void derive() {
     if (change_.devices() > transport_.devices())
       refuse("the switch names ", change_.devices(), " devices, and the transport has ", transport_.devices());
-    for (const rank_t gone : absent_from(transport_))
+    const transport_facts facts = transport_.facts();
+    for (const rank_t gone : facts.absent)
       if (change_.from_rank(gone) >= 0 || change_.to_rank(gone) >= 0)
         refuse("the switch names device ", gone, ", which the transport has no more; say that it is lost");
     if (const index_t stages = options_.route.stages; stages < 1 || stages > most_stages)
@@ -165,8 +159,8 @@ class staged_switch : protected agreed_steps<T> {
     old_.seal();
     new_.seal();
     for (binding* const tensors : {&old_, &new_}) {
-      if constexpr (requires { transport_.locate(*tensors); }) transport_.locate(*tensors);
-      if (!tensors->boxes().empty() && !reaches(transport_, tensors->place()))
+      transport_.locate(*tensors);
+      if (!tensors->boxes().empty() && !transport_.reaches(tensors->place()))
         refuse(me(), ", ", tensors->who(), ": lies in ", tensors->place().text(),
                ", which this transport does not reach");
       if (report_.phases > 1 && tensors->place().is == memory_place::kind::device)
@@ -180,8 +174,8 @@ class staged_switch : protected agreed_steps<T> {
                  reshard::name(b.holds),
                  "; what is relayed is sent on as it is kept, so keep it as it is, or route it directly");
     transport_.offer(old_);
-    check_messages_over(transport_, options_.checks);
-    report_.lag = lag_of(transport_);
+    transport_.check_messages(options_.checks);
+    report_.lag = facts.lag;
     if (options_.budget < 1) refuse("a budget of ", options_.budget, " bytes; it must be at least 1");
     require_one_list(me(), old_, change_.list(), change_.states());
     require_one_list(me(), new_, change_.list(), change_.states());
@@ -215,18 +209,26 @@ class staged_switch : protected agreed_steps<T> {
                   });
   }
 
-  /// Where the transport wants it, first contact with all devices that this one will send to or receive from.
+  /// First contact with all devices that this one will send to or receive from.
   void contact() {
-    if constexpr (requires(const std::vector<rank_t>& peers) { transport_.contact(peers, peers); }) {
-      const auto all = [](const std::vector<transfer>& list, rank_t transfer::*peer) {
-        std::vector<rank_t> result;
-        for (const transfer& t : list) result.push_back(t.*peer);
-        sort_items(result, std::less<rank_t>());
-        result.erase(std::unique(result.begin(), result.end()), result.end());
-        return result;
-      };
-      transport_.contact(all(plan_.sends, &transfer::dst), all(plan_.receives, &transfer::src));
-    }
+    const auto all = [](const std::vector<transfer>& list, rank_t transfer::*peer) {
+      std::vector<rank_t> result;
+      for (const transfer& t : list) result.push_back(t.*peer);
+      sort_items(result, std::less<rank_t>());
+      result.erase(std::unique(result.begin(), result.end()), result.end());
+      return result;
+    };
+    transport_.contact(all(plan_.sends, &transfer::dst), all(plan_.receives, &transfer::src));
+  }
+
+  /// What the transport takes for the plan as it is cut.
+  footprint asked_footprint(const slot_times& at) const {
+    footprint all = transport_.footprint(*staged_);
+    if (!all.tells_of(at))
+      refuse(me(), ": the transport's footprint is of ", all.staging.size(), " slots, ", all.written_in.size(),
+             " of which send; the plan has ", at.slots(), ", ", at.sending(),
+             " of which send, and what is sent in a slot is written in that or a later one");
+    return all;
   }
 
   /// Cuts the plan into stages and replays the memory; what it exceeds max(before, after) by.
@@ -236,8 +238,7 @@ class staged_switch : protected agreed_steps<T> {
     if (relayed()) arena_.emplace(*staged_, old_, new_, change_.list(), names_of(change_.to()));
     sources_.emplace(old_, binding_side::source, change_.states());
     targets_.emplace(written(), binding_side::target, change_.states());
-    std::vector<bytes_t> staging;
-    for (index_t slot = 0; slot < at.slots(); ++slot) staging.push_back(transport_.staging_bytes(*staged_, slot));
+    const footprint taken = asked_footprint(at);
     const auto mark = [](const std::vector<staged_piece>& pieces, const binding& in,
                          const sink<const bound_box&, const staged_piece&>& visit) {
       for (const staged_piece& p : pieces)
@@ -248,13 +249,14 @@ class staged_switch : protected agreed_steps<T> {
       mark(*list, old_, each::of([&](const bound_box& b, const staged_piece& p) { sources_->read(b, p.stage); }));
     for (const tensor_box& b : unread_) old_.meet(b, [&](const bound_box& part) { sources_->unread(part); });
     mark(staged_->receives, written(), each::of([&](const bound_box& b, const staged_piece& p) {
-           targets_->written(b, slot_that_writes(transport_, p.slot(at.lag)));
+           targets_->written(b, taken.written_in[static_cast<std::size_t>(p.slot(at.lag))]);
          }));
     for (const std::vector<staged_piece>* list : {&staged_->retains, &staged_->creates})
       mark(*list, new_, each::of([&](const bound_box& b, const staged_piece& p) { targets_->written(b, p.stage); }));
     const passed_pages passed{relayed() ? &arena_->by_reader() : nullptr, arena_stays()};
     const bytes_t budget = options_.budget == no_budget ? no_budget : options_.budget - fixed_;
-    const page_replay replay = replay_pages(*sources_, *targets_, at, {options_.after_use, budget}, staging, passed);
+    const page_replay replay =
+        replay_pages(*sources_, *targets_, at, {options_.after_use, budget}, taken.staging, passed);
     report_.memory = replay.memory;
     unread_kept_ = replay.unread_kept;
     return report_.memory.excess();

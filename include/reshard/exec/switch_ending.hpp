@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a switch ends on one device, as types, and what devices that broke off tell one another about it.
-// Builds on: exec/switch_options.hpp.
+// How a switch ends on one device, as types, what devices that broke off tell one another about it, and over what.
+// Builds on: exec/switch_options.hpp, exec/transport.hpp.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include <reshard/exec/switch_options.hpp>
+#include <reshard/exec/transport.hpp>
 
 namespace reshard {
 
@@ -76,6 +78,25 @@ struct parting {
     all_have_all = has_all && (all_have_all || survivors.empty());
     survivors.push_back(device);
   }
+};
+
+/// A meeting that some survive where one device is gone:
+///   m.part(has_all)          what all who are left know, this one telling whether it has everything; then it is over;
+///   m.hub()                  const: the device that decides what is in place everywhere.
+template <typename M>
+concept SurvivingMeeting = Meeting<M> && requires(M& m, const M& asked, bool has_all) {
+  { m.part(has_all) } -> std::same_as<parting>;
+  { asked.hub() } -> std::same_as<rank_t>;
+};
+
+/// A transport whose devices part with one another's word where one is gone:
+///   t.part(slots, moved)     what this device and those who are left know of a switch in so many slots that broke off,
+///                            `moved` where it came to its first slot; then it is over;
+///   t.decides()              const: the device that decides what is in place everywhere.
+template <typename T>
+concept PartingTransport = Transport<T> && requires(T& t, const T& asked, index_t slots, bool moved) {
+  { t.part(slots, moved) } -> std::same_as<parting>;
+  { asked.decides() } -> std::same_as<rank_t>;
 };
 
 }  // namespace reshard

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a switch moves on one device, slot by slot: pages are taken before they are written, and given back once every
 // device has read them.
-// Builds on: exec/staged_switch.hpp, exec/stage_watch.hpp, memory/zero_box.hpp.
+// Builds on: exec/staged_switch.hpp, exec/stage_watch.hpp.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,6 @@
 
 #include <reshard/exec/stage_watch.hpp>
 #include <reshard/exec/staged_switch.hpp>
-#include <reshard/memory/zero_box.hpp>
 
 namespace reshard::detail {
 
@@ -87,17 +86,13 @@ class switch_steps : public staged_switch<From, To, T> {
   void create() const {
     for (const staged_piece& p : staged_->creates)
       for (const int state : p.states)
-        new_.meet({state, p.tensor, p.where}, [&transport = transport_](const bound_box& b) {
-          static_cast<void>(transport);
-          if constexpr (requires { transport.fill_with_zeros(b); }) transport.fill_with_zeros(b);
-          else fill_with_zeros(b);
-        });
+        new_.meet({state, p.tensor, p.where}, [this](const bound_box& b) { transport_.fill_with_zeros(b); });
   }
 
   /// Takes what a slot writes first and can't be touched into being; once, however often the switch is run.
   void take(index_t slot) {
     std::vector<block_span>& spans = taken_[static_cast<std::size_t>(slot)];
-    if (!spans.empty()) settle_over(transport_);
+    if (!spans.empty()) transport_.settle();
     for (const block_span& span : spans) written().blocks()[span.block].commit(span.pages);
     spans.clear();
   }
@@ -105,20 +100,20 @@ class switch_steps : public staged_switch<From, To, T> {
   bool drains() const { return options_.budget != no_budget; }
   /// Once every device has all of stage k in place, its sources go; without a budget, once it has all.
   void leave(const std::vector<std::vector<block_span>>& drained, index_t k) {
-    await_stage(transport_, (drains() ? k : report_.stages - 1) + times().span());
+    transport_.await((drains() ? k : report_.stages - 1) + times().span());
     release(drained, k + 1);
     left_ = k + 1;
   }
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
     if (drained.empty() || drained[static_cast<std::size_t>(at)].empty()) return;
-    settle_over(transport_);
+    transport_.settle();
     for (const block_span& span : drained[static_cast<std::size_t>(at)]) old_.blocks()[span.block].release(span.pages);
   }
 
   void give_arena_back(const std::vector<std::vector<block_span>>& passed, index_t slot) {
     const std::vector<block_span>& spans = passed[static_cast<std::size_t>(slot) + 1];
     if (spans.empty()) return;
-    settle_over(transport_);
+    transport_.settle();
     arena_->release(spans);
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The devices of one process, a thread each: every box is copied once, straight from where its source keeps it to where
 // its destination does. A device that is done with a stage takes copies over from those that are not.
-// Builds on: copy/copy_jobs.hpp, exec/rendezvous.hpp, exec/transport.hpp.
+// Builds on: copy/copy_jobs.hpp, exec/rendezvous.hpp, exec/transport.hpp, memory/zero_box.hpp.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include <reshard/copy/copy_jobs.hpp>
 #include <reshard/exec/rendezvous.hpp>
 #include <reshard/exec/transport.hpp>
+#include <reshard/memory/zero_box.hpp>
 
 namespace reshard {
 
@@ -38,12 +39,24 @@ class thread_group {
 
     rank_t device() const { return device_; }
     rank_t devices() const { return world_->devices(); }
+    transport_facts facts() const { return {}; }
     void offer(const binding& tensors) { world_->offers_[static_cast<std::size_t>(device_)] = &tensors; }
     std::int64_t all_reduce_max(std::int64_t value) { return world_->meeting_.all_reduce_max(device_, value); }
     agreement agree(const proposal& mine) { return world_->meeting_.agree(device_, mine); }
     std::vector<std::string> gather(const std::string& mine) { return world_->meeting_.gather(device_, mine); }
-    bytes_t staging_bytes(const staged_plan&, index_t) const { return 0; }
     void fail(const std::string& sentence) { world_->meeting_.leave_together(device_, sentence); }
+
+    bool reaches(memory_place place) const { return place.is != memory_place::kind::device; }
+    reshard::footprint footprint(const staged_plan& plan) const { return even_footprint(plan.times(), 0); }
+    void fill_with_zeros(const bound_box& b) const { reshard::fill_with_zeros(b); }
+    void keep_alive() const {}          // nobody is given up between two agreements
+    void locate(binding&) const {}      // memory is where it says
+    void check_messages(bool) const {}  // there are none
+    void contact(const std::vector<rank_t>&, const std::vector<rank_t>&) const {}
+    std::string disagreement(const std::shared_ptr<lanes>&) const { return {}; }
+    void connect(const std::shared_ptr<lanes>&) const {}
+    void settle() const {}        // nothing is under way between two calls
+    void await(index_t) const {}  // move returns when all have it
 
     std::shared_ptr<lanes> prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
       std::shared_ptr<lanes> all = world_->lanes_of_round();
@@ -132,5 +145,6 @@ class thread_group {
   std::weak_ptr<lanes> latest_;
   std::uint64_t round_ = 0;
 };
+static_assert(Transport<thread_group::endpoint>);
 
 }  // namespace reshard

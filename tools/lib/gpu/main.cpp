@@ -323,17 +323,18 @@ int rank(const words& w) {
     return all;
   };
   here.contact(peers(mine.sends, &transfer::dst), peers(mine.receives, &transfer::src));
-  static_cast<void>(here.staging_bytes(staged, 0));
   exchange_moves moves = here.prepare(staged, after.tensors, pages);
   if (const std::string sentence = here.disagreement(moves); !sentence.empty()) refuse(sentence);
+  here.connect(moves);
+  const index_t lag = here.facts().lag;
   index_t wrong = 0, elements = 0;
   std::vector<double> seconds;
   for (std::uint64_t run = 1; run <= 3; ++run) {
     before.fill(change.from(), known_values{run});
     here.all_reduce_max(0);
     const double begin = now();
-    for (index_t slot = 0; slot < stages + here.lag(); ++slot) here.move(moves, slot);
-    for (index_t k = stages - here.lag(); k < stages; ++k) here.await(k);
+    for (index_t slot = 0; slot < stages + lag; ++slot) here.move(moves, slot);
+    for (index_t k = stages - lag; k < stages; ++k) here.await(k);
     here.all_reduce_max(0);
     if (run > 1) seconds.push_back(now() - begin);
     const comparison found = after.compare(change.to(), known_values{run});
@@ -344,7 +345,7 @@ int rank(const words& w) {
       .number("wrong", static_cast<double>(wrong))
       .number("elements", static_cast<double>(elements))
       .number("seconds", *std::min_element(seconds.begin(), seconds.end()))
-      .number("fixed_bytes", static_cast<double>(here.fixed_bytes()))
+      .number("fixed_bytes", static_cast<double>(here.facts().fixed_bytes))
       .number("sent_bytes", static_cast<double>(moves.sent_bytes()))
       .print();
   return wrong == 0 ? 0 : 1;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: asked\.facts\(\)
+#include <reshard/exec/switch_state.hpp>
+
+#ifndef ACCEPT
+#define FACTS
+#endif
+#include "an_end.hpp"
+using namespace reshard;
+
+// No facts.
+static_assert(Transport<an_end>);
