@@ -58,7 +58,7 @@ TEST_CASE("throughput by n, as pairs, or as a list from one device on") {
 }
 
 TEST_CASE("what is written is read back") {
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {1u, 2u}) {
     job_trace trace = synthetic_trace(seed, 24, 16);
     trace.jobs[0].submit = 0.1, trace.jobs[0].name = "a \"name\"\n";
     io::text_output out;
