@@ -79,8 +79,11 @@ struct family {
   constexpr bool cuts_over_parts() const {
     return tensor_axis != axis_of::none && !stacked() && (tensor_axis != axis_of::column || vector());
   }
-  /// The axis of what tensor parallelism cuts; where that is counted over the parts, what lies in each.
-  constexpr int cut_axis() const { return cuts_over_parts() ? inner_axis() : tensor_axis; }
+  /// The axis of what tensor parallelism cuts; where that is counted over the parts, or it cuts nothing, what lies in
+  /// each.
+  constexpr int cut_axis() const {
+    return cuts_over_parts() || tensor_axis == axis_of::none ? inner_axis() : tensor_axis;
+  }
 };
 
 /// The rows of a box that are padding of the vocabulary which a side with this family does not have; empty where it has

@@ -22,7 +22,7 @@ struct rank_seat {
   constexpr rank_seat(const space& s, rank_t rank, int f, bool sharded) : stage(s.stage_of(rank)) {
     const int kind = static_cast<int>(s.family_at(f).mesh);
     tensor[kind] = s.tensor_index(f, rank);
-    if (kind != 0) expert[kind] = s.expert_index(f, rank);
+    if (kind != 0) expert[1] = s.expert_index(f, rank);  // a literal: g++ takes the kind for any number
     if (sharded) slice[static_cast<int>(s.shard_kind(f))] = s.shard_index(s.shard_kind(f), rank);
   }
 
