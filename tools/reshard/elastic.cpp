@@ -124,8 +124,7 @@ void add_rate(CLI::App& elastic) {
 }  // namespace
 
 void add_elastic(CLI::App& app) {
-  CLI::App& elastic = *app.add_subcommand(
-      "elastic", "what a job asks when its size changes: data, batch, rate; who runs when, simulated");
+  CLI::App& elastic = *app.add_subcommand("elastic", "what a job asks when its size changes; who runs when");
   elastic.require_subcommand(1, 1);
   elastic.footer("Every question and answer is told in docs/reference/tool.md.");
   add_cursor(elastic);
