@@ -134,13 +134,14 @@ def legal(model, d):
     etp = d.get("etp", 1 if ep > 1 else tp)
     if any(value < 1 for key, value in d.items() if isinstance(value, int) and key != "zero") or not 0 <= d.get("zero", 0) <= 2 + rows:
         return False
+    hf = rows and d.get("names") == "hf"  # cut by torch's chunk(), which divides nothing
     qkv = (model["num_attention_heads"] + 2 * groups) * model["head_dim"]
     vocabulary = model["vocab_size"] if "pad" not in d else tp
-    if any(size % tp for size in (model["num_attention_heads"], vocabulary, qkv, model["intermediate_size"])):
+    if not hf and any(size % tp for size in (model["num_attention_heads"], vocabulary, qkv, model["intermediate_size"])):
         return False
-    if groups % tp and tp % groups or d.get("busbw", 1) != 1:
+    if not hf and groups % tp and tp % groups or d.get("busbw", 1) != 1:
         return False
-    if experts and (experts % ep or tp * cp * dp % (etp * ep) or model["moe_intermediate_size"] % etp):
+    if experts and (experts % ep and not (hf and d.get("experts") == "grouped") or tp * cp * dp % (etp * ep) or not hf and model["moe_intermediate_size"] % etp):
         return False
     if not experts and (ep > 1 or "etp" in d):
         return False
@@ -151,7 +152,7 @@ def legal(model, d):
         return False
     if d.get("experts") == "grouped" and not (rows and experts):
         return False
-    return d.get("names") != "hf" or rows and groups * model["head_dim"] % tp == 0
+    return d.get("names") != "hf" or rows
 
 
 def written(d):
@@ -462,6 +463,49 @@ def compared():
     return [*words, *wrong], REFUSED
 
 
+def cursor_question(tokens):
+    steps = [{"ranks": dice.choice([1, 3, 8]), "batch": dice.choice([1, 8, 25]), "count": dice.choice([1, 2, 5])} for _ in range(dice.choice([1, 3]))]
+    asked_of = {"tokens": {"lengths": [dice.choice([0, 1, 7, 50]) for _ in range(5)] + [3]}, "length": dice.choice([1, 4])} if tokens else {"set": dice.choice([5, 1000]), "seed": dice.choice([0, 7, 2**64 - 1])}
+    return {"start": dice.choice([0, 3]), **asked_of, "steps": steps, "undo": dice.choice([[], [0], [1]])}
+
+
+def batch_question():
+    ranks, to, batch = dice.choice([1, 4, 6]), dice.choice([1, 2, 8, 12]), dice.choice([16, 48, 100])
+    return {"ranks": ranks, "to": to, "batch": batch, "optimum": [[batch * k, dice.choice([1, 4, 16])] for k in (1, 2, 4, 8)], "limit": None}
+
+
+def rate_question():
+    at = sorted(dice.sample(range(1000), dice.choice([1, 3])))
+    return {"base": 32, "power": dice.choice([1, 0.5, "1/2"]), "changes": [{"at": t, "batch": dice.choice([16, 64, 100]), "ramp": dice.choice([0, 10, 500])} for t in at], "at": [0, 5, 2000]}
+
+
+def trace():
+    jobs = []
+    for _ in range(dice.choice([1, 4])):
+        least, most = dice.choice([1, 2]), dice.choice([2, 4])
+        jobs.append({"submit": dice.choice([0, 10, 999.5]), "requested": most, "min": least, "max": most, "samples": dice.choice([1, 1000, 5e6]),
+                     "throughput": [[n, dice.choice([1, 90.5]) * n] for n in range(least, 5)]})
+    return {"devices": 4, "jobs": jobs}
+
+
+def elastic():
+    """Questions of a job that changes its size: as they may be, damaged, and with a value that none may have."""
+    name, question, needed = dice.choice([("cursor", cursor_question(False), "steps"), ("cursor", cursor_question(True), "length"), ("batch", batch_question(), "batch"),
+                                          ("rate", rate_question(), "base"), ("schedule", trace(), "devices")])
+    more = dice.choice([[], ["--policy", dice.choice(["fifo", "e-fifo", "backfill", "e-backfill"]), "--pause", "30", "--overhead", "0.1"]]) if name == "schedule" else []
+    match dice.randrange(4):
+        case 0: return ["elastic", name, file(question), *more], EITHER if name in ("batch", "cursor") else ANSWERED  # a batch below a sample a rank, more undone than was done
+        case 1: return ["elastic", name, file(damaged(json.dumps(question).encode())), *more], EITHER
+        case 2:
+            question[needed] = dice.choice([-1, 0, 2**63, 10**400, "8", {}, True, None, 1.5])
+            return ["elastic", name, file(question), *more], REFUSED
+    wrong = dice.choice([["order"], ["order", "--size", "0", "--at", "0"], ["order", "--size", "5", "--at", "5"], ["order", "--size", "-1", "--at", "0"], ["order", "--size", str(2**64), "--at", "0"],
+                         ["order", "--size", "9", "--at", "1e0"], ["order", "--size", "9", "--seed", str(2**64), "--at", "0"], ["schedule", "absent.json"], ["schedule", file(trace()), "--policy", "lifo"],
+                         ["schedule", file(trace()), "--pause", "-1"], ["schedule", file(trace()), "--pause", "NaN"], ["schedule", file(trace()), "--overhead", "1"], ["trace", "--hours", "0"],
+                         ["trace", "--devices", "99999"], ["cursor", "absent"], ["batch", "[" * 100_000], ["rate", "{" * 1000], ["status"], []])
+    return ["elastic", *wrong], REFUSED
+
+
 def bad_usage():
     good = ["plan", llama, "tp=2", "tp=4", "--rank", "0", "--state", "param"]
     words = dice.choice([
@@ -498,7 +542,7 @@ def what_is_legal():
 
 
 KINDS = [illegal_layout, illegal_key, damaged_key, other_models, wrong_other_models, random_layout, random_layout, huge_degree, world_overflow, broken_json, wrong_values, huge_extents, large_models, many_buckets, bad_models,
-         bad_devices, bad_options, bad_states, states_of_ones_own, simulated, compared, bad_usage, damaged_config, damaged_words, what_is_legal]
+         bad_devices, bad_options, bad_states, states_of_ones_own, simulated, compared, elastic, bad_usage, damaged_config, damaged_words, what_is_legal]
 
 
 def no_constant(name):
@@ -518,11 +562,18 @@ def whole(words, out):
     """What is wrong with an answer, or nothing."""
     if "--json" not in words:
         return "" if out else "an empty answer"
+    if words[:2] == ["elastic", "order"]:
+        return "" if re.fullmatch(rb"[0-9]+\n", out) else "no number"
     try:
         told = json.loads(out.decode(), parse_constant=no_constant)
     except ValueError as wrong:
         return f"no whole JSON: {wrong}"
-    if "layouts" in told:
+    if words[0] == "elastic":
+        ends = [share["end"] for share in told.get("shares", [])]
+        ok = all(begin <= end for begin, end in ((share["begin"], share["end"]) for share in told.get("shares", []))) and (not ends or ends[-1] == told["cursor"])
+        ok = ok and all(held <= one["devices"] for one in told.get("schedules", [told]) for job in one.get("jobs", []) if "allocations" in job for _, held in job["allocations"])
+        ok = ok and told.get("batch", 1) > 0
+    elif "layouts" in told:
         keys = [(one["seconds"] or one["moved_bytes"], one["layout"]) for one in told["layouts"]]
         # seconds within 1e-9 of each other are equal
         ordered = all(a[0] <= b[0] * (1 + 1e-9) and (a[0] < b[0] or a[1] < b[1]) for a, b in zip(keys, keys[1:]))
