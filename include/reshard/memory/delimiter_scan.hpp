@@ -33,7 +33,10 @@ struct sixteen_bytes {
   static words equal(const std::byte* bytes, Token token) {
     tokens these;
     std::memcpy(&these, bytes, sizeof these);
-    return reinterpret_cast<words>(these == token);
+    const auto same = these == token;
+    words result;
+    std::memcpy(&result, &same, sizeof result);
+    return result;
   }
 };
 
