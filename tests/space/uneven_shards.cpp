@@ -198,7 +198,8 @@ TEST_CASE("every element is with the ranks that its row, its column and its expe
   }
   MESSAGE(uneven, " families, ", of_columns, " by columns, ", folded, " by rows over groups, ", grouped,
           " of experts together; ", empty, " times a rank held nothing; ", asked, " owners");
-  for (const int seen : {uneven, empty, of_columns, folded, grouped, asked}) CHECK_DRAWN(seen > 0);
+  if (!testing::few())  // few tries have not all
+    for (const int seen : {uneven, empty, of_columns, folded, grouped, asked}) CHECK_DRAWN(seen > 0);
 }
 
 namespace {
@@ -535,6 +536,7 @@ TEST_CASE("models of one's own: every element is with the ranks that the contrac
           stacked, " stacked, ", by_parts, " by whole parts, ", no_axis, " without an axis of experts, ", copies,
           " tied, ", folded_experts, " of experts together with parts, ", ordered, " ordered, ", instances,
           " of instances");
+  if (testing::few()) return;
   for (const int seen :
        {uneven, over_parts, vectors, stacked, by_parts, no_axis, copies, folded_experts, ordered, instances})
     CHECK_DRAWN(seen > 0);
