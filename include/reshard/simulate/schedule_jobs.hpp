@@ -73,7 +73,7 @@ class job_simulator {
     for (std::size_t i = 0; i < queue_.size(); ++i) {
       const traced_job& one = job(queue_[i]);
       if (!left.empty() && (!overtakes(result_.policy) || free_ == 0)) {
-        left.insert(left.end(), queue_.begin() + static_cast<std::ptrdiff_t>(i), queue_.end());
+        for (; i < queue_.size(); ++i) left.push_back(queue_[i]);  // g++ 14 takes an insertion for an overflow
         break;
       }
       const bool in_time =
