@@ -10,7 +10,7 @@
 // Free is what no job holds before the devices are shared anew. The mean does not grow if it is no more, once those
 // that run have made room until the newcomer ends, than if it began when its min are free; both as if nobody else came.
 // Simulated: nothing is measured.
-// Builds on: simulate/job_outlook.hpp, base/same_seconds.hpp.
+// Builds on: simulate/job_outlook.hpp, base/same_seconds.hpp, base/sort.hpp.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <reshard/base/same_seconds.hpp>
+#include <reshard/base/sort.hpp>
 #include <reshard/simulate/job_outlook.hpp>
 
 namespace reshard {
@@ -32,8 +33,7 @@ class job_simulator {
       : trace_(&trace), clock_(trace.devices, policy, cost),
         order_(trace.jobs.size()), result_{policy, cost, std::vector<scheduled_job>(trace.jobs.size())} {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::size_t a, std::size_t b) { return trace.jobs[a].submit < trace.jobs[b].submit; });
+    sort_items(order_, [&](std::size_t a, std::size_t b) { return trace.jobs[a].submit < trace.jobs[b].submit; });
   }
 
   job_schedule run() {
