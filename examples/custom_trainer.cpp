@@ -10,12 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/thread_group.hpp>
-#include <reshard/io/plan_text.hpp>
-#include <reshard/memory/known_values.hpp>
-#include <reshard/memory/rank_arrays.hpp>
-#include <reshard/reshard.hpp>
+#include <reshard/switching.hpp>
+#include <reshard/testing.hpp>
 
 using namespace reshard;
 

@@ -8,13 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/exchange_small_state.hpp>
-#include <reshard/exec/thread_group.hpp>
-#include <reshard/job/batch.hpp>
-#include <reshard/job/cursor.hpp>
-#include <reshard/job/order.hpp>
-#include <reshard/job/rate.hpp>
-#include <reshard/job/throughput.hpp>
+#include <reshard/switching.hpp>
 
 using namespace reshard;
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <reshard/io/plan_text.hpp>
 #include <reshard/reshard.hpp>
 
 using namespace reshard;

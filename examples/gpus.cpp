@@ -10,14 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <reshard/exec/device_memory.hpp>
-#include <reshard/exec/nccl.hpp>
-#include <reshard/exec/socket_meeting.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/memory/known_values.hpp>
-#include <reshard/memory/rank_arrays.hpp>
-#include <reshard/memory/rank_storage.hpp>
-#include <reshard/reshard.hpp>
+#include <reshard/nccl.hpp>
+#include <reshard/testing.hpp>
 
 using namespace reshard;
 

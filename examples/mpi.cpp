@@ -4,11 +4,8 @@
 
 #include <mpi.h>
 
-#include <reshard/exec/mpi.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/memory/known_values.hpp>
-#include <reshard/memory/rank_storage.hpp>
-#include <reshard/reshard.hpp>
+#include <reshard/mpi.hpp>
+#include <reshard/testing.hpp>
 
 using namespace reshard;
 

@@ -9,11 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <reshard/exec/sockets.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/memory/known_values.hpp>
-#include <reshard/memory/rank_storage.hpp>
-#include <reshard/reshard.hpp>
+#include <reshard/sockets.hpp>
+#include <reshard/testing.hpp>
 
 using namespace reshard;
 

@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <string>
 
-#include <reshard/model/model_rules.hpp>
-#include <reshard/model/pieces.hpp>
 #include <reshard/reshard.hpp>
 
 using namespace reshard;

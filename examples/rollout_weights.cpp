@@ -4,13 +4,8 @@
 #include <atomic>
 #include <cstdio>
 
-#include <reshard/exec/prepared_switch.hpp>
-#include <reshard/exec/thread_group.hpp>
-#include <reshard/io/plan_text.hpp>
-#include <reshard/memory/known_values.hpp>
-#include <reshard/memory/rank_storage.hpp>
-#include <reshard/reshard.hpp>
-#include <reshard/simulate/choose_routing.hpp>
+#include <reshard/switching.hpp>
+#include <reshard/testing.hpp>
 
 using namespace reshard;
 

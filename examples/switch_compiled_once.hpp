@@ -3,8 +3,8 @@
 // here and leaves it to switch_compiled_once.cpp.
 #pragma once
 
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/thread_group.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/transport/thread_group.hpp>
 
 extern template reshard::switch_report reshard::switch_state(const reshard::computed_switch&, reshard::binding&,
                                                              reshard::binding&, reshard::thread_group::endpoint&,

@@ -15,18 +15,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <reshard/exec/attempt_switch.hpp>
-#include <reshard/exec/forwarding.hpp>
-#include <reshard/exec/sockets.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/torn_switch.hpp>
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
-#include <reshard/io/switch_json.hpp>
-#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/volume.hpp>
+#include <reshard/report/switch_json.hpp>
+#include <reshard/switch/attempt_switch.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/switch/torn_switch.hpp>
+#include <reshard/testing/known_values.hpp>
+#include <reshard/transport/forwarding.hpp>
+#include <reshard/transport/sockets.hpp>
 
 namespace demo {
 

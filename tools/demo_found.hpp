@@ -9,14 +9,14 @@
 #include <type_traits>
 #include <vector>
 
-#include <reshard/exec/exchange.hpp>
-#include <reshard/exec/forwarding.hpp>
-#include <reshard/exec/switch_state.hpp>
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
-#include <reshard/memory/known_values.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/layout_switch.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/testing/known_values.hpp>
+#include <reshard/transport/exchange.hpp>
+#include <reshard/transport/forwarding.hpp>
 
 #include "demo_measure.hpp"
 

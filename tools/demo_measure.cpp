@@ -10,17 +10,17 @@
 
 #include <unistd.h>
 
-#include <reshard/exec/mailbox_group.hpp>
-#include <reshard/exec/sockets.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/thread_group.hpp>
+#include <reshard/cost/direct_stages.hpp>
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
-#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/volume.hpp>
-#include <reshard/schedule/direct_stages.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/testing/known_values.hpp>
+#include <reshard/transport/mailbox_group.hpp>
+#include <reshard/transport/sockets.hpp>
+#include <reshard/transport/thread_group.hpp>
 
 #include "demo_found.hpp"
 #include "demo_processes.hpp"

@@ -11,9 +11,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <reshard/exec/mpi.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/plan/make_plan.hpp>
+#include <reshard/transport/mpi.hpp>
 
 #include "../tests/support/all_to_all.hpp"
 #include "../tests/support/under_mpirun.hpp"

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <reshard/exec/sockets.hpp>
+#include <reshard/transport/sockets.hpp>
 
 namespace demo {
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <reshard/job/build_offset_map.hpp>
 #include <reshard/job/order.hpp>
-#include <reshard/memory/build_offset_map.hpp>
 
 using namespace reshard;
 

@@ -12,8 +12,8 @@ import tempfile
 source = pathlib.Path(sys.argv[1])
 compiler = sys.argv[sys.argv.index("--") + 1:]
 examples = source / "examples"
-PREPARED = """#include <reshard/exec/prepared_switch.hpp>
-#include <reshard/exec/thread_group.hpp>
+PREPARED = """#include <reshard/switch/prepared_switch.hpp>
+#include <reshard/transport/thread_group.hpp>
 extern template class reshard::prepared_switch<reshard::computed_holding, reshard::computed_holding, reshard::thread_group::endpoint>;
 """
 if not shutil.which("nm"):

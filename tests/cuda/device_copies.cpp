@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <reshard/copy/copy_table.hpp>
-#include <reshard/exec/device_copies.hpp>
+#include <reshard/cuda/launch_copies.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/random_copies.hpp"

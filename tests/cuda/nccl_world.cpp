@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <exception>
 
-#include <reshard/exec/nccl.hpp>
-#include <reshard/exec/socket_meeting.hpp>
+#include <reshard/transport/nccl.hpp>
+#include <reshard/transport/socket_meeting.hpp>
 
 using namespace reshard;
 

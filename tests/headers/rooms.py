@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rooms.py INCLUDE HEADER... --backend HEADER...: the list is what lies on the disk, and includes obey the order of rooms."""
+"""rooms.py INCLUDE HEADER... --backend HEADER...: the list is what lies on the disk, includes obey the order of rooms, and what lies in a
+folder below a room is included by that room, by tests and by benchmarks alone."""
 import pathlib
 import re
 import sys
 
-ROOMS = "base algebra job model parallelism space plan schedule simulate memory copy exec elastic checkpoint io".split()
-UMBRELLA = "reshard/reshard.hpp"
-# A room up to the one named here must not include what matches.
-PURE = [("schedule", r"iostream|functional|regex|range/v3/.*"), ("simulate", r"thread|mutex|condition_variable|mpi\.h|nccl\.h|cuda.*"),
-        ("checkpoint", r"nlohmann/.*|fmt/.*|CLI/.*")]
+# Bottom up. What lies in a folder below a room is that room's own: nobody else's header, tool or example includes it.
+ROOMS = ("base algebra model parallelism space plan schedule cost queue memory copy cuda transport switch job elastic checkpoint "
+         "io report testing").split()
+LARGEST = 22  # headers of a room, folders below it not counted
+# Doors lie in no room: each includes what one purpose needs.
+DOORS = [f"reshard/{name}.hpp" for name in ("reshard", "switching", "sockets", "mpi", "nccl", "testing")]
+# What the rooms from the first to the second must not include.
+PURE = [("base", "schedule", r"iostream|functional|regex|range/v3/.*"), ("base", "queue", r"thread|mutex|condition_variable|mpi\.h|nccl\.h|cuda.*"),
+        ("base", "checkpoint", r"nlohmann/.*|fmt/.*|CLI/.*")]
 
 include = pathlib.Path(sys.argv[1])
 split = sys.argv.index("--backend")
@@ -39,27 +44,42 @@ def includes(header):
         yield name
 
 
+def private(header):
+    return header.startswith("reshard/") and header.count("/") > 2
+
+
 for header in on_disk:
     here = room(header)
-    if here < 0 and header != UMBRELLA:
+    if here < 0 and header not in DOORS:
         faults.append(f"{header} lies in no room: reshard/<room>/ with <room> one of {', '.join(ROOMS)}")
         continue
     for name in includes(header):
         if name.startswith("reshard/"):
             there = room(name)
-            if header == UMBRELLA:
-                if there < 0 or there > ROOMS.index("exec") or name in backend:
-                    faults.append(f"{header} includes {name}: the umbrella holds the rooms from base to exec and no backend")
+            if name in DOORS:
+                faults += [f"{header} includes {name}, a door: name the header that is meant"] if header not in DOORS else []
             elif there < 0:
                 faults.append(f"{header} includes {name}, which lies in no room")
+            elif header in DOORS:
+                faults += [f"{header} includes {name}, which {ROOMS[there]} keeps to itself"] if private(name) else []
             elif there > here:
-                faults.append(f"{header} includes {name}: {ROOMS[here]} is above {ROOMS[there]} and must not know it")
-        elif header != UMBRELLA:
-            faults += [f"{header} includes <{name}>, which stays out of {', '.join(ROOMS[:ROOMS.index(last) + 1])}"
-                       for last, pattern in PURE if here <= ROOMS.index(last) and re.fullmatch(pattern, name)]
+                faults.append(f"{header} includes {name}: {ROOMS[here]} comes before {ROOMS[there]} and must not know it")
+            elif there != here and private(name):
+                faults.append(f"{header} includes {name}, which {ROOMS[there]} keeps to itself")
+        elif header not in DOORS:
+            faults += [f"{header} includes <{name}>, which stays out of {first} to {last}" for first, last, pattern in PURE
+                       if ROOMS.index(first) <= here <= ROOMS.index(last) and re.fullmatch(pattern, name)]
+
+for folder in sorted({h.rsplit("/", 1)[0] for h in on_disk}):
+    count = sum(h.rsplit("/", 1)[0] == folder for h in on_disk)
+    if count > LARGEST:
+        faults.append(f"{folder}/ has {count} headers; {LARGEST} are allowed")
+for name in sorted(p for folder in ("tools", "examples") for p in (include.parent / folder).rglob("*.[ch]pp")):
+    faults += [f"{name.relative_to(include.parent)} includes {h}, which its room keeps to itself"
+               for h in re.findall(r'^\s*#\s*include\s*<([^>]+)>', name.read_text(), flags=re.M) if private(h)]
 
 for fault in faults:
     print(fault)
-print(f"{len(on_disk)} headers looked at")
+print(f"{len(on_disk)} headers looked at, {sum(not private(h) for h in on_disk)} of them for everybody")
 print(f"{int(not faults)} passed, {len(faults)} failed")
 sys.exit(bool(faults))

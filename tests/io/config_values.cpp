@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/io/config_values.hpp>
+#include <reshard/io/detail/config_values.hpp>
 
 #include "../support/refused.hpp"
 

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/job_trace_json.hpp>
-#include <reshard/simulate/schedule_jobs.hpp>
-#include <reshard/simulate/synthetic_trace.hpp>
+#include <reshard/queue/schedule_jobs.hpp>
+#include <reshard/queue/synthetic_trace.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"

@@ -12,11 +12,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <reshard/cost/direct_stages.hpp>
 #include <reshard/io/hf_config.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
-#include <reshard/schedule/direct_stages.hpp>
 
 #include "../oracle/plan_check.hpp"
 #include "../oracle/random_layouts.hpp"

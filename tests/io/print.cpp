@@ -8,9 +8,9 @@
 #include <utility>
 
 #include <reshard/io/hf_config.hpp>
-#include <reshard/io/layout_picture.hpp>
-#include <reshard/io/layout_svg.hpp>
 #include <reshard/io/print.hpp>
+#include <reshard/report/layout_picture.hpp>
+#include <reshard/report/layout_svg.hpp>
 
 using namespace reshard;
 

@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/print.hpp>
-#include <reshard/io/simulation_text.hpp>
+#include <reshard/report/simulation_text.hpp>
 
 #include "../oracle/link_time.hpp"
 #include "../support/tries.hpp"

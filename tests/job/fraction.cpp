@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include <reshard/job/fraction.hpp>
+#include <reshard/job/detail/fraction.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"

@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
-#include <reshard/exec/small_state.hpp>
 #include <reshard/job/documents.hpp>
 #include <reshard/job/history.hpp>
 #include <reshard/job/order.hpp>
+#include <reshard/job/small_state.hpp>
 
 #include "../oracle/job_walk.hpp"
 #include "../support/dice.hpp"

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/hf_config.hpp>
-#include <reshard/io/switch_json.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
+#include <reshard/report/switch_json.hpp>
 
 #include "../oracle/random_keys.hpp"
 #include "../oracle/random_states.hpp"

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
+#include <reshard/cost/switch_bytes.hpp>
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/volume.hpp>
-#include <reshard/schedule/figures.hpp>
 #include <reshard/space/listed_holding.hpp>
 
 #include "../oracle/plan_check.hpp"

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/cost/switch_bytes.hpp>
 #include <reshard/io/cluster_json.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/relay.hpp>
-#include <reshard/schedule/figures.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 #include <reshard/space/listed_holding.hpp>
 

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/thread_group.hpp>
 #include <reshard/memory/bind_shard.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/cover.hpp>
 #include <reshard/space/listed_holding.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/transport/thread_group.hpp>
 
 #include "../support/judged.hpp"
 #include "../support/refused.hpp"

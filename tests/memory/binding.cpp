@@ -10,11 +10,11 @@
 #include <range/v3/view/cartesian_product.hpp>
 #include <range/v3/view/indices.hpp>
 
-#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/pages.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/cover.hpp>
+#include <reshard/testing/known_values.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"

@@ -14,7 +14,7 @@
 
 #include <reshard/io/hf_config.hpp>
 #include <reshard/model/hf_names.hpp>
-#include <reshard/model/model_rules.hpp>
+#include <reshard/model/require_model.hpp>
 
 #include "../support/dice.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include <reshard/parallelism/layout_keys.hpp>
-#include <reshard/parallelism/legal_pipeline.hpp>
+#include <reshard/parallelism/detail/layout_keys.hpp>
+#include <reshard/parallelism/detail/legal_pipeline.hpp>
 #include <reshard/parallelism/pipeline.hpp>
 
 #include "../algebra/distribution_law.hpp"

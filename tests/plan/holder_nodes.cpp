@@ -12,8 +12,8 @@
 
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
-#include <reshard/plan/holder_key.hpp>
-#include <reshard/plan/holder_nodes.hpp>
+#include <reshard/plan/relay/holder_key.hpp>
+#include <reshard/plan/relay/node_sets.hpp>
 #include <reshard/space/computed_holding.hpp>
 
 #include "../support/dice.hpp"

@@ -11,7 +11,7 @@
 #include <reshard/algebra/box.hpp>
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
-#include <reshard/plan/node_ranks.hpp>
+#include <reshard/plan/detail/node_ranks.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/tries.hpp"

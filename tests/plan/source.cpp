@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/plan/source.hpp>
+#include <reshard/plan/detail/source.hpp>
 
 #include "../support/dice.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/transport.hpp>
+#include <reshard/transport/transport.hpp>
 
 #ifndef DEVICES
 #define DEVICES rank_t devices() const;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: reshard: this transport cannot tell who is left; a socket_endpoint can
 // expect: t\.part\(slots, moved\)
-#include <reshard/exec/attempt_switch.hpp>
-#include <reshard/exec/sockets.hpp>
-#include <reshard/exec/thread_group.hpp>
+#include <reshard/switch/attempt_switch.hpp>
+#include <reshard/transport/sockets.hpp>
+#include <reshard/transport/thread_group.hpp>
 using namespace reshard;
 
 // A switch that says how it ended, over a transport whose devices do not part.

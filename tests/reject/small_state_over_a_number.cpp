@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: reshard: small state goes over a meeting, or a transport with agree and gather
 // alone
-#include <reshard/exec/exchange_small_state.hpp>
-#include <reshard/exec/thread_group.hpp>
+#include <reshard/job/exchange_small_state.hpp>
+#include <reshard/transport/thread_group.hpp>
 using namespace reshard;
 
 // Small state over what gathers nothing: one error.

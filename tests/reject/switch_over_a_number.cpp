@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: reshard: this is no Transport; exec/transport.hpp says what one does
+// expect: reshard: this is no Transport; transport/transport.hpp says what one does
 // alone
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/thread_group.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/transport/thread_group.hpp>
 using namespace reshard;
 
 // A switch over what is no transport: one error.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: asked\.devices\(\)
-#include <reshard/exec/transport.hpp>
+#include <reshard/transport/transport.hpp>
 
 #ifndef ACCEPT
 #define DEVICES std::int32_t devices() const;

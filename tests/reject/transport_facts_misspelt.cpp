@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: has no non-static data member named .lags|designator .lags. does not refer to any field
-#include <reshard/exec/transport.hpp>
+#include <reshard/transport/transport.hpp>
 
 #ifndef ACCEPT
 #define FACTS \

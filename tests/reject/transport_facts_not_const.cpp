@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: asked\.facts\(\)
-#include <reshard/exec/switch_state.hpp>
+#include <reshard/switch/switch_state.hpp>
 
 #ifndef ACCEPT
 #define FACTS transport_facts facts();

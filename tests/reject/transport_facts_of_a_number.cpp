@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: asked\.facts\(\)
-#include <reshard/exec/transport.hpp>
+#include <reshard/transport/transport.hpp>
 
 #ifndef ACCEPT
 #define FACTS index_t facts() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: t\.all_reduce_max\(n\)
-#include <reshard/exec/transport.hpp>
+#include <reshard/transport/transport.hpp>
 
 #ifndef ACCEPT
 #define ALL_REDUCE_MAX std::uint64_t all_reduce_max(std::uint64_t);

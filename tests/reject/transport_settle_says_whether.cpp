@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: t\.settle\(\)
-#include <reshard/exec/transport.hpp>
+#include <reshard/transport/transport.hpp>
 
 #ifndef ACCEPT
 #define SETTLE bool settle();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: t\.fill_with_zeros\(box\)
-#include <reshard/exec/switch_state.hpp>
+#include <reshard/switch/switch_state.hpp>
 
 #ifndef ACCEPT
 #define FILL_WITH_ZEROS

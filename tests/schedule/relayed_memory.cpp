@@ -9,9 +9,9 @@
 #include <tuple>
 #include <vector>
 
+#include <reshard/cost/switch_bytes.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/relay.hpp>
-#include <reshard/schedule/figures.hpp>
 #include <reshard/schedule/relayed_memory.hpp>
 
 #include "../support/dice.hpp"

@@ -9,7 +9,7 @@
 
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
-#include <reshard/space/buffer_boxes.hpp>
+#include <reshard/space/detail/buffer_boxes.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"

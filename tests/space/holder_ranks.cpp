@@ -8,7 +8,7 @@
 
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
-#include <reshard/space/holder_ranks.hpp>
+#include <reshard/space/detail/holder_ranks.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/tries.hpp"

@@ -12,7 +12,7 @@
 
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
-#include <reshard/space/optimizer_buffers.hpp>
+#include <reshard/space/detail/optimizer_buffers.hpp>
 
 using namespace reshard;
 

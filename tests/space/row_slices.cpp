@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <reshard/space/row_slices.hpp>
+#include <reshard/space/detail/row_slices.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"

@@ -12,7 +12,7 @@
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/cover.hpp>
-#include <reshard/space/uneven_shards.hpp>
+#include <reshard/space/detail/uneven_shards.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/points.hpp"

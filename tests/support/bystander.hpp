@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/exchange_small_state.hpp>
-#include <reshard/exec/forwarding.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/memory/known_values.hpp>
+#include <reshard/job/exchange_small_state.hpp>
 #include <reshard/memory/rank_storage.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/testing/known_values.hpp>
+#include <reshard/transport/forwarding.hpp>
 
 #include "tiny.hpp"
 

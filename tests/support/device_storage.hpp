@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/device_memory.hpp>
-#include <reshard/memory/known_values.hpp>
+#include <reshard/cuda/device_memory.hpp>
 #include <reshard/memory/rank_arrays.hpp>
+#include <reshard/testing/known_values.hpp>
 
 namespace testing {
 

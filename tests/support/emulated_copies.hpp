@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy kernels on the emulation: the launches of exec/copy_kernels.cuh themselves, and the very body that a GPU
+// The copy kernels on the emulation: the launches of cuda/copy_kernels.cuh themselves, and the very body that a GPU
 // runs, a loop over threads on the stream's own thread. For one file of a program.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace reshard {
 inline const dim3 blockIdx, threadIdx, blockDim;
 }
 
-#include <reshard/exec/copy_kernels.cuh>
+#include <reshard/cuda/copy_kernels.cuh>
 
 #include "../emulation/emulation.hpp"
 

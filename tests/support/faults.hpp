@@ -11,9 +11,9 @@
 
 #include <signal.h>
 
-#include <reshard/exec/sockets.hpp>
-#include <reshard/exec/switch_ending.hpp>
 #include <reshard/memory/binding.hpp>
+#include <reshard/switch/ending.hpp>
+#include <reshard/transport/sockets.hpp>
 
 #include "left_behind.hpp"
 

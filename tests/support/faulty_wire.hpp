@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include <reshard/exec/mailbox.hpp>
+#include <reshard/transport/threads/mailbox.hpp>
 
 namespace testing {
 

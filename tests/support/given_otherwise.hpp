@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/testing/known_values.hpp>
 
 #include "left_behind.hpp"
 #include "tiny.hpp"

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/exec/switch_ending.hpp>
-#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
+#include <reshard/switch/ending.hpp>
+#include <reshard/testing/known_values.hpp>
 
 #include "../oracle/contract.hpp"
 #include "faults.hpp"

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <reshard/memory/known_values.hpp>
+#include <reshard/testing/known_values.hpp>
 
 #include "../oracle/memory_judge.hpp"
 

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/exchange_moves.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/memory/known_values.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/volume.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/testing/known_values.hpp>
+#include <reshard/transport/exchange/moves.hpp>
 
 #include "../oracle/random_layouts.hpp"
 #include "dice.hpp"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include <reshard/exec/mpi.hpp>
+#include <reshard/transport/mpi.hpp>
 
 #include "left_behind.hpp"
 #include "under_mpirun.hpp"

@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <reshard/io/regions.hpp>
+#include <reshard/report/regions.hpp>
 
 #include "../oracle/trainer_switch.hpp"
 

@@ -12,7 +12,7 @@
 #include <new>
 #include <vector>
 
-#include <reshard/copy/copy_shape.hpp>
+#include <reshard/copy/detail/copy_shape.hpp>
 #include <reshard/model/float_conversion.hpp>
 
 #include "dice.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/exchange_small_state.hpp>
+#include <reshard/job/exchange_small_state.hpp>
 
 #include "dice.hpp"
 #include "left_behind.hpp"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/exec/small_state.hpp>
+#include <reshard/job/small_state.hpp>
 
 #include "dice.hpp"
 

@@ -2,7 +2,7 @@
 // What somebody who watches a switch must be told, over every transport.
 #pragma once
 
-#include <reshard/exec/switch_options.hpp>
+#include <reshard/switch/options.hpp>
 
 namespace testing {
 

@@ -17,10 +17,10 @@
 #include <sys/mman.h>
 
 #include <reshard/algebra/region.hpp>
-#include <reshard/exec/forwarding.hpp>
-#include <reshard/exec/switch_state.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/transport/forwarding.hpp>
 
 #include "../oracle/random_layouts.hpp"
 #include "expand.hpp"

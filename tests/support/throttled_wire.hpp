@@ -15,7 +15,7 @@
 
 #include <sys/prctl.h>
 
-#include <reshard/exec/wire.hpp>
+#include <reshard/transport/wire.hpp>
 
 namespace testing {
 

@@ -3,15 +3,15 @@
 #include <optional>
 #include <string>
 
+#include <reshard/cost/direct_stages.hpp>
+#include <reshard/cost/simulate.hpp>
+#include <reshard/cost/switch_bytes.hpp>
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/cluster_json.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/relabel.hpp>
 #include <reshard/plan/volume.hpp>
-#include <reshard/schedule/direct_stages.hpp>
-#include <reshard/schedule/figures.hpp>
-#include <reshard/simulate/simulation.hpp>
 
 #include "asked.hpp"
 

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <optional>
 
+#include <reshard/cost/choose_routing.hpp>
 #include <reshard/io/hf_config.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/plan/relabel.hpp>
 #include <reshard/schedule/memory_replay.hpp>
 #include <reshard/schedule/stage_count.hpp>
-#include <reshard/simulate/choose_routing.hpp>
 
 #include "commands.hpp"
 

@@ -9,7 +9,7 @@
 
 #include <reshard/model/state_list.hpp>
 
-#include <reshard/io/regions.hpp>
+#include <reshard/report/regions.hpp>
 
 namespace CLI {
 class App;

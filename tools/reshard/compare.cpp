@@ -11,15 +11,15 @@
 #include <thread>
 #include <vector>
 
+#include <reshard/cost/relayed_figures.hpp>
+#include <reshard/cost/simulate.hpp>
 #include <reshard/io/arguments.hpp>
-#include <reshard/io/comparison_svg.hpp>
-#include <reshard/io/comparison_text.hpp>
 #include <reshard/io/hf_config.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/parallelism/legal_layouts.hpp>
 #include <reshard/plan/make_plan.hpp>
-#include <reshard/simulate/relayed_figures.hpp>
-#include <reshard/simulate/simulation.hpp>
+#include <reshard/report/comparison_svg.hpp>
+#include <reshard/report/comparison_text.hpp>
 
 #include "asked.hpp"
 

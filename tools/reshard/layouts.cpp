@@ -5,11 +5,11 @@
 
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/hf_config.hpp>
-#include <reshard/io/layout_picture.hpp>
-#include <reshard/io/layout_svg.hpp>
-#include <reshard/io/layout_text.hpp>
-#include <reshard/io/regions.hpp>
 #include <reshard/io/text_output.hpp>
+#include <reshard/report/layout_picture.hpp>
+#include <reshard/report/layout_svg.hpp>
+#include <reshard/report/layout_text.hpp>
+#include <reshard/report/regions.hpp>
 
 #include "commands.hpp"
 

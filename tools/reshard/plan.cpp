@@ -5,10 +5,10 @@
 #include <vector>
 
 #include <reshard/io/arguments.hpp>
-#include <reshard/io/switch_json.hpp>
-#include <reshard/io/switch_text.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/plan/relay.hpp>
+#include <reshard/report/switch_json.hpp>
+#include <reshard/report/switch_text.hpp>
 
 #include "asked.hpp"
 

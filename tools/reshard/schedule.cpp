@@ -13,10 +13,10 @@
 #include <CLI/Formatter.hpp>
 
 #include <reshard/io/arguments.hpp>
-#include <reshard/io/job_schedule_svg.hpp>
-#include <reshard/io/job_schedule_text.hpp>
 #include <reshard/io/job_trace_json.hpp>
-#include <reshard/simulate/synthetic_trace.hpp>
+#include <reshard/queue/synthetic_trace.hpp>
+#include <reshard/report/job_schedule_svg.hpp>
+#include <reshard/report/job_schedule_text.hpp>
 
 #include "commands.hpp"
 

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include <reshard/io/arguments.hpp>
-#include <reshard/io/simulation_json.hpp>
-#include <reshard/io/simulation_text.hpp>
-#include <reshard/io/switch_svg.hpp>
 #include <reshard/io/text_output.hpp>
-#include <reshard/io/trace.hpp>
+#include <reshard/report/chrome_trace.hpp>
+#include <reshard/report/simulation_json.hpp>
+#include <reshard/report/simulation_text.hpp>
+#include <reshard/report/switch_svg.hpp>
 
 #include "asked.hpp"
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // An N-d strided copy between two byte arrays: row by row, through the caches or past them.
-// Builds on: copy/copy_row.hpp, copy/streaming_row.hpp.
+// Builds on: copy/detail/copy_row.hpp, copy/detail/streaming_row.hpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include <reshard/copy/copy_row.hpp>
-#include <reshard/copy/copy_shape.hpp>
-#include <reshard/copy/streaming_row.hpp>
+#include <reshard/copy/detail/copy_row.hpp>
+#include <reshard/copy/detail/copy_shape.hpp>
+#include <reshard/copy/detail/streaming_row.hpp>
 
 namespace reshard {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One strided copy as a GPU reads it: plain numbers, and the function by which any number of threads makes it, each its
 // own units and none waiting for another. A loop on the host runs the very same function.
-// Builds on: base/host_device.hpp, copy/copy_shape.hpp, model/float_conversion.hpp.
+// Builds on: base/host_device.hpp, copy/detail/copy_shape.hpp, model/float_conversion.hpp.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 #include <reshard/base/host_device.hpp>
 #include <reshard/base/integer.hpp>
-#include <reshard/copy/copy_shape.hpp>
+#include <reshard/copy/detail/copy_shape.hpp>
 #include <reshard/model/float_conversion.hpp>
 
 namespace reshard {

@@ -5,14 +5,14 @@
 //   {"base": TBS, "power": 1 or "1/2", "changes": [{"at": sample, "batch": B, "ramp": samples}, ..], "at": [t, ..]}
 // In place of `optimum` stands `throughput`, [[B, n, samples a second], ..], and with "model": true what is fitted to
 // it.
-// Builds on: io/strict_json.hpp, io/text_output.hpp, job/batch.hpp, job/rate.hpp, job/throughput.hpp.
+// Builds on: io/detail/strict_json.hpp, io/text_output.hpp, job/batch.hpp, job/rate.hpp, job/throughput.hpp.
 #pragma once
 
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <reshard/io/strict_json.hpp>
+#include <reshard/io/detail/strict_json.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/job/batch.hpp>
 #include <reshard/job/rate.hpp>

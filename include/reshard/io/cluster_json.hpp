@@ -3,7 +3,7 @@
 //   {"gpus": 8, "nvlink_GBps": 160, "nics": 8, "nic_GBps": 25, "spine_GBps": null, "copy_GBps": 1300, "message_us": 10,
 //    "stage_us": 50, "nodes": [{"count": 12}, {"count": 4, "nics": 4}]}
 // of which gpus and three speeds are required. Whatever is not of one of these forms is refused in one sentence.
-// Builds on: plan/cluster.hpp, io/arguments.hpp, io/json_of.hpp.
+// Builds on: plan/cluster.hpp, io/arguments.hpp, io/detail/json_of.hpp.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include <reshard/io/arguments.hpp>
-#include <reshard/io/json_of.hpp>
+#include <reshard/io/detail/json_of.hpp>
 #include <reshard/plan/cluster.hpp>
 
 namespace reshard::io {

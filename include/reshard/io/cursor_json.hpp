@@ -3,13 +3,13 @@
 //   {"start": c, "set": N, "seed": s, "steps": [{"ranks": n, "batch": B, "count": k}, ..], "undo": [u, ..]}
 // or, of tokens, with "tokens": {"lengths": [..]}, "length": L in place of set and seed. After entry i of `steps`, the
 // last undo[i] steps are undone. An entry may have a `length` of its own.
-// Builds on: io/strict_json.hpp, io/text_output.hpp, job/history.hpp, job/documents.hpp, job/order.hpp.
+// Builds on: io/detail/strict_json.hpp, io/text_output.hpp, job/history.hpp, job/documents.hpp, job/order.hpp.
 #pragma once
 
 #include <optional>
 #include <string_view>
 
-#include <reshard/io/strict_json.hpp>
+#include <reshard/io/detail/strict_json.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/job/documents.hpp>
 #include <reshard/job/history.hpp>

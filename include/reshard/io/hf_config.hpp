@@ -2,7 +2,7 @@
 // A model from a Hugging Face config.json: the architectures that are built, their keys and defaults. All else is
 // refused in one sentence, a key that would add a tensor that is not built included. Source of the keys: transformers'
 // configurations of these architectures.
-// Builds on: io/config_values.hpp, model/presets.hpp.
+// Builds on: io/detail/config_values.hpp, model/presets.hpp.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include <reshard/io/config_values.hpp>
+#include <reshard/io/detail/config_values.hpp>
 #include <reshard/model/presets.hpp>
 
 namespace reshard::io {

@@ -5,7 +5,7 @@
 // Every key but the name is required, others are passed over. The throughput is told from min to max: by n; as pairs
 // [[2, 90], [3, 130], ..]; or as a list that begins with one device. What is not of this form is refused in one
 // sentence.
-// Builds on: io/json_of.hpp, io/text_output.hpp, simulate/job_trace.hpp.
+// Builds on: io/detail/json_of.hpp, io/text_output.hpp, queue/job_trace.hpp.
 #pragma once
 
 #include <cerrno>
@@ -19,10 +19,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include <reshard/io/json_of.hpp>
+#include <reshard/io/detail/json_of.hpp>
 #include <reshard/io/print.hpp>
 #include <reshard/io/text_output.hpp>
-#include <reshard/simulate/job_trace.hpp>
+#include <reshard/queue/job_trace.hpp>
 
 namespace reshard::io {
 

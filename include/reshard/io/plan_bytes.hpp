@@ -3,7 +3,7 @@
 //   "reshplan", version 4, fingerprint of states and families, device, numbers of sends, receives, retains, creates and
 //   lost, then per transfer src, dst, states, family, phase, purpose, stream and 5 x (begin, end), and last the FNV-1a
 //   hash of all bytes before it.
-// Builds on: io/plan_check.hpp.
+// Builds on: io/detail/plan_check.hpp.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include <reshard/io/plan_check.hpp>
+#include <reshard/io/detail/plan_check.hpp>
 
 namespace reshard::io {
 

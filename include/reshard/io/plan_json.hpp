@@ -4,7 +4,7 @@
 //   "retains": [..], "creates": [..], "lost": [..]}
 //   with {"src": 3, "dst": 7, "states": ["param"], "family": "wte", "box": [[0, 1], ..], "phase": 0,
 //   "purpose": "delivered", "stream": 0} for every box of a family.
-// Builds on: io/plan_check.hpp, io/print.hpp, nlohmann-json.
+// Builds on: io/detail/plan_check.hpp, io/print.hpp, nlohmann-json.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <reshard/io/plan_check.hpp>
+#include <reshard/io/detail/plan_check.hpp>
 #include <reshard/io/print.hpp>
 
 namespace reshard::io {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans and reports as people read them: what a device sends, receives and keeps, box by box; and what a switch did.
-// Builds on: io/print.hpp, plan/layout_switch.hpp, plan/plan.hpp, exec/switch_options.hpp.
+// Builds on: io/print.hpp, plan/layout_switch.hpp, plan/plan.hpp, switch/options.hpp.
 #pragma once
 
 #include <string>
 
-#include <reshard/exec/switch_options.hpp>
 #include <reshard/io/print.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/plan/plan.hpp>
+#include <reshard/switch/options.hpp>
 
 namespace reshard {
 

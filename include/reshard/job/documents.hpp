@@ -65,7 +65,7 @@ constexpr document_place find_document(index_t count, const Ends& ends, index_t 
   return {document, token - (document > 0 ? ends(document - 1) : 0)};
 }
 
-/// Documents in memory: 8 bytes of each. Those of a file are an `offset_map` (memory/offset_map.hpp).
+/// Documents in memory: 8 bytes of each. Those of a file are an `offset_map` (job/offset_map.hpp).
 class document_list {
  public:
   constexpr document_list() = default;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of the learning rate when the batch changes? The job's own schedule is multiplied by a factor that goes
 // from where it is to (batch / base)^p along a ramp. Everything is counted in samples, as steps change their size.
-// Builds on: job/fraction.hpp.
+// Builds on: job/detail/fraction.hpp.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
-#include <reshard/job/fraction.hpp>
+#include <reshard/job/detail/fraction.hpp>
 
 namespace reshard {
 

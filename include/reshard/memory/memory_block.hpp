@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that a switch may give back by granules: pages of a host, a device's allocation granules, or whole arrays. Its
 // owner says how, by calls: nothing above knows mmap or a device's driver.
-// Builds on: memory/page_span.hpp, model/dtype.hpp, base/text.hpp.
+// Builds on: memory/detail/page_span.hpp, model/dtype.hpp, base/text.hpp.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <reshard/base/text.hpp>
-#include <reshard/memory/page_span.hpp>
+#include <reshard/memory/detail/page_span.hpp>
 #include <reshard/model/dtype.hpp>
 
 namespace reshard {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The families of a transformer, as Megatron-core builds them (Transformer Engine spec, grouped experts): embedding,
 // layers, final norm, prediction layer, output. LLaMA, Mistral, Mixtral, Qwen2 and 3, DeepSeek-V3 and GPT differ in
-// the sizes alone (model/transformer_sizes.hpp).
-// Builds on: model/prediction_layer.hpp.
+// the sizes alone (model/detail/transformer_sizes.hpp).
+// Builds on: model/detail/prediction_layer.hpp.
 #pragma once
 
-#include <reshard/model/prediction_layer.hpp>
+#include <reshard/model/detail/prediction_layer.hpp>
 
 namespace reshard {
 

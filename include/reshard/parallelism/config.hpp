@@ -2,7 +2,7 @@
 // config<tp<4>, pp<8>, dp<2>, zero<1>>: a parallelism configuration as a type, keys in any order, those not named at
 // their defaults. Each degree is static (tp<4>) or dynamic (tp<>, given as a number when the value is made), as mdspan
 // mixes extents.
-// Builds on: parallelism/layout_keys.hpp.
+// Builds on: parallelism/detail/layout_keys.hpp.
 #pragma once
 
 #include <concepts>
@@ -10,7 +10,7 @@
 #include <limits>
 #include <string_view>
 
-#include <reshard/parallelism/layout_keys.hpp>
+#include <reshard/parallelism/detail/layout_keys.hpp>
 
 namespace reshard {
 

@@ -2,13 +2,13 @@
 // Which configurations a model admits. Every rule is one predicate over plain integers: `require_legal` refuses with a
 // sentence and its values at run time, and static_space (space/static_space.hpp) makes a static_assert of the same
 // predicate.
-// Builds on: model/model.hpp, parallelism/config.hpp, parallelism/mesh.hpp, parallelism/legal_pipeline.hpp.
+// Builds on: model/model.hpp, parallelism/config.hpp, parallelism/mesh.hpp, parallelism/detail/legal_pipeline.hpp.
 #pragma once
 
 #include <reshard/model/hf_names.hpp>
 #include <reshard/model/model.hpp>
 #include <reshard/parallelism/config.hpp>
-#include <reshard/parallelism/legal_pipeline.hpp>
+#include <reshard/parallelism/detail/legal_pipeline.hpp>
 #include <reshard/parallelism/mesh.hpp>
 
 namespace reshard {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The written form of a configuration: "tp=4,pp=8,dp=2,zero=1,split=account", keys in any order, '' for all defaults.
-// Builds on: parallelism/layout_keys.hpp.
+// Builds on: parallelism/detail/layout_keys.hpp.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <string_view>
 
-#include <reshard/parallelism/layout_keys.hpp>
+#include <reshard/parallelism/detail/layout_keys.hpp>
 
 namespace reshard {
 

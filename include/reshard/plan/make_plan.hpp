@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routing: what one device sends, receives, retains and creates in a switch. Each device derives its own plan from the
 // two holdings alone; the cost is that of its own pieces and peers, not of the world.
-// Builds on: plan/lost.hpp, plan/source.hpp, plan/node_holders.hpp, plan/plan.hpp.
+// Builds on: plan/lost.hpp, plan/detail/source.hpp, plan/node_holders.hpp, plan/plan.hpp.
 #pragma once
 
+#include <reshard/plan/detail/source.hpp>
 #include <reshard/plan/lost.hpp>
 #include <reshard/plan/node_holders.hpp>
 #include <reshard/plan/plan.hpp>
-#include <reshard/plan/source.hpp>
 
 namespace reshard {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Relabelling: which rank of TO sits on which of TO's devices, so that less must pass NICs and more is retained.
 // Proposed as a device map; which devices TO has never changes.
-// Builds on: plan/relabel_nodes.hpp, plan/relabel_groups.hpp.
+// Builds on: plan/relabel/nodes.hpp, plan/relabel/groups.hpp.
 #pragma once
 
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include <reshard/plan/relabel_groups.hpp>
-#include <reshard/plan/relabel_nodes.hpp>
+#include <reshard/plan/relabel/groups.hpp>
+#include <reshard/plan/relabel/nodes.hpp>
 
 namespace reshard {
 

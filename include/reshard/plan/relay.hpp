@@ -2,13 +2,13 @@
 // Plans with relay: devices pass on what they received, so that a byte enters a node once and leaves and enters it by
 // all of its NICs. Each device derives its own plan alone; the cost is that of its own pieces and peers, and of those
 // ranks of its node whose pipeline stages meet other nodes; where it is not known which these are, as of lists, all.
-// Builds on: plan/make_plan.hpp, plan/relay_router.hpp, plan/routing.hpp.
+// Builds on: plan/make_plan.hpp, plan/relay/router.hpp, plan/routing.hpp.
 #pragma once
 
 #include <vector>
 
 #include <reshard/plan/make_plan.hpp>
-#include <reshard/plan/relay_router.hpp>
+#include <reshard/plan/relay/router.hpp>
 #include <reshard/plan/routing.hpp>
 
 namespace reshard {

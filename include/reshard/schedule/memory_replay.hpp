@@ -3,7 +3,7 @@
 // a slot is live from its start; what the target does not keep, also what came only to be passed on, goes at the end of
 // the slot of its last reader, and before the first slot where nobody reads it; retained bytes count once. With sources
 // kept nothing of FROM's goes, and after the switch a device holds all that it holds on either side.
-// Builds on: schedule/stage_transfers.hpp, algebra/region.hpp.
+// Builds on: schedule/detail/stage_transfers.hpp, algebra/region.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
-#include <reshard/schedule/stage_transfers.hpp>
+#include <reshard/schedule/detail/stage_transfers.hpp>
 
 namespace reshard {
 

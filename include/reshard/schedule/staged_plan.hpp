@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One device's part of a switch, cut into stages: its plan expanded to tensors, in the order in which it is done.
-// Builds on: schedule/stage_transfers.hpp, schedule/slot_times.hpp.
+// Builds on: schedule/detail/stage_transfers.hpp, schedule/slot_times.hpp.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
+#include <reshard/schedule/detail/stage_transfers.hpp>
 #include <reshard/schedule/slot_times.hpp>
-#include <reshard/schedule/stage_transfers.hpp>
 
 namespace reshard {
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The holding of a space: the boxes of a rank, and the owners of a box, by arithmetic; where ZeRO shards a state, by
 // the slices of its optimizer buffers or by rows.
-// Builds on: base/sink.hpp, space/holding.hpp, space/rank_seat.hpp, space/shard_slices.hpp, space/uneven_shards.hpp.
+// Builds on: base/sink.hpp, space/holding.hpp, space/detail/rank_seat.hpp, space/detail/shard_slices.hpp,
+// space/detail/uneven_shards.hpp.
 #pragma once
 
 #include <iterator>
 #include <vector>
 
 #include <reshard/base/sink.hpp>
+#include <reshard/space/detail/rank_seat.hpp>
+#include <reshard/space/detail/shard_slices.hpp>
+#include <reshard/space/detail/uneven_shards.hpp>
 #include <reshard/space/holding.hpp>
-#include <reshard/space/rank_seat.hpp>
-#include <reshard/space/shard_slices.hpp>
-#include <reshard/space/uneven_shards.hpp>
 
 namespace reshard {
 
@@ -76,7 +77,7 @@ class computed_holding {
     return buffered(r) ? order.reversed() : order;
   }
 
-  /// Slice i of a bucket (space/shard_slices.hpp).
+  /// Slice i of a bucket (space/detail/shard_slices.hpp).
   constexpr interval slice(index_t k, mesh_kind kind, index_t bucket, index_t i) const {
     return detail::bucket_slice(space_, buffers_, k, kind, bucket, i);
   }

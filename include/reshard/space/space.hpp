@@ -2,11 +2,11 @@
 // The Virtual Parameter Space of one configuration: a model, its degrees, and the arithmetic that says where a family's
 // array is cut and which chunks and ranks have the pieces. A value; constexpr throughout. What each rank holds is read
 // from it by space/computed_holding.hpp.
-// Builds on: model/model_rules.hpp, model/pieces.hpp, parallelism/legal.hpp, mesh.hpp, pipeline.hpp.
+// Builds on: model/require_model.hpp, model/pieces.hpp, parallelism/legal.hpp, mesh.hpp, pipeline.hpp.
 #pragma once
 
-#include <reshard/model/model_rules.hpp>
 #include <reshard/model/pieces.hpp>
+#include <reshard/model/require_model.hpp>
 #include <reshard/parallelism/legal.hpp>
 #include <reshard/parallelism/mesh.hpp>
 #include <reshard/parallelism/pipeline.hpp>
@@ -119,7 +119,7 @@ class space {
 
   /// Whether a family's tensors, or its experts, are cut by DTensor's chunk() elsewhere than cut_of cuts them: because
   /// parallelism does not divide them, or because cut_of cuts each part of a tensor and chunk() the tensor. Then
-  /// space/uneven_shards.hpp says where.
+  /// space/detail/uneven_shards.hpp says where.
   constexpr bool cut_unevenly(int f) const { return uneven_[f]; }
 
   /// Whether chunk k has a family that is pinned to a place of the network.

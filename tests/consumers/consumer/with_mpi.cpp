@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <exception>
 
-#include <reshard/exec/mpi.hpp>
+#include <reshard/transport/mpi.hpp>
 
 int main() {
   try {

@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
-#include <reshard/exec/device_copies.hpp>
-#include <reshard/exec/sockets.hpp>
+#include <reshard/cuda/launch_copies.hpp>
+#include <reshard/transport/sockets.hpp>
 
 int main() {
   int version = 0, devices = 0;

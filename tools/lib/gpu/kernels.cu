@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy kernels, for programs of tools/ and examples/.
-#include <reshard/exec/copy_kernels.cuh>
+#include <reshard/cuda/copy_kernels.cuh>

@@ -15,14 +15,14 @@
 #include <string>
 #include <vector>
 
-#include <reshard/exec/attempt_switch.hpp>
-#include <reshard/exec/nccl.hpp>
-#include <reshard/exec/prepared_switch.hpp>
-#include <reshard/exec/socket_meeting.hpp>
-#include <reshard/exec/switch_state.hpp>
-#include <reshard/exec/torn_switch.hpp>
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/switch/attempt_switch.hpp>
+#include <reshard/switch/prepared_switch.hpp>
+#include <reshard/switch/switch_state.hpp>
+#include <reshard/switch/torn_switch.hpp>
+#include <reshard/transport/nccl.hpp>
+#include <reshard/transport/socket_meeting.hpp>
 
 #include "../../../tests/support/device_storage.hpp"
 

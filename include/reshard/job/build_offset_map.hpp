@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds the offset map of a file by one pass over it. What was done lies in MAP.part: who is stopped goes on from
+// there.
+// Builds on: job/offset_map.hpp, job/detail/delimiter_scan.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <reshard/job/detail/delimiter_scan.hpp>
+#include <reshard/job/offset_map.hpp>
+
+namespace reshard {
+
+/// A map in the making. Each `advance()` goes through `stretch` bytes more and makes that last; who begins again with
+/// the same files, after a crash too, goes on behind it. The map has its name once it is whole.
+class offset_map_builder {
+ public:
+  static constexpr bytes_t stretch = bytes_t{64} << 20;
+
+  offset_map_builder(const std::string& source, const std::string& map, const document_form& form = {})
+      : scan_(form), source_name_(source), map_name_(map), width_(form.width), source_(source, O_RDONLY),
+        part_(map + ".part", O_RDWR | O_CREAT), buffer_(new page_of_file) {
+    if (source_.bytes() % width_ != 0)
+      refuse(source, " has ", source_.bytes(), " bytes, which are no whole number of tokens of ", width_);
+    if (source_.bytes() / width_ > detail::most_tokens)
+      refuse(source, " has ", source_.bytes() / width_, " tokens; an offset map takes ", detail::most_tokens);
+    head_.source_bytes = source_.bytes();
+    head_.width_and_delimiter = detail::offset_map_head::form_of(form);
+    if (!go_on()) write_head();
+  }
+
+  /// Bytes of the source that are done.
+  bytes_t scanned() const { return head_.scanned; }
+
+  /// Goes on; false once the map is whole.
+  bool advance() {
+    if (done_) return false;
+    const bytes_t until = std::min(head_.scanned + stretch, head_.source_bytes);
+    while (head_.scanned < until) read_some(until);
+    if (head_.scanned == head_.source_bytes) {
+      make_room(1);
+      if (head_.tokens < head_.source_bytes / width_) add(head_.source_bytes / width_);  // a last one without delimiter
+      std::memset(ends_.data() + used_, 0, static_cast<std::size_t>(detail::bytes_behind_ends));
+      used_ += static_cast<std::size_t>(detail::bytes_behind_ends);
+    }
+    write_ends();
+    write_head();
+    if (head_.scanned < head_.source_bytes) return true;
+    if (::fsync(part_.number()) != 0 || ::rename((map_name_ + ".part").c_str(), map_name_.c_str()) != 0)
+      refuse(map_name_, " cannot be written: ", std::strerror(errno));
+    done_ = true;
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t buffer_bytes = std::size_t{1} << 17;  // a multiple of every width; a cache holds it
+  struct alignas(4096) page_of_file {                                // the kernel copies faster to where pages begin
+    std::byte bytes[buffer_bytes];
+  };
+
+  void read_some(bytes_t until) {
+    const auto wanted = static_cast<std::size_t>(std::min(static_cast<bytes_t>(buffer_bytes), until - head_.scanned));
+    std::size_t got = 0;
+    while (got < wanted) {
+      const ssize_t more =
+          ::pread(source_.number(), buffer_->bytes + got, wanted - got, head_.scanned + static_cast<off_t>(got));
+      if (more < 0 && errno == EINTR) continue;
+      if (more < 0) refuse(source_name_, " cannot be read: ", std::strerror(errno));
+      if (more == 0)
+        refuse(source_name_, " ends at byte ", head_.scanned + static_cast<bytes_t>(got), "; it had ",
+               head_.source_bytes, " when its map was begun");
+      got += static_cast<std::size_t>(more);
+    }
+    const index_t first = head_.scanned / width_;
+    const std::size_t tokens = wanted / static_cast<std::size_t>(width_);
+    make_room(tokens);
+    scan_.each(buffer_->bytes, tokens, [&](std::size_t i) { add(first + static_cast<index_t>(i) + 1); });
+    head_.scanned += static_cast<bytes_t>(wanted);
+  }
+  /// Room for so many ends more, and for the two bytes that are written behind the last.
+  void make_room(std::size_t more) {
+    if (used_ > (std::size_t{4} << 20)) write_ends();
+    const std::size_t needed = used_ + more * static_cast<std::size_t>(detail::bytes_of_end) + 2;
+    if (ends_.size() < needed) ends_.resize(needed);
+  }
+  void add(index_t end) {
+    const auto word = static_cast<std::uint64_t>(end);
+    std::memcpy(ends_.data() + used_, &word, sizeof word);
+    used_ += static_cast<std::size_t>(detail::bytes_of_end);
+    head_.ends_sum = detail::offset_map_head::mixed_with(head_.ends_sum, word);
+    head_.tokens = end;
+    ++head_.documents;
+  }
+  void write(const void* from, std::size_t bytes, bytes_t at) {
+    for (std::size_t done = 0; done < bytes;) {
+      const ssize_t more =
+          ::pwrite(part_.number(), static_cast<const char*>(from) + done, bytes - done, at + static_cast<off_t>(done));
+      if (more < 0 && errno == EINTR) continue;
+      if (more <= 0) refuse(map_name_, ".part cannot be written: ", std::strerror(errno));
+      done += static_cast<std::size_t>(more);
+    }
+  }
+  /// Ends first, then the head that counts them.
+  void write_ends() {
+    write(ends_.data(), used_, written_);
+    written_ += static_cast<bytes_t>(used_);
+    used_ = 0;
+  }
+  void write_head() {
+    head_.head_sum = head_.sum();
+    write(&head_, sizeof head_, 0);
+  }
+  /// Whether MAP.part is of this source, and whole as far as its head says; else it begins anew.
+  bool go_on() {
+    const std::optional<detail::offset_map_head> there = whole_part();
+    if (!there) return ::ftruncate(part_.number(), 0), false;
+    head_ = *there;
+    written_ = 64 + head_.documents * detail::bytes_of_end;
+    return ::ftruncate(part_.number(), written_) == 0;
+  }
+  std::optional<detail::offset_map_head> whole_part() const {
+    const detail::mapped_file old(map_name_ + ".part");
+    detail::offset_map_head there;
+    if (old.bytes() < static_cast<bytes_t>(sizeof there)) return {};
+    std::memcpy(&there, old.data(), sizeof there);
+    if (there.head_sum != there.sum() || there.source_bytes != head_.source_bytes ||
+        there.width_and_delimiter != head_.width_and_delimiter || there.scanned == there.source_bytes ||
+        old.bytes() < 64 + there.documents * detail::bytes_of_end)
+      return {};
+    std::uint64_t sum = 0;
+    for (index_t d = 0; d < there.documents; ++d) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, old.data() + 64 + d * detail::bytes_of_end, static_cast<std::size_t>(detail::bytes_of_end));
+      sum = detail::offset_map_head::mixed_with(sum, word);
+    }
+    if (sum != there.ends_sum) return {};
+    return there;
+  }
+
+  detail::delimiter_scan scan_;
+  std::string source_name_, map_name_;
+  index_t width_;
+  detail::file_handle source_, part_;
+  std::unique_ptr<page_of_file> buffer_;
+  std::vector<std::byte> ends_;
+  std::size_t used_ = 0;  // of their bytes, how many are not written yet
+  bytes_t written_ = 64;
+  detail::offset_map_head head_;
+  bool done_ = false;
+};
+
+/// Builds the map of a file, from where it was left.
+inline void build_offset_map(const std::string& source, const std::string& map, const document_form& form = {}) {
+  for (offset_map_builder builder(source, map, form); builder.advance();) {
+  }
+}
+
+}  // namespace reshard

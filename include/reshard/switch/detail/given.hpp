@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one device was given to make a switch, as numbers that are others where it was given something else, and in
+// words: the budget, what becomes of sources, the route, states, tensors, layouts, and where ranks sit.
+// Builds on: base/digest.hpp, switch/options.hpp, parallelism/parse_degrees.hpp, plan/layout_switch.hpp.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <reshard/base/digest.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/plan/layout_switch.hpp>
+#include <reshard/switch/options.hpp>
+
+namespace reshard::detail {
+
+/// Something that a device was given: a number, never negative, that is another where it was given something else; and
+/// words for it.
+struct given {
+  std::int64_t value = 0;
+  std::string text;
+};
+/// 62 bits of a digest, as a number.
+inline std::int64_t number_of(const digest& d) { return static_cast<std::int64_t>(d.value() >> 2); }
+
+inline given given_budget(bytes_t budget) {
+  return {budget, budget == no_budget ? "no budget" : text_of("a budget of ", budget, " bytes")};
+}
+inline given given_sources(sources after_use) {
+  return after_use == sources::keep ? given{1, "sources that are kept"} : given{0, "sources that are released"};
+}
+/// With relay the nodes' NICs and their speeds count too, by which bytes are shared out.
+inline given given_routing(const routing& route, const cluster& on) {
+  if (route.how == relay::never) return {route.stages, text_of("direct routes in ", route.stages, " stages")};
+  digest of;
+  of.add(route.chains), of.add(route.stages);
+  std::string nics;
+  const auto add = [&](const node_kind& kind) {
+    of.add(kind.count), of.add(kind.nics), of.add(std::bit_cast<std::int64_t>(kind.nic_GBps));
+    nics += text_of(nics.empty() ? "" : ",", kind.nics == 0 ? on.gpus : kind.nics);
+  };
+  for (const node_kind& kind : on.nodes) add(kind);
+  if (on.nodes.empty()) add(on.each);
+  return {number_of(of), text_of("relay over ", route.chains, " chains a node in ", route.stages, " stages, nodes of ",
+                                 nics, " NICs")};
+}
+inline given given_states(const state_list& list, const state_set& moving) {
+  std::string text;
+  for (const int s : moving)
+    if (s != statistic_state)
+      text += text_of(text.empty() ? "" : ",", s, "=", list[s].name, ":", name(list[s].type), ":", list[s].level);
+  digest of;
+  for (const char c : text) of.add(c);
+  of.add(moving.bits());
+  return {number_of(of), "the states " + (text.empty() ? "of statistics alone" : text)};
+}
+
+/// result[n] is the digest of the first n tensor families of a holding, 0 <= n <= families.
+template <Holding H>
+std::vector<digest> digests_of_families(const H& of) {
+  std::vector<digest> result(1);
+  for (int f = 0; f < of.families(); ++f) {
+    const family& tensors = of.family_at(f);
+    digest next = result.back();
+    next.add(static_cast<std::int64_t>(tensors.name.size()));
+    for (const char c : tensors.name) next.add(c);
+    for (const index_t extent : tensors.extent) next.add(extent);
+    result.push_back(next);
+  }
+  return result;
+}
+/// A family by its number; how many there are where there are fewer.
+template <Holding H>
+std::string family_in_words(const H& of, index_t f) {
+  if (f >= of.families()) return text_of("no more than ", of.families(), " tensors");
+  const family& tensors = of.family_at(static_cast<int>(f));
+  std::string extents;
+  for (const index_t extent : tensors.extent) extents += text_of(extents.empty() ? "" : " x ", extent);
+  return text_of("tensor ", f, " as ", tensors.name, " of ", extents);
+}
+/// "0-5,7,6": numbers in runs, of which a few are told.
+class run_words {
+ public:
+  void add(rank_t first, index_t count) {
+    if (++runs_ > most) return;
+    text_ += text_of(runs_ == 1 ? "" : ",", first);
+    if (count > 1) text_ += text_of("-", first + count - 1);
+  }
+  std::string text() const { return runs_ > most ? text_of(text_, " and ", runs_ - most, " runs more") : text_; }
+
+ private:
+  static constexpr index_t most = 8;
+  index_t runs_ = 0;
+  std::string text_;
+};
+
+/// Where ranks of both sides sit, of how many devices and nodes of how many, and which are lost.
+template <Holding From, Holding To>
+given given_placement(const layout_switch<From, To>& change) {
+  digest of;
+  std::string text;
+  for (const device_map* side : {&change.from_devices(), &change.to_devices()}) {
+    run_words words;
+    side->each_seat_run([&](rank_t rank, rank_t device, index_t count) {
+      words.add(device, count);
+      of.add(rank), of.add(device), of.add(count);
+    });
+    of.add(-1);
+    text += text_of(text.empty() ? "FROM on devices " : ", TO on ", words.text());
+  }
+  text += text_of(" of ", change.devices());
+  of.add(change.devices()), of.add(change.node_devices()), of.add(static_cast<int>(change.lost_elements()));
+  if (change.node_devices() > 0) text += text_of(" in nodes of ", change.node_devices());
+  run_words lost;
+  for (const interval& gone : change.lost_devices()) {
+    lost.add(gone.begin, gone.size());
+    of.add(gone.begin), of.add(gone.end);
+  }
+  if (change.lost_devices().empty()) return {number_of(of), text};
+  const bool leaves_out = change.lost_elements() == when_lost::leave_out;
+  return {number_of(of), text_of(text, ", lost ", lost.text(), leaves_out ? ", their elements left out" : "")};
+}
+
+/// One side: its degrees, or every box of a list with its holders; of a Holding of the caller's own only how many ranks
+/// it has.
+template <Holding H>
+given given_side(const H& h) {
+  digest of;
+  of.add(h.ranks());
+  if constexpr (requires { to_text(h.space().degrees()); }) {
+    const std::string text = to_text(h.space().degrees());
+    for (const char c : text) of.add(c);
+    return {number_of(of), text_of("'", text, "'")};
+  } else if constexpr (std::is_same_v<H, listed_holding>) {
+    index_t boxes = 0;
+    for (const role r : roles)
+      for (int f = 0; f < h.families(); ++f)
+        h.owners(f, r, h.family_at(f).whole(), [&](const family_box& b, const listed_ranks& holders) {
+          ++boxes;
+          of.add(static_cast<int>(r)), of.add(f), of.add(holders.count());
+          for (const interval& i : b.dim) of.add(i.begin), of.add(i.end);
+          for (index_t i = 0; i < holders.count(); ++i) of.add(holders[i]);
+        });
+    return {number_of(of), text_of("a list of ", boxes, " boxes on ", h.ranks(), " ranks, hash ", number_of(of))};
+  } else {
+    return {number_of(of), text_of("a holding of ", h.ranks(), " ranks")};
+  }
+}
+template <Holding From, Holding To>
+given given_layouts(const layout_switch<From, To>& change) {
+  const given from = given_side(change.from()), to = given_side(change.to());
+  digest of;
+  of.add(from.value), of.add(to.value);
+  return {number_of(of), text_of("FROM as ", from.text, " and TO as ", to.text)};
+}
+
+}  // namespace reshard::detail

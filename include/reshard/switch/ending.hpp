@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a switch ends on one device, as types.
+// Builds on: switch/options.hpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <reshard/switch/options.hpp>
+
+namespace reshard {
+
+/// The ways in which a switch ends.
+namespace ended {
+
+/// The new tensors hold what they shall, on every device.
+struct finished {
+  switch_report report;
+  std::string sentence = {};  // what went wrong after that, here or on another device; else empty
+};
+/// Nothing was touched.
+struct refused {
+  std::string sentence;
+};
+/// Begun and broken off; the sources were kept, and are whole.
+struct failed {
+  std::string sentence;
+  std::vector<rank_t> survivors;
+};
+/// Begun and broken off, the sources being released. From what stands here, and nothing of its own, each survivor
+/// derives who holds what (switch/torn_switch.hpp).
+struct torn {
+  std::string sentence;
+  index_t stages = 1;    // S
+  index_t in_place = 0;  // C: stages 0 .. C - 1 are in place on every device; nobody's sources of the others went
+  std::vector<rank_t> survivors;
+  // u of each device: what it neither sends nor retains went with the sources of stage u - 1. Without a budget there is
+  // none, and no source went.
+  std::optional<std::vector<index_t>> unread_kept = {};
+};
+/// This device has everything and its last sources, and so have all who are left; but who decides that all have is not
+/// among them, and may have.
+struct unknown {
+  std::string sentence;
+  index_t stages = 1;
+  std::vector<rank_t> survivors;
+};
+
+}  // namespace ended
+
+/// How a switch ended on one device. While one that lives has refused, failed or torn, none has finished.
+using switch_ending = std::variant<ended::finished, ended::refused, ended::failed, ended::torn, ended::unknown>;
+
+/// The sentence of an ending.
+[[nodiscard]] inline std::string sentence_of(const switch_ending& ending) {
+  return std::visit([](const auto& end) { return end.sentence; }, ending);
+}
+
+}  // namespace reshard

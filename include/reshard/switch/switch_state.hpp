@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The switch: every device calls switch_state with its tensors before and after, and the state moves from one layout to
+// the other in memory-bounded stages. Whatever can be refused is refused, on all devices, before the first page is
+// touched.
+// Builds on: switch/detail/switch_steps.hpp.
+#pragma once
+
+#include <reshard/switch/detail/switch_steps.hpp>
+
+namespace reshard {
+
+/// Called by every device of the transport, each with its own tensors; a device without a rank on a side has an empty
+/// binding there. On return the new tensors hold what they shall, and the old ones' pages have gone (unless they are
+/// kept, or cannot).
+template <Holding From, Holding To, typename T>
+switch_report switch_state(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors,
+                           T& transport, const switch_options& options = {}) {
+  static_assert(Transport<T>, "reshard: this is no Transport; transport/transport.hpp says what one does");
+  typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
+  steps.prepare();
+  steps.run();
+  return steps.report();
+}
+
+}  // namespace reshard

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds what after a torn switch, from its stages, how many are in place, and who survives; as the list of shards
+// from which an ordinary switch goes on, as one survivor's binding over its old and new arrays, and what nobody holds.
+// Builds on: schedule/staged_plan.hpp, algebra/region.hpp, switch/ending.hpp, memory/binding.hpp, plan/unread.hpp,
+// space/shard.hpp.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reshard/algebra/region.hpp>
+#include <reshard/memory/binding.hpp>
+#include <reshard/memory/tensor_names.hpp>
+#include <reshard/plan/relay.hpp>
+#include <reshard/plan/unread.hpp>
+#include <reshard/schedule/staged_plan.hpp>
+#include <reshard/space/shard.hpp>
+#include <reshard/switch/detail/relay_arena.hpp>
+#include <reshard/switch/ending.hpp>
+
+namespace reshard {
+
+/// A box of one tensor, and the survivors (devices) that have it in their old arrays, and in their new ones.
+struct torn_box {
+  state_set states;
+  tensor_id tensor;
+  box<3> where;
+  std::vector<rank_t> in_old, in_new;
+
+  bool lost() const { return in_old.empty() && in_new.empty(); }
+};
+
+namespace detail {
+
+/// The boxes of one tensor, any two of them disjoint, each cut by all that were added.
+class box_cutter {
+ public:
+  /// after = { a n b with the holder, a - b : a before } and { b - all a with the holder }
+  void add(const box<3>& b, rank_t holder, std::vector<rank_t> torn_box::*arrays) {
+    region<3> rest(b);
+    const std::size_t before = boxes.size();
+    for (std::size_t i = 0; i < before && !rest.empty(); ++i) {
+      const box<3> common = intersect(boxes[i].where, b);
+      if (common.empty()) continue;
+      rest.remove(common);
+      region<3> beside(boxes[i].where);
+      beside.remove(common);
+      for (const box<3>& part : beside.boxes()) {
+        torn_box other = boxes[i];
+        other.where = part;
+        boxes.push_back(std::move(other));
+      }
+      boxes[i].where = common;
+      std::vector<rank_t>& holders = boxes[i].*arrays;
+      if (holder >= 0 && (holders.empty() || holders.back() != holder)) holders.push_back(holder);
+    }
+    for (const box<3>& part : rest.boxes()) {
+      torn_box fresh{{}, {}, part, {}, {}};
+      if (holder >= 0) (fresh.*arrays).push_back(holder);
+      boxes.push_back(std::move(fresh));
+    }
+  }
+
+  std::vector<torn_box> boxes;
+};
+
+}  // namespace detail
+
+/// Who holds what after a torn switch of S stages, C of them in place. Of FROM a survivor that held
+///   what it sends or retains in stages >= C,        and what it does neither with, where C < u (ended::torn);
+///   without a budget all of it;
+/// of TO what it receives or retains in stages < C. Cut so that any two boxes of a tensor and state are equal or
+/// disjoint, each once; and what TO holds and no survivor has, without holders. By states, tensor and box. The cost is
+/// that of all survivors' plans.
+template <Holding From, Holding To>
+[[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, const ended::torn& end,
+                                               const routing& route = {}) {
+  const index_t in_place = end.in_place;
+  std::map<std::pair<unsigned, tensor_id>, detail::box_cutter> tensors;
+  const auto add = [&](const std::vector<staged_piece>& list, rank_t device, bool old_arrays) {
+    for (const staged_piece& p : list)
+      if ((p.stage >= in_place) == old_arrays)
+        tensors[{static_cast<unsigned>(p.states.bits()), p.tensor}].add(
+            p.where, device, old_arrays ? &torn_box::in_old : &torn_box::in_new);
+  };
+  for (const rank_t device : end.survivors) {
+    plan whole = make_plan(change, device, route);
+    staged_plan p = stage_plan(whole, change, end.stages);
+    const detail::streams_of coming(p.receives);
+    const auto passes = [&](const auto& sent) { return coming.has(sent); };
+    std::erase_if(p.sends, passes);
+    std::erase_if(whole.sends, passes);
+    std::erase_if(p.receives, [](const staged_piece& r) { return r.why == purpose::passed_on; });
+    const auto stands = [&](state_set states, const tensor_id& tensor, const box<3>& b) {
+      tensors[{static_cast<unsigned>(states.bits()), tensor}].add(b, device, &torn_box::in_old);
+    };
+    if (!end.unread_kept) {
+      detail::each_held_but(change, device, {}, stands);
+    } else {
+      add(p.sends, device, true);
+      add(p.retains, device, true);
+      if (in_place < (*end.unread_kept)[static_cast<std::size_t>(device)])
+        detail::each_held_but(change, device, {&whole.sends, &whole.retains}, stands);
+    }
+    for (const auto* list : {&p.receives, &p.retains, &p.creates}) add(*list, device, false);
+  }
+  for (const role r : roles) {
+    const state_set states = change.states().of(r);
+    for (int f = 0; f < change.to().families() && !states.empty(); ++f)
+      if (has_states_of(change.to().family_at(f).kind, r))
+        each_tensor(f, change.to().family_at(f).whole(), [&](const tensor_id& tensor, const box<3>& whole) {
+          tensors[{static_cast<unsigned>(states.bits()), tensor}].add(whole, -1, &torn_box::in_old);
+        });
+  }
+  std::vector<torn_box> result;
+  for (auto& [key, cutter] : tensors) {
+    for (torn_box& b : cutter.boxes) b.states = change.states().masked(key.first), b.tensor = key.second;
+    std::sort(cutter.boxes.begin(), cutter.boxes.end(),
+              [](const torn_box& a, const torn_box& b) { return precedes(a.where, b.where); });
+    const family_box whole = change.to().family_at(key.second.family).whole();
+    for (torn_box& b : cutter.boxes)
+      if (whole.contains(family_box_of(key.second, b.where))) result.push_back(std::move(b));
+  }
+  return result;
+}
+
+/// Elements that nobody holds after a torn switch, a state at a time: those that no survivor held of FROM, and those
+/// that one did and gave away before their new copies stood.
+struct lost_elements {
+  index_t sole_held = 0, given_away = 0;
+
+  std::string text() const {
+    return detail::text_of("lost are ", sole_held, " elements that only the dead held, and ", given_away,
+                           " that a survivor had given back before their new copies stood");
+  }
+};
+/// Of the boxes of a torn switch those without a holder, told apart; at the cost of the survivors' holdings.
+template <Holding From, Holding To>
+[[nodiscard]] lost_elements lost_after(const layout_switch<From, To>& change, const std::vector<torn_box>& boxes,
+                                       const std::vector<rank_t>& survivors) {
+  std::map<std::pair<unsigned, tensor_id>, region<3>> lost;
+  lost_elements result;
+  for (const torn_box& b : boxes)
+    if (b.lost()) lost[{static_cast<unsigned>(b.states.bits()), b.tensor}].add(b.where);
+  const auto elements = [&] {
+    index_t all = 0;
+    for (const auto& [key, where] : lost) all += where.volume() * std::popcount(static_cast<unsigned>(key.first));
+    return all;
+  };
+  const index_t all = elements();
+  for (const rank_t device : survivors)
+    detail::each_held_but(change, device, {}, [&](state_set states, const tensor_id& tensor, const box<3>& b) {
+      const auto at = lost.find({static_cast<unsigned>(states.bits()), tensor});
+      if (at != lost.end()) at->second.remove(b);
+    });
+  result.sole_held = elements();
+  result.given_away = all - result.sole_held;
+  return result;
+}
+
+/// The side FROM of the switch that goes on after a torn one, with what its placement needs: rank i sits on devices[i],
+/// the i-th survivor. What nobody holds is listed for a last rank, on a device that is lost; with when_lost::leave_out
+/// the switch goes on without it.
+struct torn_layout {
+  shard_list shards;
+  std::vector<rank_t> devices;
+  std::vector<rank_t> lost;
+  state_list list = adam;
+
+  /// Where it sits; `to` is where the ranks of the side TO shall.
+  placement placed(const device_map& to) const {
+    return {.from = device_map(devices), .to = to, .list = list, .lost = lost, .lost_elements = when_lost::leave_out};
+  }
+};
+/// The list of what the boxes say, and where its ranks sit. Refuses where something is lost and no device is.
+template <Holding From, Holding To>
+[[nodiscard]] torn_layout layout_after(const layout_switch<From, To>& change, const std::vector<torn_box>& boxes,
+                                       const std::vector<rank_t>& survivors) {
+  const tensor_names names = names_of(change.to());
+  std::vector<shard> shards;
+  std::vector<rank_t> devices = survivors, lost;
+  const auto list = [&](const torn_box& b, rank_t rank) {
+    const family& of = change.to().family_at(b.tensor.family);
+    const index_t rows = of.extent[axis_of::row], columns = of.extent[axis_of::column];
+    const interval row = b.where.dim[1], column = b.where.dim[2];
+    for (const int s : b.states)
+      for (index_t part = b.where.dim[0].begin; part < b.where.dim[0].end; ++part) {
+        shard one{rank,
+                  names(b.tensor),
+                  change.list()[s].type,
+                  {columns},
+                  {column.begin},
+                  {column.size()},
+                  std::string(change.list()[s].name)};
+        if (!of.vector()) {
+          one.whole = {of.extent[axis_of::part] * rows, columns};
+          one.offset = {part * rows + row.begin, column.begin};
+          one.shape = {row.size(), column.size()};
+        }
+        shards.push_back(std::move(one));
+      }
+  };
+  for (rank_t device = 0; device < change.devices() && lost.empty(); ++device)
+    if (std::find(survivors.begin(), survivors.end(), device) == survivors.end()) lost.push_back(device);
+  for (const torn_box& b : boxes) {
+    for (std::size_t i = 0; i < survivors.size(); ++i)
+      if (std::count(b.in_old.begin(), b.in_old.end(), survivors[i]) +
+              std::count(b.in_new.begin(), b.in_new.end(), survivors[i]) >
+          0)
+        list(b, static_cast<rank_t>(i));
+    if (b.lost() && lost.empty()) refuse("torn switch: all devices survive, and nobody holds all of ", names(b.tensor));
+    if (b.lost()) list(b, static_cast<rank_t>(survivors.size()));
+  }
+  devices.insert(devices.end(), lost.begin(), lost.end());
+  const auto ranks = static_cast<rank_t>(devices.size());
+  return {shard_list(std::move(shards), ranks), std::move(devices), std::move(lost), change.list()};
+}
+
+/// One survivor's part of the boxes as a binding over the arrays that it had in the torn switch. It owns nothing: the
+/// arrays' owners give them back.
+[[nodiscard]] inline binding binding_after(const std::vector<torn_box>& boxes, rank_t device,
+                                           const binding& old_tensors, const binding& new_tensors) {
+  binding held("what device " + std::to_string(device) + " holds of a torn switch");
+  for (const torn_box& b : boxes) {
+    const auto has = [&](const std::vector<rank_t>& list) {
+      return std::find(list.begin(), list.end(), device) != list.end();
+    };
+    if (!has(b.in_old) && !has(b.in_new)) continue;
+    const binding& in = has(b.in_new) ? new_tensors : old_tensors;
+    for (const int s : b.states) in.meet({s, b.tensor, b.where}, [&](const bound_box& part) { held.add(part); });
+  }
+  held.seal();
+  return held;
+}
+
+}  // namespace reshard

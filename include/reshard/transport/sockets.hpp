@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that exchange packed messages over TCP: each has an address, the lowest is the hub of what they agree on,
+// and every two that exchange anything have a connection of their own. Trusted networks only: nothing is encrypted, and
+// nobody is asked who it is.
+// Builds on: transport/exchange.hpp, transport/socket_meeting.hpp, transport/sockets/wire.hpp.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reshard/transport/exchange.hpp>
+#include <reshard/transport/socket_meeting.hpp>
+#include <reshard/transport/sockets/wire.hpp>
+
+namespace reshard {
+
+namespace detail {
+struct socket_parts {
+  socket_parts(rank_t device, const std::vector<std::string>& addresses, listening_socket listening, patience wait)
+      : meeting(device, addresses, std::move(listening), wait), wire(meeting) {}
+
+  socket_meeting meeting;
+  socket_wire wire;
+};
+}  // namespace detail
+
+/// One process's end of a world of processes: a transport. One thread uses it.
+class socket_endpoint : private detail::socket_parts, public exchange<socket_meeting, socket_wire> {
+ public:
+  /// Device `device` of as many as there are addresses; all are made within the patience, or peer_missing names who was
+  /// not. An empty address is that of a device that is gone: it has no end, and no switch may want it. `listening`
+  /// listens where others call this device.
+  socket_endpoint(rank_t device, const std::vector<std::string>& addresses, listening_socket listening,
+                  patience wait = default_patience, exchange_as how = exchange_as::asynchronous,
+                  bytes_t round_bytes = usual_round_bytes)
+      : detail::socket_parts(device, addresses, std::move(listening), wait),
+        exchange(socket_parts::meeting, socket_parts::wire, how, round_bytes) {}
+  /// The same; it listens at its own address.
+  socket_endpoint(rank_t device, const std::vector<std::string>& addresses, patience wait = default_patience,
+                  exchange_as how = exchange_as::asynchronous, bytes_t round_bytes = usual_round_bytes)
+      : socket_endpoint(device, addresses, listening_socket(own(device, addresses)), wait, how, round_bytes) {}
+
+ private:
+  static const std::string& own(rank_t device, const std::vector<std::string>& addresses) {
+    if (device < 0 || device >= static_cast<rank_t>(addresses.size()))
+      refuse("there is no device ", device, " among ", addresses.size(), " addresses");
+    return addresses[static_cast<std::size_t>(device)];
+  }
+};
+static_assert(PartingTransport<socket_endpoint>);
+
+}  // namespace reshard

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP between processes, as little of it as an exchange needs: a listening socket, a connection that sends and receives
+// without waiting, and what the kernel says when it fails, in a sentence.
+// Builds on: base/patience.hpp, base/refusal.hpp and Linux's sockets.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <reshard/base/integer.hpp>
+#include <reshard/base/patience.hpp>
+
+namespace reshard {
+
+/// A file descriptor that is closed with it.
+class owned_descriptor {
+ public:
+  explicit owned_descriptor(int number = -1) : number_(number) {}
+  owned_descriptor(owned_descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  owned_descriptor& operator=(owned_descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~owned_descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int number() const { return number_; }
+  bool open() const { return number_ >= 0; }
+  void close() { *this = owned_descriptor(); }
+
+ private:
+  int number_;
+};
+
+namespace detail {
+
+[[noreturn]] inline void throw_socket_error(const std::string& what) {
+  const int error = errno;
+  throw std::system_error(error, std::generic_category(), "reshard: " + what);
+}
+
+/// "host:port" as addresses of the kernel; freed with it.
+class resolved_address {
+ public:
+  resolved_address(const std::string& address, bool passive) {
+    const std::size_t colon = address.rfind(':');
+    if (colon == address.npos || colon == 0 || colon + 1 == address.size())
+      refuse("the address '", address, "': it is written host:port");
+    addrinfo hints = {};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = passive ? AI_PASSIVE : 0;
+    std::string host = address.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    const std::string port = address.substr(colon + 1);
+    if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &list_); error != 0)
+      refuse("the address '", address, "' is not known: ", ::gai_strerror(error));
+  }
+  resolved_address(const resolved_address&) = delete;
+  ~resolved_address() { ::freeaddrinfo(list_); }
+  const addrinfo* first() const { return list_; }
+  int count() const {
+    int n = 0;
+    for (const addrinfo* a = list_; a != nullptr; a = a->ai_next) ++n;
+    return n;
+  }
+
+ private:
+  addrinfo* list_ = nullptr;
+};
+
+inline void set_option(int socket, int level, int name) {
+  const int on = 1;
+  static_cast<void>(::setsockopt(socket, level, name, &on, sizeof on));
+}
+
+}  // namespace detail
+
+/// Where a process is called: made before the processes start, or by each of its own address.
+class listening_socket {
+ public:
+  /// "127.0.0.1:0" takes any free port.
+  explicit listening_socket(const std::string& address) {
+    const detail::resolved_address at(address, true);
+    for (const addrinfo* a = at.first(); a != nullptr && !listen_at(*a);) a = a->ai_next;
+    if (!descriptor_.open()) detail::throw_socket_error("cannot listen at " + address);
+  }
+
+  int number() const { return descriptor_.number(); }
+  /// The port that it has.
+  int port() const {
+    sockaddr_storage bound = {};
+    socklen_t size = sizeof bound;
+    if (::getsockname(descriptor_.number(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+      detail::throw_socket_error("a listening socket without a name");
+    const in_port_t port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                                                       : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
+    return ntohs(port);
+  }
+  /// Somebody who calls, or nothing.
+  owned_descriptor accept() const {
+    owned_descriptor caller(::accept4(descriptor_.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (caller.open()) detail::set_option(caller.number(), IPPROTO_TCP, TCP_NODELAY);
+    return caller;
+  }
+
+ private:
+  bool listen_at(const addrinfo& a) {
+    owned_descriptor made(::socket(a.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!made.open()) return false;
+    detail::set_option(made.number(), SOL_SOCKET, SO_REUSEADDR);
+    constexpr int waiting = 4096;
+    if (::bind(made.number(), a.ai_addr, a.ai_addrlen) != 0 || ::listen(made.number(), waiting) != 0) return false;
+    descriptor_ = std::move(made);
+    return true;
+  }
+
+  owned_descriptor descriptor_;
+};
+
+/// Calls an address, all that a host's name stands for in turn; nothing where nobody listens there (yet), or nobody
+/// answers within the limit, as where a machine is off. It may be called again: what asks for names has limits of its
+/// own.
+inline owned_descriptor call_address(const std::string& address, patience limit) {
+  const detail::resolved_address at(address, false);
+  for (const addrinfo* a = at.first(); a != nullptr; a = a->ai_next) {
+    owned_descriptor made(::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!made.open()) continue;
+    if (::connect(made.number(), a->ai_addr, a->ai_addrlen) != 0) {
+      if (errno != EINPROGRESS) continue;
+      pollfd answer{made.number(), POLLOUT, 0};
+      int error = 0;
+      socklen_t size = sizeof error;
+      if (::poll(&answer, 1, static_cast<int>(least(limit.count() / at.count(), 1 << 30))) != 1 ||
+          ::getsockopt(made.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
+        continue;
+    }
+    detail::set_option(made.number(), IPPROTO_TCP, TCP_NODELAY);
+    return made;
+  }
+  return owned_descriptor();
+}
+
+/// What became of an attempt to send or receive without waiting.
+struct socket_progress {
+  std::size_t bytes = 0;
+  bool ended = false;  // the other end is gone
+};
+/// Sends what the kernel takes at once.
+inline socket_progress send_some(int socket, const std::byte* data, std::size_t bytes) {
+  const ssize_t sent = ::send(socket, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0) return {static_cast<std::size_t>(sent), false};
+  return {0, errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR};
+}
+/// Receives what the kernel has.
+inline socket_progress receive_some(int socket, std::byte* data, std::size_t bytes) {
+  const ssize_t came = ::recv(socket, data, bytes, MSG_DONTWAIT);
+  if (came > 0) return {static_cast<std::size_t>(came), false};
+  return {0, came == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)};
+}
+
+}  // namespace reshard

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wire of processes over TCP: one connection per pair that exchanges anything, and a header per message, so that
+// one of another stage or length is noticed. Whoever waits on it hears the meeting too.
+// Builds on: transport/wire.hpp, transport/socket_meeting.hpp.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <reshard/transport/socket_meeting.hpp>
+#include <reshard/transport/wire.hpp>
+
+namespace reshard {
+
+/// One process's end of a wire over TCP; the meeting outlives it.
+class socket_wire {
+  using clock = std::chrono::steady_clock;
+
+ public:
+  explicit socket_wire(socket_meeting& meeting)
+      : meeting_(&meeting), lines_(static_cast<std::size_t>(meeting.devices())) {}
+  socket_wire(const socket_wire&) = delete;
+  socket_wire& operator=(const socket_wire&) = delete;
+
+  /// A connection with each of these devices, of which the lower calls. Called by both ends of each pair.
+  void connect(const std::vector<rank_t>& peers) {
+    const rank_t me = meeting_->device();
+    const socket_hello hello{.what = socket_hello::purpose::messages, .from = me, .devices = meeting_->devices()};
+    const auto end = clock::now() + meeting_->waits();
+    for (const rank_t peer : peers) {
+      line& l = line_to(peer);
+      if (l.link.open() || peer < me) continue;
+      while (true) {
+        l.link = call_address(meeting_->address(peer), meeting_->of_one() / 8);
+        meeting_->poll();
+        meeting_->require_whole();
+        if (l.link.open()) break;
+        if (clock::now() > end)
+          throw peer_missing(
+              detail::text_of("reshard: device ", me, " can't reach device ", peer, " at ", meeting_->address(peer)));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      send_some(l.link.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
+    }
+    for (const rank_t peer : peers)
+      while (!line_to(peer).link.open()) {
+        meeting_->door().poll();
+        line_to(peer).link = meeting_->door().fetch(peer, socket_hello::purpose::messages);
+        meeting_->poll();
+        meeting_->require_whole();
+        if (line_to(peer).link.open()) break;
+        if (clock::now() > end)
+          throw peer_missing(detail::text_of("reshard: device ", me, " waited in vain for the call of device ", peer));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+  }
+
+  void send(message& m) {
+    m.done = false;
+    line_to(m.peer).out.push(m);
+    push(line_to(m.peer));
+  }
+  void receive(message& m) {
+    m.done = false;
+    line_to(m.peer).in.push(m);
+  }
+
+  void poll(std::chrono::microseconds at_most) {
+    bool any = false;
+    for (line& l : lines_)
+      if (l.link.open()) any = push(l) || any, any = pull(l) || any;
+    if (!any && at_most.count() > 0) {
+      waiting_.clear();
+      meeting_->add_to(waiting_);
+      for (const line& l : lines_) {
+        const int events = (l.out.idle() ? 0 : POLLOUT) | (l.in.idle() ? 0 : POLLIN);
+        if (l.link.open() && !l.ended && events != 0)
+          waiting_.push_back({l.link.number(), static_cast<short>(events), 0});
+      }
+      const std::int64_t nanoseconds = std::chrono::nanoseconds(at_most).count();
+      const timespec limit{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
+      ::ppoll(waiting_.data(), waiting_.size(), &limit, nullptr);
+      for (line& l : lines_)
+        if (l.link.open()) push(l), pull(l);
+      meeting_->poll();
+    } else if (const auto now = clock::now(); now - heard_ > std::chrono::milliseconds(1)) {
+      heard_ = now;
+      meeting_->poll();
+    }
+    give_up_ended();
+  }
+
+  /// Connections with something unfinished are of no more use.
+  void stop() {
+    for (line& l : lines_) {
+      if (!l.out.idle() || !l.in.idle()) l.link.close();
+      l.out.clear(), l.in.clear();
+    }
+  }
+
+ private:
+  struct header {
+    std::int64_t stage = 0;
+    std::int64_t bytes = 0;
+  };
+  /// Messages one after the other: what is under way of the first.
+  struct queue {
+    std::vector<message*> messages;
+    std::size_t first = 0;
+    header head;
+    std::size_t bytes = 0;  // of header and content
+
+    bool idle() const { return first == messages.size(); }
+    message& front() { return *messages[first]; }
+    void push(message& m) {
+      if (idle()) clear();
+      messages.push_back(&m);
+    }
+    void pop() {
+      front().done = true;
+      ++first;
+      bytes = 0;
+    }
+    void clear() { messages.clear(), first = 0, bytes = 0; }
+  };
+  struct line {
+    owned_descriptor link;
+    queue out, in;
+    bool ended = false;
+    clock::time_point since = {};  // it ended
+  };
+
+  line& line_to(rank_t peer) { return lines_[static_cast<std::size_t>(peer)]; }
+  void end(line& l) {
+    if (!std::exchange(l.ended, true)) l.since = clock::now();
+  }
+
+  /// Sends what the kernel takes; whether that was something.
+  bool push(line& l) {
+    bool any = false;
+    while (!l.out.idle() && !l.ended) {
+      queue& q = l.out;
+      message& m = q.front();
+      if (q.bytes == 0) q.head = {m.stage, m.bytes};
+      const bool in_head = q.bytes < sizeof(header);
+      const std::size_t at = in_head ? q.bytes : q.bytes - sizeof(header);
+      const std::size_t left = (in_head ? sizeof(header) : static_cast<std::size_t>(m.bytes)) - at;
+      const socket_progress p =
+          send_some(l.link.number(), (in_head ? reinterpret_cast<const std::byte*>(&q.head) : m.data) + at, left);
+      if (p.ended) end(l);
+      if (p.bytes == 0) break;
+      any = true;
+      q.bytes += p.bytes;
+      if (q.bytes == sizeof(header) + static_cast<std::size_t>(m.bytes)) q.pop();
+    }
+    return any;
+  }
+  /// Receives what the kernel has, of what is wanted.
+  bool pull(line& l) {
+    bool any = false;
+    while (!l.in.idle() && !l.ended) {
+      queue& q = l.in;
+      message& m = q.front();
+      const bool in_head = q.bytes < sizeof(header);
+      const std::size_t at = in_head ? q.bytes : q.bytes - sizeof(header);
+      const std::size_t left = (in_head ? sizeof(header) : static_cast<std::size_t>(m.bytes)) - at;
+      const socket_progress p =
+          receive_some(l.link.number(), (in_head ? reinterpret_cast<std::byte*>(&q.head) : m.data) + at, left);
+      if (p.ended) end(l);
+      if (p.bytes == 0) break;
+      any = true;
+      q.bytes += p.bytes;
+      if (in_head && q.bytes == sizeof(header) && (q.head.stage != m.stage || q.head.bytes != m.bytes))
+        refuse("device ", meeting_->device(), " expects ", m.bytes, " bytes of stage ", m.stage, " from device ",
+               m.peer, ", which sends ", q.head.bytes, " of stage ", q.head.stage);
+      if (q.bytes == sizeof(header) + static_cast<std::size_t>(m.bytes)) q.pop();
+    }
+    return any;
+  }
+  /// A connection that ended in the midst of something is a device's death, or that of one that it waited for: the hub
+  /// knows which, and is given a moment to say so.
+  void give_up_ended() {
+    for (std::size_t d = 0; d < lines_.size(); ++d) {
+      const line& l = lines_[d];
+      if (!l.ended || (l.out.idle() && l.in.idle()) || clock::now() - l.since < meeting_->of_one() / 2) continue;
+      const std::string sentence = detail::text_of("reshard: device ", d, " is gone: its connection ended");
+      meeting_->give_up(sentence);
+      throw peer_failed(sentence);
+    }
+  }
+
+  socket_meeting* meeting_;
+  std::vector<line> lines_;  // by device
+  std::vector<pollfd> waiting_;
+  clock::time_point heard_ = {};
+};
+static_assert(Wire<socket_wire>);
+
+}  // namespace reshard

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which routing is chosen: never worse than any other that keeps what is asked for, and the smallest of equal ones.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <reshard/cost/choose_routing.hpp>
+#include <reshard/model/presets.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/refused.hpp"
+#include "../support/tiny.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+using testing::dice;
+
+namespace {
+computed_switch of(const char* from, const char* to, const cluster& on, rank_t to_first = 0) {
+  const space a(models::llama2_7b, parse_degrees(from)), b(models::llama2_7b, parse_degrees(to));
+  std::vector<rank_t> devices(static_cast<std::size_t>(b.ranks()));
+  std::iota(devices.begin(), devices.end(), to_first);
+  return layout_switch(a, b, {.to = device_map(devices), .on = on, .states = parameter_states});
+}
+double seconds(const computed_switch& change, index_t chains, index_t stages) {
+  relayed_streams streams = relayed_streams_of(change, chains);
+  return relayed_seconds(port_table(change), streams).of_stages(stages).total();
+}
+}  // namespace
+
+TEST_CASE("F and S are those with the fewest seconds of 1, 2, 4 ..") {
+  const computed_switch change = of("tp=8", "tp=8,dp=6", clusters::a800, 8);
+  const routing_choice found = choose_routing(change, {.when = relay_when::always});
+  double best = 1e9;
+  routing fastest;
+  for (index_t chains = 1; chains <= 8; chains *= 2)
+    for (index_t stages = 1; stages <= 4096; stages *= 2)
+      if (const double s = seconds(change, chains, stages); s < best)
+        best = s, fastest = {relay::always, chains, stages};
+  CHECK(found.how == fastest);
+  CHECK(*found.seconds == doctest::Approx(best).epsilon(1e-12));
+  CHECK(found.phases == phases_of(change, found.how));
+  CHECK(found.how.chains == 1);  // one holder node serves six by a chain
+  CHECK(found.phases == 1 + 6 + 1);
+  // with long messages fewer hops are better
+  cluster slow = clusters::a800;
+  slow.stage_us = 1e7;
+  const routing_choice few = choose_routing(of("tp=8", "tp=8,dp=6", slow, 8), {.when = relay_when::always});
+  CHECK(few.how.chains > 1);
+  CHECK(few.how.stages == 1);
+}
+
+TEST_CASE("what holders send tells which F need not be tried: the choice is that of trying them all") {
+  constexpr const char* froms[] = {"tp=4", "tp=2,dp=2,zero=1", "tp=4,dp=2", "pp=2,dp=3", "dp=2"};
+  constexpr const char* tos[] = {"tp=4,dp=4", "tp=2,dp=12", "pp=2,tp=2,dp=6", "dp=20", "tp=4,dp=8,zero=1", "dp=3"};
+  dice random(8);
+  int tried = 0, left_out = 0, several = 0, bounded = 0;
+  const int switches = testing::tries(16);
+  for (int n = 0; n < switches; ++n) {
+    const space from(testing::tiny(2), parse_degrees(froms[random.below(std::size(froms))])),
+        to(testing::tiny(2), parse_degrees(tos[random.below(std::size(tos))]));
+    cluster on{.gpus = random.within(2, 4),
+               .each = {.nvlink_GBps = 0.4, .nic_GBps = random.coin() ? 0.05 : 0.0004, .copy_GBps = 0.9}};
+    on.message_us = static_cast<double>(random.coin() ? random.within(1, 60) : random.within(500, 9000));
+    on.stage_us = static_cast<double>(random.coin() ? random.within(200, 400) : random.within(1000, 90'000));
+    const layout_switch change(from, to, {.on = on});
+    const port_table ports(change);
+    const routing_choice found = choose_relay(change, {.when = relay_when::always});
+    double best = std::numeric_limits<double>::infinity();
+    routing fastest;
+    for (index_t chains = 1, phases = 4; phases > 3; chains *= 2) {
+      relayed_streams streams = relayed_streams_of(change, chains);
+      phases = streams.phases();
+      const relayed_seconds all(ports, streams);
+      const double held = detail::seconds_of_holders(change, ports, chains);
+      left_out += held > best ? 1 : 0;
+      for (index_t stages = 1; stages <= most_stages; stages *= 2) {
+        if (static_cast<double>(stages) * ports.slot_seconds() > best) break;  // its slots alone take longer
+        const double seconds = all.of_stages(stages).total();
+        CHECK(held <= seconds);
+        bounded += held > 0.5 * seconds ? 1 : 0;
+        if (seconds < best) best = seconds, fastest = {relay::always, chains, stages};
+      }
+      ++tried;
+    }
+    CHECK(found.how == fastest);
+    CHECK(*found.seconds == best);
+    several += fastest.chains > 1 ? 1 : 0;
+  }
+  std::printf("%d tried, %d of them need not be; %d times more than one chain; %d bounds near\n", tried, left_out,
+              several, bounded);
+  if (switches == 16) CHECK_DRAWN(left_out > 4);
+  if (switches == 16) CHECK_DRAWN(several > 1);
+  CHECK_DRAWN(bounded > switches);
+}
+
+TEST_CASE("where F chains can't win, twice as many may: where holders serve all nodes, some send less") {
+  const model m = make_transformer({.name = "experts",
+                                    .layers = 2,
+                                    .hidden = 64,
+                                    .heads = 4,
+                                    .groups = 4,
+                                    .head_dim = 16,
+                                    .ffn = 128,
+                                    .vocabulary = 1024,
+                                    .experts = 8,
+                                    .expert_ffn = 1});
+  cluster on{.gpus = 1, .message_us = 0, .stage_us = 8000};
+  for (index_t node = 0; node < 28; ++node)
+    on.nodes.push_back(
+        {.count = 1, .nvlink_GBps = 100, .nic_GBps = node < 8 && node % 2 == 0 ? 0.001 : 0.05, .copy_GBps = 1000});
+  int risen = 0, found = 0;
+  for (const char* to : {"dp=28", "dp=26"})
+    for (const double stage_us : {5000.0, 8000.0}) {
+      on.stage_us = stage_us;
+      const layout_switch change(
+          space(m, parse_degrees("dp=8,ep=8")), space(m, parse_degrees(to)),
+          {.from = device_map(std::vector<rank_t>{0, 2, 4, 6, 8, 10, 12, 14}), .on = on, .states = parameter_states});
+      const port_table ports(change);
+      double best = std::numeric_limits<double>::infinity();
+      index_t fastest = 0;
+      bool left_out = false;
+      for (index_t chains = 1; chains <= 32; chains *= 2) {
+        relayed_streams streams = relayed_streams_of(change, chains);
+        const relayed_seconds all(ports, streams);
+        left_out = left_out || detail::seconds_of_holders(change, ports, chains) > best;
+        if (const double seconds = all.of_stages(all.best_stages(most_stages)).total(); seconds < best) {
+          best = seconds, fastest = chains;
+          risen += left_out ? 1 : 0;
+        }
+      }
+      const routing_choice choice = choose_relay(change, {.when = relay_when::always});
+      CHECK(choice.how.chains == fastest);
+      CHECK(*choice.seconds == best);
+      ++found;
+    }
+  CHECK(found == 4);
+  CHECK(risen > 0);  // after one that was left out
+}
+
+TEST_CASE("relay is taken where it is faster, and not where it is equal") {
+  CHECK(choose_routing(of("", "dp=8", clusters::a800)).how.how == relay::always);
+  CHECK(choose_routing(of("", "dp=8", clusters::a800), {.when = relay_when::never}).how == routing{});
+  const routing_choice nothing = choose_routing(of("dp=2", "dp=2", clusters::a800));
+  CHECK(nothing.how == routing{});
+  CHECK(*nothing.seconds == *direct_seconds(of("dp=2", "dp=2", clusters::a800), 1));
+  const routing_choice named = choose_routing(of("", "dp=8", clusters::a800), {.stages = 5});
+  CHECK(named.how == routing{relay::always, 1, 5});
+}
+
+TEST_CASE("a budget wants the first of s0 and the powers of two above it that keep it, or is too small") {
+  const computed_switch change = of("tp=4,dp=2,zero=1", "tp=2,dp=4,zero=1", clusters::a800, 8);
+  const auto excess = [&](index_t stages, bytes_t& passed) {
+    const index_t phases = phases_of(change, {relay::always, 1, stages});
+    bytes_t most = 0;
+    for (rank_t d = 0; d < change.devices(); ++d) {
+      const plan p = make_plan(change, d, {relay::always, 1, stages});
+      const bytes_t before = held_bytes(change.from(), change.from_rank(d), change.states()),
+                    after = held_bytes(change.to(), change.to_rank(d), change.states());
+      const relayed_memory memory(p, before, sources::release);
+      passed = std::max(passed, memory.passed());
+      most = std::max(most, memory.peak(stages, stages + phases - 1, after) - std::max(before, after));
+    }
+    return most;
+  };
+  bytes_t passed = 0;
+  static_cast<void>(excess(1, passed));
+  CHECK(passed > 0);
+  for (const bytes_t budget : {bytes_t{50'000'000}, bytes_t{400'000'000}, bytes_t{3'000'000'000}}) {
+    const routing_choice found = choose_routing(change, {.when = relay_when::always, .budget = budget});
+    index_t stages = 1;
+    while (excess(stages, passed) > budget) stages *= 2;
+    CHECK(found.kept);
+    CHECK(found.how.stages == stages);
+  }
+  const routing_choice small = choose_routing(change, {.when = relay_when::always, .budget = 1000});
+  CHECK(!small.kept);
+  bytes_t least_excess = excess(1, passed);
+  for (index_t stages = 2; stages <= most_stages; stages *= 2)
+    least_excess = std::min(least_excess, excess(stages, passed));
+  CHECK(small.least_budget == least_excess);
+  CHECK(choose_routing(change, {.when = relay_when::always, .budget = small.least_budget}).kept);
+  const routing_choice two = choose_routing(change, {.when = relay_when::always, .stages = 2, .budget = 1000});
+  CHECK(!two.kept);
+  CHECK(two.least_budget == excess(2, passed));
+}
+
+TEST_CASE("without speeds relay has one chain and one stage") {
+  const routing_choice found = choose_routing(of("tp=8", "tp=8,dp=6", nodes_of(8), 8), {.when = relay_when::always});
+  CHECK(found.how == routing{relay::always, 1, 1});
+  CHECK(!found.seconds);
+  CHECK(found.phases == 8);
+}
+
+TEST_CASE("stages that buy nothing are not taken: of seconds that are equal but for rounding one stage, and no relay") {
+  cluster free = clusters::a800;
+  free.message_us = free.stage_us = 0;
+  int rounded = 0;
+  for (const char* to : {"tp=2,pp=4", "pp=8", "tp=4,pp=2", "pp=4", "tp=2,pp=2", "tp=4"}) {
+    CAPTURE(std::string(to));
+    // each byte has one destination, so that nothing is passed on: any number of stages takes as long
+    const computed_switch change = of("tp=8", to, free);
+    relayed_streams streams = relayed_streams_of(change, 1);
+    const port_table on(change);
+    const relayed_seconds seconds(on, streams);
+    CAPTURE(seconds.phases());
+    REQUIRE(seconds.phases() == 1);
+    for (index_t stages = 2; stages <= most_stages; stages *= 2)
+      rounded += seconds.of_stages(stages).total() < seconds.of_stages(1).total() ? 1 : 0;
+    CHECK(seconds.best_stages(most_stages) == 1);
+    const routing_choice found = choose_routing(change);
+    CHECK(found.how == routing{});
+    CHECK(same_seconds(*found.seconds, seconds.of_stages(1).total()));
+  }
+  std::printf("%d sums are less by rounding\n", rounded);
+  CHECK(rounded > 0);
+}
+
+TEST_CASE("of two ways fewer seconds, then fewer stages; relay only where it is faster") {
+  const auto way = [](double seconds, index_t stages) {
+    return routing_choice{.how = {relay::always, 1, stages}, .seconds = seconds};
+  };
+  CHECK(better_routing(way(1, 8), way(2, 1)));
+  CHECK(better_routing(way(1 + 1e-12, 4), way(1, 8)));
+  CHECK_FALSE(better_routing(way(1 - 1e-12, 8), way(1, 8)));
+  CHECK_FALSE(better_routing(way(1 - 1e-12, 8), way(1, 4)));
+  CHECK(relay_is_better({}, 5.0));
+  CHECK(relay_is_better(2.0, 1.0));
+  CHECK_FALSE(relay_is_better(1.0, 1.0 - 1e-12));
+  CHECK_FALSE(relay_is_better(1.0, {}));
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a switch against its transfers: every sum counted again, peaks by following every element of every
+// device.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <reshard/cost/switch_bytes.hpp>
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/plan/make_plan.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/points.hpp"
+
+using namespace reshard;
+using testing::dice;
+
+namespace {
+constexpr transformer small{.name = "small",
+                            .layers = 4,
+                            .hidden = 4,
+                            .heads = 4,
+                            .groups = 2,
+                            .head_dim = 1,
+                            .ffn = 4,
+                            .vocabulary = 4,
+                            .tied = true};
+constexpr model tiny = make_transformer(small);
+constexpr const char* layouts[] = {
+    "",          "tp=2",      "pp=2,dp=2", "tp=2,pp=2,dp=2,zero=1", "dp=4,zero=1", "tp=4,dp=2,zero=1",
+    "pp=4,dp=2", "tp=2,cp=3", "dp=5"};
+
+using element = std::array<index_t, 7>;  // state, family, coordinate
+struct move {
+  rank_t src, dst;
+  index_t stage;
+  std::vector<element> elements;
+  bytes_t bytes() const {
+    bytes_t sum = 0;
+    for (const element& e : elements) sum += e[0] == 0 ? 2 : 4;
+    return sum;
+  }
+};
+std::vector<element> elements_of(state_set states, int f, const family_box& where) {
+  std::vector<element> all;
+  for (const int s : all_states)
+    if (states.contains(s))
+      testing::each_point(where, [&](const index_t(&x)[family_ndim]) {
+        all.push_back({s, f, x[0], x[1], x[2], x[3], x[4]});
+      });
+  return all;
+}
+std::set<element> held_elements(const computed_holding& h, rank_t rank, state_set states) {
+  std::set<element> all;
+  for (const int s : rank >= 0 ? all_states : state_set{})
+    if (states.contains(s))
+      each_held(h, rank, adam[s].placed_as(), [&](int f, const family_box& b) {
+        for (const element& e : elements_of(only(s), f, b)) all.insert(e);
+      });
+  return all;
+}
+
+/// Everything that one device lists, as moves of single stages.
+struct moves_of_device {
+  std::vector<move> sends, receives, retains;
+};
+moves_of_device moves_listed(const plan& p, const staged_plan& staged) {
+  moves_of_device result;
+  const auto whole = [](const std::vector<transfer>& list, std::vector<move>& out) {
+    for (const transfer& t : list) out.push_back({t.src, t.dst, 0, elements_of(t.states, t.family, t.where)});
+  };
+  const auto cut = [](const std::vector<staged_piece>& list, std::vector<move>& out) {
+    for (const staged_piece& t : list)
+      out.push_back({t.src, t.dst, t.stage,
+                     elements_of(t.states, t.tensor.family,
+                                 {{{t.tensor.member, t.tensor.member + 1},
+                                   {t.tensor.expert, t.tensor.expert + 1},
+                                   t.where.dim[0],
+                                   t.where.dim[1],
+                                   t.where.dim[2]}})});
+  };
+  if (staged.stages == 1)
+    whole(p.sends, result.sends), whole(p.receives, result.receives), whole(p.retains, result.retains);
+  else cut(staged.sends, result.sends), cut(staged.receives, result.receives), cut(staged.retains, result.retains);
+  return result;
+}
+bytes_t sum_of(const std::vector<move>& moves) {
+  bytes_t sum = 0;
+  for (const move& m : moves) sum += m.bytes();
+  return sum;
+}
+
+/// `after` has what was before as well where sources are kept.
+bytes_t peak_of(const std::set<element>& before, const std::set<element>& after, const moves_of_device& moves,
+                index_t stages, sources after_use) {
+  std::map<element, index_t> last;  // the stage of the last reader; `stages`: kept
+  for (const move& m : moves.sends)
+    for (const element& e : m.elements) last[e] = std::max(last.contains(e) ? last[e] : 0, m.stage);
+  for (const move& m : moves.retains)
+    for (const element& e : m.elements) last[e] = stages;
+  if (after_use == sources::keep)
+    for (const element& e : before) last[e] = stages;
+  const auto width = [](const element& e) { return e[0] == 0 ? 2 : 4; };
+  bytes_t peak = 0, had = 0, has = 0;
+  for (const element& e : before) had += width(e);
+  for (const element& e : after) has += width(e);
+  for (index_t k = 0; k < stages; ++k) {
+    bytes_t live = 0;
+    for (const auto& [e, reader] : last) {
+      CHECK(before.contains(e));
+      if (reader >= k) live += width(e);
+    }
+    for (const move& m : moves.receives)
+      if (m.stage <= k) live += m.bytes();
+    peak = std::max(peak, live);
+  }
+  return std::max({peak, had, has});
+}
+
+void check_figures(const switch_figures& f, const std::vector<move>& told, index_t node,
+                   const std::map<rank_t, device_figures>& devices) {
+  bytes_t inter_node = 0;
+  std::set<std::tuple<rank_t, rank_t, index_t>> messages;
+  std::map<std::pair<rank_t, rank_t>, bytes_t> links;
+  for (const move& m : told) {
+    if (node > 0 && m.src / node != m.dst / node) inter_node += m.bytes();
+    messages.insert({m.src, m.dst, m.stage});
+    links[{m.src, m.dst}] += m.bytes();
+  }
+  CHECK(f.moved == sum_of(told));
+  CHECK(f.relayed == 0);
+  CHECK(f.inter_node == inter_node);
+  CHECK(f.messages == static_cast<index_t>(messages.size()));
+  std::vector<bytes_t> heaviest, listed;
+  for (const auto& [link, bytes] : links) heaviest.push_back(bytes);
+  std::sort(heaviest.begin(), heaviest.end(), std::greater<>());
+  heaviest.resize(std::min<std::size_t>(heaviest.size(), 6));
+  for (const link_figures& l : f.busiest) {
+    CHECK(links[{l.src, l.dst}] == l.bytes);
+    listed.push_back(l.bytes);
+  }
+  CHECK(listed == heaviest);
+  bytes_t retained = 0, max_send = 0, max_receive = 0, peak = 0, floor = 0, excess = 0;
+  REQUIRE(f.devices.size() == devices.size());
+  for (const device_figures& d : f.devices) {
+    const device_figures& wanted = devices.at(d.device);
+    CHECK(d.send == wanted.send);
+    CHECK(d.receive == wanted.receive);
+    CHECK(d.retained == wanted.retained);
+    CHECK(d.before == wanted.before);
+    CHECK(d.after == wanted.after);
+    CHECK(d.peak == wanted.peak);
+    CHECK(d.floor() == std::max(wanted.before, wanted.after));
+    retained += wanted.retained;
+    max_send = std::max(max_send, wanted.send);
+    max_receive = std::max(max_receive, wanted.receive);
+    peak = std::max(peak, wanted.peak);
+    floor = std::max({floor, wanted.before, wanted.after});
+    excess = std::max(excess, wanted.peak - std::max(wanted.before, wanted.after));
+  }
+  CHECK(f.retained == retained);
+  CHECK(f.max_send == max_send);
+  CHECK(f.max_receive == max_receive);
+  CHECK(f.peak == peak);
+  CHECK(f.peak_floor == floor);
+  CHECK(f.peak_excess == excess);
+}
+}  // namespace
+
+TEST_CASE("random switches: every figure, of the whole switch and of one device's view, is what the transfers say") {
+  dice random(1);
+  int staged = 0, between_nodes = 0, above = 0, many_links = 0;
+  for (int n = 0; n < 60; ++n) {
+    const std::string from_text = layouts[random.below(9)], to_text = layouts[random.below(9)];
+    CAPTURE(from_text);
+    CAPTURE(to_text);
+    const space from(tiny, parse_degrees(from_text)), to(tiny, parse_degrees(to_text));
+    const state_set states = n % 3 == 0 ? all_states.masked(static_cast<unsigned>(random.within(1, 15))) : all_states;
+    const computed_holding before(from, states), after(to, states);
+    const rank_t first = random.below(3), devices = std::max(from.ranks(), first + to.ranks()) + random.below(2);
+    std::vector<rank_t> to_devices;
+    for (rank_t r = 0; r < to.ranks(); ++r) to_devices.push_back(first + to.ranks() - 1 - r);
+    const index_t node = random.below(4), stages = n % 2 == 0 ? 1 : random.within(2, 5);
+    const sources after_use = n % 4 < 2 ? sources::release : sources::keep;
+    const layout_switch asked(  // of holdings that have more than what moves
+        computed_holding(from), computed_holding(to),
+        {.to = device_map(to_devices), .on = nodes_of(node), .states = states, .devices = devices});
+    figure_collector whole(asked, stages, figures_of::whole_switch, after_use);
+    std::vector<move> all;
+    std::map<rank_t, device_figures> counted;
+    const rank_t told = random.below(devices);
+    figure_collector view(asked, stages, figures_of::one_device, after_use);
+    std::vector<move> own;
+    for (rank_t device = 0; device < devices; ++device) {
+      const plan p = make_plan(asked, device);
+      const staged_plan staged_p = stage_plan(p, asked, stages);
+      if (stages > 1 && device % 2 == 0) whole.add(p, staged_p);
+      else whole.add(p);
+      const moves_of_device moves = moves_listed(p, staged_p);
+      all.insert(all.end(), moves.receives.begin(), moves.receives.end());
+      const std::set<element> had = held_elements(before, asked.from_rank(device), states);
+      std::set<element> has = held_elements(after, asked.to_rank(device), states);
+      if (after_use == sources::keep) has.insert(had.begin(), had.end());
+      const auto bytes_of = [](const std::set<element>& set) {
+        bytes_t sum = 0;
+        for (const element& e : set) sum += e[0] == 0 ? 2 : 4;
+        return sum;
+      };
+      counted[device] = {.device = device,
+                         .send = sum_of(moves.sends),
+                         .receive = sum_of(moves.receives),
+                         .retained = sum_of(moves.retains),
+                         .before = bytes_of(had),
+                         .after = bytes_of(has),
+                         .peak = peak_of(had, has, moves, stages, after_use)};
+      above += counted[device].peak > std::max(bytes_of(had), bytes_of(has)) ? 1 : 0;
+      if (device != told) continue;
+      view.add(p);
+      own = moves.receives;
+      own.insert(own.end(), moves.sends.begin(), moves.sends.end());
+    }
+    check_figures(whole.figures(), all, node, counted);
+    CHECK(whole.figures().least == whole.figures().moved);
+    CHECK(whole.figures().how.stages == stages);
+    check_figures(view.figures(), own, node, {{told, counted[told]}});
+    CHECK(view.figures().least == sum_of(own));
+    if (after_use == sources::keep) CHECK(whole.figures().peak_excess == 0);
+    staged += stages > 1 ? 1 : 0;
+    between_nodes += whole.figures().inter_node > 0 ? 1 : 0;
+    many_links += whole.figures().busiest.size() == 6 ? 1 : 0;
+  }
+  std::printf(
+      "of 60 switches: %d in stages, %d between nodes, %d with more links than are kept; %d devices with a peak above "
+      "both sides\n",
+      staged, between_nodes, many_links, above);
+  for (const int met : {staged, between_nodes, many_links, above}) CHECK_DRAWN(met > 5);
+}
+
+TEST_CASE("messages are distinct peers and stages, of a list by stage and then by peer") {
+  std::vector<staged_piece> list;
+  const auto add = [&](index_t stage, rank_t peer) {
+    list.push_back({.stage = stage, .src = 7, .dst = peer, .states = only(1), .where = {{{0, 1}, {0, 1}, {0, 1}}}});
+  };
+  const auto stage = [](const staged_piece& p) { return p.stage; };
+  CHECK(detail::count_messages(list, stage) == 0);
+  add(0, 3), add(0, 3), add(0, 5), add(1, 5), add(1, 9), add(2, 3);
+  CHECK(detail::count_messages(list, stage) == 5);
+  list.back().src = 8;
+  list.push_back(list.back());
+  list.back().src = 9;  // of whom two send to one
+  CHECK(detail::count_messages(list, stage) == 6);
+}
+
+TEST_CASE(
+    "what is lost and left out is there from the first slot on, beside what has not left yet, in stages and at once") {
+  const std::vector<shard> before{{0, "a", bf16, {10}, {0}, {10}},  // goes from device 0 to 2
+                                  {0, "w", bf16, {16}, {0}, {4}},   // stays; the rest was device 1's, which is gone
+                                  {1, "w", bf16, {16}, {4}, {12}}},
+      after{{0, "w", bf16, {16}, {0}, {16}}, {1, "a", bf16, {10}, {0}, {10}}};
+  const layout_switch change(before, after,
+                             {.to = device_map({0, 2}), .lost = {1}, .lost_elements = when_lost::leave_out});
+  for (const index_t stages : {1, 2, 5}) {
+    figure_collector whole(change, {relay::never, 1, stages}, 1, figures_of::whole_switch);
+    for (rank_t device = 0; device < change.devices(); ++device) whole.add(make_plan(change, device));
+    const switch_figures& f = whole.figures();
+    CHECK(f.lost == 2 * 12);
+    CHECK(f.moved == 2 * 10);
+    CHECK(f.retained == 2 * 4);
+    CHECK(f.peak_floor == 2 * 16);
+    CHECK(f.peak == 2 * (10 + 4 + 12));
+  }
+}

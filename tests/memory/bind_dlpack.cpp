@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors by DLPack: dlpack.h's own struct where this machine has it, and one with the same members: with strides, with
+// an offset, of every type and kind of device, bound or refused by name.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#define RESHARD_HAS_DLPACK 1
+#endif
+
+#include <reshard/memory/bind_dlpack.hpp>
+#include <reshard/space/listed_holding.hpp>
+
+#include "../support/refused.hpp"
+
+using namespace reshard;
+using testing::refused;
+
+namespace {
+
+/// The members that the library reads, of other integer types here and there.
+struct own_tensor {
+  void* data;
+  struct {
+    int device_type;
+    int device_id;
+  } device;
+  long ndim;
+  struct {
+    std::uint8_t code, bits;
+    std::uint16_t lanes;
+  } dtype;
+  std::int64_t *shape, *strides;
+  std::uint64_t byte_offset;
+};
+static_assert(DLPackTensor<own_tensor>);
+#ifdef RESHARD_HAS_DLPACK
+static_assert(DLPackTensor<DLTensor>);
+using installed_tensor = DLTensor;
+#else
+struct installed_tensor : own_tensor {};  // the same cases once more
+#endif
+
+struct described {
+  std::int64_t shape[3], strides[3];
+  int ndim = 2, device = 1, number = 0, code = 4, bits = 16, lanes = 1;
+  std::uint64_t offset = 0;
+  bool has_strides = true;
+};
+template <typename Tensor>
+Tensor tensor_of(described& d, void* data) {
+  Tensor t{};
+  t.data = data;
+  // also a number that the enumeration of this machine's dlpack.h does not know
+  static_assert(sizeof t.device.device_type == sizeof d.device);
+  std::memcpy(&t.device.device_type, &d.device, sizeof d.device);
+  t.device.device_id = d.number;
+  t.ndim = d.ndim;
+  t.dtype.code = static_cast<std::uint8_t>(d.code), t.dtype.bits = static_cast<std::uint8_t>(d.bits);
+  t.dtype.lanes = static_cast<std::uint16_t>(d.lanes);
+  t.shape = d.shape;
+  t.strides = d.has_strides ? d.strides : nullptr;
+  t.byte_offset = d.offset;
+  return t;
+}
+const shard weight{0, "w", bf16, {8, 6}, {2, 0}, {4, 6}};
+
+/// What comes of binding a tensor as the shard.
+template <typename Tensor>
+std::string bound(described d, const shard& s, binding& out, void* data) {
+  const shard_list shards({s});
+  const listed_holding list(shards);
+  const Tensor t = tensor_of<Tensor>(d, data);
+  return refused([&] { bind_dlpack(out, list.table(), s, t); });
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a tensor with strides and an offset is bound where its elements lie", Tensor, own_tensor,
+                   installed_tensor) {
+  std::vector<std::uint16_t> memory(200);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::uint16_t>(i);
+  const auto elements = [&](const binding& b, bool transposed, index_t pitch, index_t first) {
+    index_t seen = 0;
+    for (const bound_box& box : b.boxes())
+      for (index_t r = box.where.dim[1].begin; r < box.where.dim[1].end; ++r)
+        for (index_t c = box.where.dim[2].begin; c < box.where.dim[2].end; ++c) {
+          const std::byte* const at =
+              box.data + ((r - box.where.dim[1].begin) * box.stride[1] + (c - box.where.dim[2].begin) * box.stride[2]) *
+                             box.element_bytes;
+          const index_t row = r - 2;
+          CHECK(*reinterpret_cast<const std::uint16_t*>(at) ==
+                first + (transposed ? c * pitch + row : row * pitch + c));
+          ++seen;
+        }
+    return seen;
+  };
+  binding dense("dense"), pitched("pitched"), turned("turned");
+  CHECK(bound<Tensor>({.shape = {4, 6, 0}, .strides = {}, .has_strides = false}, weight, dense, memory.data()) ==
+        "accepted");
+  CHECK(elements(dense, false, 6, 0) == 24);
+  CHECK(bound<Tensor>({.shape = {4, 6, 0}, .strides = {10, 1, 0}, .offset = 14}, weight, pitched, memory.data()) ==
+        "accepted");
+  CHECK(elements(pitched, false, 10, 7) == 24);
+  CHECK(bound<Tensor>({.shape = {4, 6, 0}, .strides = {1, 5, 0}, .offset = 2}, weight, turned, memory.data()) ==
+        "accepted");
+  CHECK(elements(turned, true, 5, 1) == 24);
+  CHECK(dense.place() == memory_place{});
+}
+
+TEST_CASE_TEMPLATE("every kind of device is bound or refused by name", Tensor, own_tensor, installed_tensor) {
+  std::vector<std::uint16_t> memory(24);
+  for (int device = 0; device <= 20; ++device) {
+    CAPTURE(device);
+    binding b("rank 0");
+    const std::string said = bound<Tensor>({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .device = device, .number = 2},
+                                           weight, b, memory.data());
+    using kind = memory_place::kind;
+    if (device == 1) CHECK(b.place() == memory_place{kind::host, 0});
+    if (device == 2) CHECK(b.place() == memory_place{kind::device, 2});
+    if (device == 3) CHECK(b.place() == memory_place{kind::pinned, 0});
+    if (device >= 1 && device <= 3) {
+      CHECK(said == "accepted");
+    } else {
+      CHECK(said.starts_with("reshard: rank 0: param of 'w' is a tensor of DLPack's device type " +
+                             std::to_string(device)));
+      CHECK(b.boxes().empty());
+    }
+    const char* const name = device == 4    ? ", OpenCL;"
+                             : device == 8  ? ", Metal;"
+                             : device == 10 ? ", ROCm;"
+                             : device == 13 ? ", CUDA's managed memory;"
+                             : device == 17 ? ", MAIA;"
+                                            : "";
+    CHECK(said.find(name) != said.npos);
+  }
+  binding both("rank 0");
+  shard other = weight;
+  other.state = "exp_avg", other.type = fp32;
+  std::vector<float> numbers(24);
+  CHECK(bound<Tensor>({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .device = 2}, weight, both, memory.data()) ==
+        "accepted");
+  CHECK(bound<Tensor>({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .device = 2, .number = 1, .code = 2, .bits = 32},
+                      other, both, numbers.data()) ==
+        "reshard: rank 0: exp_avg of 'w' lies in device memory of device 1, and others of rank 0 in device memory of "
+        "device 0; a binding lies in one place");
+}
+
+TEST_CASE_TEMPLATE("types, shapes and strides that are not the shard's are refused", Tensor, own_tensor,
+                   installed_tensor) {
+  std::vector<std::uint64_t> memory(64);
+  const auto said = [&](described d, void* data) {
+    binding b("rank 0");
+    return bound<Tensor>(d, weight, b, data);
+  };
+  const std::string of = "reshard: rank 0: param of 'w' ";
+  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 0}, memory.data()) ==
+        of + "is bf16, and its tensor is int of 16 bits");
+  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 2, .bits = 64}, memory.data()) ==
+        of + "is bf16, and its tensor is float of 64 bits");
+  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .lanes = 2}, memory.data()) ==
+        of + "is bf16, and its tensor is bfloat of 16 bits, 2 at a time");
+  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 31}, memory.data()) ==
+        of + "is bf16, and its tensor is type code 31 of 16 bits");
+  CHECK(said({.shape = {4, 6, 1}, .strides = {6, 1, 1}, .ndim = 3}, memory.data()) ==
+        of + "has 2 dimensions, and its tensor has 3");
+  CHECK(said({.shape = {4, 5, 0}, .strides = {6, 1, 0}}, memory.data()) ==
+        of + "has 6 elements in dimension 1, and its tensor has 5");
+  CHECK(said({.shape = {4, 6, 0}, .strides = {-6, 1, 0}}, memory.data()) ==
+        of + "has a stride of -6 elements in dimension 0; strides count forwards");
+  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}}, nullptr) ==
+        of + "has 24 elements, and its tensor has no memory");
+  CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .offset = 3}, memory.data()) ==
+        of + "is bf16, and its tensor begins 3 bytes into its memory, at an address that no element of 2 bytes has");
+}
+
+TEST_CASE_TEMPLATE("every type of a state takes the types that DLPack has for it, and no other", Tensor, own_tensor,
+                   installed_tensor) {
+  std::vector<std::uint64_t> memory(64);
+  for (const dtype type : {dtype::bf16, dtype::fp16, dtype::fp32, dtype::fp8}) {
+    const state_list list = parse_state_list("param:" + std::string(name(type)) + ":3");
+    shard s = weight;
+    s.type = type;
+    const shard_list shards({s});
+    const listed_holding listed(shards, list);
+    for (int code = 0; code <= 15; ++code)
+      for (const int bits : {8, 16, 32, 64}) {
+        binding b("rank 0", {}, list);
+        described d{.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = code, .bits = bits};
+        const Tensor t = tensor_of<Tensor>(d, memory.data());
+        const bool accepted = refused([&] { bind_dlpack(b, listed.table(), s, t); }) == "accepted";
+        const bool floats = (code == 4 && bits == 16) || (code == 2 && (bits == 16 || bits == 32));
+        CHECK(accepted == (detail::is_dlpack_type(type, code, bits, 1) || (floats && type != dtype::fp8)));
+        if (accepted) CHECK(b.boxes()[0].converts() == !detail::is_dlpack_type(type, code, bits, 1));
+        if (accepted) CHECK(b.boxes()[0].element_bytes == bits / 8);
+      }
+  }
+}
+
+TEST_CASE("types and their codes") {
+  constexpr dtype types[] = {dtype::bf16, dtype::fp16, dtype::fp32,  dtype::fp64,
+                             dtype::fp8,  dtype::int8, dtype::int32, dtype::int64};
+  for (const dtype type : types) {
+    CAPTURE(name(type));
+    int taken = 0;
+    for (int code = 0; code <= 15; ++code)
+      for (const int bits : {8, 16, 32, 64}) {
+        const bool is = detail::is_dlpack_type(type, code, bits, 1);
+        if (is) CHECK(bits == 8 * width(type));
+        if (is && bits > 8) CHECK((code == 4) == (type == dtype::bf16));
+        CHECK_FALSE(detail::is_dlpack_type(type, code, bits, 4));
+        taken += is ? 1 : 0;
+      }
+    CHECK(taken == (type == dtype::fp8                             ? 9
+                    : type == dtype::int8                          ? 3
+                    : type == dtype::int32 || type == dtype::int64 ? 2
+                                                                   : 1));
+  }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts side by side as JSON and as a table.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <reshard/model/presets.hpp>
+#include <reshard/report/comparison_text.hpp>
+
+using namespace reshard;
+using io::comparison_text;
+using nlohmann::json;
+
+namespace {
+layout_comparison two(bool speeds) {
+  layout_comparison c;
+  c.layouts.resize(2);
+  compared_layout &first = c.layouts[0], &second = c.layouts[1];
+  first.layout = parse_degrees("tp=2,dp=3");
+  first.bytes_per_rank = 10, first.moved = 20, first.retained = 30, first.peak = 40;
+  second.layout = parse_degrees("pp=3,tp=2,split=spread");
+  if (speeds) first.seconds = 0.5, second.seconds = 0.75;
+  c.legal = 7, c.too_large = 4, c.refused = 1, c.why_refused = "a reason";
+  return c;
+}
+json written(const layout_comparison& c, index_t top) {
+  io::text_output out;
+  write_comparison(out, c, top);
+  return json::parse(out.text());
+}
+}  // namespace
+
+TEST_CASE("JSON has every field") {
+  const json all = written(two(true), 9);
+  CHECK(all["layouts"][0] == json{{"layout", "tp=2,dp=3"},
+                                  {"bytes_per_rank", 10},
+                                  {"moved_bytes", 20},
+                                  {"retained_bytes", 30},
+                                  {"peak_bytes", 40},
+                                  {"seconds", 0.5}});
+  CHECK(all["layouts"][1]["layout"] == "tp=2,pp=3,split=spread");
+  CHECK(all["legal"] == 7);
+  CHECK(all["too_large"] == 4);
+  CHECK(all["refused"] == 1);
+  CHECK(written(two(false), 9)["layouts"][1]["seconds"].is_null());
+  CHECK(written(two(true), 1)["layouts"].size() == 1);
+  layout_comparison none = two(true);
+  none.refused = 0;
+  CHECK(!written(none, 1).contains("refused"));
+}
+
+TEST_CASE("the table: what is shown, what is left out") {
+  const space from(models::llama2_7b, parse_degrees("tp=2"));
+  const std::string all = comparison_text(from, two(true), 6, 1024, 9),
+                    one = comparison_text(from, two(false), 6, 0, 1);
+  CHECK(all ==
+        "llama2-7b from tp=2 (2 ranks)\n"
+        "to 6 devices: 7 legal layouts\n"
+        "4 have a rank of more than 1.00 KiB\n"
+        "1 refused; one reason: a reason\n"
+        "seconds are simulated, not measured; best first\n\n"
+        "  tp  pp  dp  split   a rank  moves  keeps  peak    seconds\n"
+        "   2   1   3  even       10B    20B    30B   40B  500.00 ms\n"
+        "   2   3   1  spread      0B     0B     0B    0B  750.00 ms\n\n"
+        "first: tp=2,dp=3\n");
+  CHECK(one ==
+        "llama2-7b from tp=2 (2 ranks)\n"
+        "to 6 devices: 7 legal layouts\n"
+        "1 refused; one reason: a reason\n"
+        "the cluster has no speeds, so fewest bytes moved first\n\n"
+        "  tp  pp  dp  a rank  moves  keeps  peak  seconds\n"
+        "   2   1   3     10B    20B    30B   40B        -\n"
+        "  .. and 1 more; --top says how many are shown\n\n"
+        "first: tp=2,dp=3\n");
+  const space experts(models::qwen3_30b_a3b, parse_degrees(""));
+  CHECK(comparison_text(experts, two(true), 6, 0, 9).find("  tp  pp  dp  ep  split") != std::string::npos);
+}

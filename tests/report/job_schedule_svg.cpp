@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The picture of schedules, read back: its curves are the minutes' means, bars the figures, and words stay apart.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <reshard/queue/synthetic_trace.hpp>
+#include <reshard/report/job_schedule_svg.hpp>
+
+#include "../support/drawn.hpp"
+
+using namespace reshard;
+using testing::drawn_picture, testing::drawn_shape;
+
+namespace {
+drawn_picture drawn(const job_trace& trace, const std::vector<job_run>& runs) {
+  io::text_output out;
+  io::write_job_runs_svg(out, trace, runs);
+  return drawn_picture(out.text());
+}
+std::vector<drawn_shape> of(const drawn_picture& picture, const char* style) {
+  std::vector<drawn_shape> found;
+  std::copy_if(picture.rectangles.begin(), picture.rectangles.end(), std::back_inserter(found),
+               [&](const drawn_shape& r) { return r.has(style); });
+  return found;
+}
+double area(const std::vector<drawn_shape>& shapes, double upper, double lower) {
+  double sum = 0;
+  for (const drawn_shape& r : shapes)
+    if (r.y >= upper - 0.1 && r.y + r.height <= lower + 0.1) sum += r.width * r.height;
+  return sum;
+}
+}  // namespace
+
+TEST_CASE("four policies under each other, on one axis of time") {
+  const job_trace trace = synthetic_trace(2);
+  std::vector<job_run> runs;
+  double longest = 0, most_waiting = 0;
+  for (const job_policy policy : job_policies) {
+    runs.push_back(run_jobs(trace, policy, {30, 0}));
+    longest = std::max(longest, static_cast<double>(runs.back().figures.by_minute.size()));
+    for (const double jobs : runs.back().figures.waiting) most_waiting = std::max(most_waiting, jobs);
+  }
+  const drawn_picture picture = drawn(trace, runs);
+  picture.check_words_apart();
+  CHECK(picture.says("261 jobs on 128 devices, simulated"));
+  CHECK(picture.says("a change stops an elastic job for 30.000 s"));
+  const std::vector<drawn_shape> grounds = of(picture, "#f4f4f4"), held = of(picture, "#4a90d9"),
+                                 waiting = of(picture, "#d9480f");
+  REQUIRE(grounds.size() == 8);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const schedule_figures& f = runs[i].figures;
+    CHECK(picture.says(std::string(name(runs[i].schedule.policy)) + ": utilisation "));
+    const drawn_shape &above = grounds[2 * i], &below = grounds[2 * i + 1];
+    CHECK(above.y + above.height < below.y);
+    if (i > 0) CHECK(grounds[2 * i - 1].y + grounds[2 * i - 1].height < above.y);
+    double minutes = 0, jobs = 0;
+    for (const double share : f.by_minute) minutes += share;
+    for (const double one : f.waiting) jobs += one;
+    // areas are shares of the ground that all policies have
+    CHECK(area(held, above.y, above.y + above.height) / (above.width * above.height) ==
+          doctest::Approx(minutes / longest).epsilon(0.01));
+    CHECK(area(waiting, below.y, below.y + below.height) / (below.width * below.height) ==
+          doctest::Approx(jobs / longest / most_waiting).epsilon(0.01));
+    for (const drawn_shape& r : held) CHECK(r.x + r.width <= above.x + above.width + 0.1);
+  }
+}
+
+TEST_CASE("bars are as long as the figures") {
+  const job_trace trace = synthetic_trace(3);
+  std::vector<job_run> runs;
+  for (const job_policy policy : job_policies) runs.push_back(run_jobs(trace, policy));
+  const drawn_picture picture = drawn(trace, runs);
+  CHECK(picture.says("for 0 s; blue"));
+  std::vector<drawn_shape> bars;
+  for (const drawn_shape& r : picture.rectangles)
+    if (std::fabs(r.x - 260) < 0.1 && std::fabs(r.height - 10) < 0.1) bars.push_back(r);
+  REQUIRE(bars.size() == 12);
+  double (*const of_run[])(const job_run&) = {[](const job_run& r) { return r.figures.pending.mean; },
+                                              [](const job_run& r) { return r.figures.completion.mean; },
+                                              [](const job_run& r) { return r.figures.makespan; }};
+  for (std::size_t m = 0; m < 3; ++m) {
+    double most = 0;
+    for (const job_run& run : runs) most = std::max(most, of_run[m](run));
+    for (std::size_t i = 0; i < 4; ++i) {
+      CHECK(std::fabs(bars[4 * m + i].width - 520 * of_run[m](runs[i]) / most) < 0.11);
+      CHECK(picture.says(io::duration_text(of_run[m](runs[i]))));
+      CHECK(bars[4 * m + i].has(is_elastic(runs[i].schedule.policy) ? "#4a90d9" : "#999"));
+    }
+  }
+  for (const char* metric : {"mean pending", "mean completion", "makespan"}) CHECK(picture.says(metric));
+}
+
+TEST_CASE("one job that never waits, and one that takes no time") {
+  const job_trace trace{1, {{0, 1, 1, 1, 600, {0, 1}, ""}}};
+  const drawn_picture picture = drawn(trace, {run_jobs(trace, job_policy::fifo)});
+  picture.check_words_apart();
+  CHECK(of(picture, "#4a90d9").size() == 1);
+  CHECK(of(picture, "#d9480f").empty());
+  CHECK(picture.says("1 job on 1 device, simulated"));
+  // two minutes a column, and one left over
+  const job_trace odd{1, {{0, 1, 1, 1, 781 * 60, {0, 1}, ""}}};
+  const drawn_picture cut = drawn(odd, {run_jobs(odd, job_policy::fifo)});
+  const std::vector<drawn_shape> held = of(cut, "#4a90d9\" shape"), ground = of(cut, "#f4f4f4");
+  REQUIRE(held.size() == 1);
+  CHECK(held[0].width == ground[0].width);
+  const job_trace none{1, {{0, 1, 1, 1, 1e-12, {0, 1e3}, ""}}};
+  drawn(none, {run_jobs(none, job_policy::e_fifo)}).check_words_apart();
+}
