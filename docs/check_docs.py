@@ -4,7 +4,7 @@
 
 Every header of the list has its line in docs/reference/headers.md, and no other; every relative link resolves, anchors too; every
 ```cpp block occurs in a file of examples/, whitespace aside; every row of figures, in the README and on their page, is one that
-tools/figures measures, and the README's stand on that page with the same value; every page is reached from docs/README.md and says its licence; the page of names is what names.py writes. With the tool: what it is shown to print, it prints, and
+tools/figures measures, and the README's stand on that page with the same value; every page is reached from docs/README.md and says its licence; no word has two rows in the glossary; the page of names is what names.py writes. With the tool: what it is shown to print, it prints, and
 the README's picture is what it draws."""
 import ast
 import json
@@ -90,6 +90,11 @@ for page in pages:
 for page in pages[1:]:
     if page not in reached and page != docs / "README.md":
         fault(page, "is not linked from docs/README.md")
+
+# The glossary: a word means one thing
+words = [word for row in re.findall(r"^\| ([^|]+) \|", (docs / "reference" / "glossary.md").read_text(), flags=re.M) for word in row.split(", ")]
+for word in sorted({word for word in words if words.count(word) > 1} - {"word", "---"}):
+    fault(docs / "reference" / "glossary.md", f"{word} has two rows")
 
 # The page of names
 sys.path.insert(0, str(docs))

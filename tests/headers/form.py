@@ -4,7 +4,7 @@
 
 Every C++ file is as clang-format 14 and .clang-format write it; no line of one is longer than 120 columns; no function
 of include/, tools/, examples/ or bench/ has more than 60 lines; include/ calls nothing of the standard library that
-some compiler warns of, since a trainer may build with -Werror; every public name of include/ stands in
+some compiler warns of, since a trainer may build with -Werror; a doc comment can be read alone; every public name of include/ stands in
 docs/reference/."""
 import os
 import pathlib
@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 COLUMNS, LINES = 120, 60
+LEANING = re.compile(r"\s*/// (The same|As|Of|Those)\b")
 # They instantiate std::get_temporary_buffer in libstdc++ 12, which clang 19 says is deprecated.
 DEPRECATED = re.compile(r"std::(?:ranges::)?(stable_sort|stable_partition|inplace_merge)\b")
 FOLDERS = ("include", "tests", "tools", "bench", "examples")
@@ -59,6 +60,10 @@ for path in cpp:
     for n, line in enumerate(blanked(text).splitlines(), 1) if name.parts[0] == "include" else []:
         for called in DEPRECATED.findall(line):
             faults.append(f"{name}:{n} calls std::{called}, of which clang 19 warns; sort_items of base/sort.hpp is stable")
+    lines = text.splitlines() if name.parts[0] == "include" else []
+    for n, line in enumerate(lines, 1):
+        if LEANING.match(line) and not lines[n - 2].lstrip().startswith("///"):
+            faults.append(f"{name}:{n} begins with a word that leans on another comment: {line.strip()[:60]}")
     for n, length, head in functions(text) if name.parts[0] != "tests" else []:
         if length > LINES:
             faults.append(f"{name}:{n} has a function of {length} lines; {LINES} are allowed: {head[:80]}")

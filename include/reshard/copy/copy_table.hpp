@@ -19,7 +19,7 @@ static_assert(std::is_trivially_copyable_v<table_copy> && std::is_standard_layou
 /// somebody sends data() to a device, size() x sizeof(table_copy) bytes.
 class copy_table {
  public:
-  /// As copy(dst, src, shape) would make it, cut along its outermost dimensions, or along its run. Where elements are
+  /// Adds what copy(dst, src, shape) makes, cut along its outermost dimensions, or along its run. Where elements are
   /// converted, the runs are the destination's, strides are in bytes of either side, and nothing is merged any more.
   void add(std::byte* dst, const std::byte* src, const copy_shape& shape, const conversion& as = {}) {
     add_coalesced(dst, src, as.none() ? coalesce(shape) : shape, as);

@@ -124,7 +124,7 @@ RESHARD_HOST_DEVICE void move_units(const table_copy& job, std::uint32_t thread,
   for (; left > 0; --left, at.advance()) *reinterpret_cast<unit*>(at.dst()) = *reinterpret_cast<const unit*>(at.src());
 }
 
-/// The same where the elements of a unit, `Elements` of them, are converted one by one.
+/// Copies one thread's units where the elements of each, `Elements` of them, are converted one by one.
 template <typename To, typename From, std::uint32_t Elements>
 RESHARD_HOST_DEVICE void convert_units(const table_copy& job, std::uint32_t thread, std::uint32_t threads) {
   const std::uint32_t units = job.units();

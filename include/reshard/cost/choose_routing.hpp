@@ -145,7 +145,7 @@ template <Holding From, Holding To>
   return fewer_seconds(*a.seconds, *b.seconds) || (same_seconds(*a.seconds, *b.seconds) && a.how.stages < b.how.stages);
 }
 
-/// Of both ways to route a switch that keep what is asked for: the direct one unless relay takes fewer seconds.
+/// Whether relay is taken, of the two ways that keep what is asked for: where it takes fewer seconds, or alone does.
 [[nodiscard]] constexpr bool relay_is_better(const std::optional<double>& direct,
                                              const std::optional<double>& relayed) {
   return !direct || (relayed && fewer_seconds(*relayed, *direct));

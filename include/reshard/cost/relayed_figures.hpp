@@ -68,7 +68,7 @@ inline void add_links(switch_figures& f, const std::vector<relayed_stream>& stre
 
 }  // namespace detail
 
-/// Of streams that relayed_streams_of made, in so many stages and phases.
+/// The figures of streams that relayed_streams_of made, in so many stages and phases.
 template <Holding From, Holding To>
 [[nodiscard]] switch_figures figures_of_relay(const layout_switch<From, To>& change,
                                               const std::vector<relayed_stream>& streams, const routing& how,

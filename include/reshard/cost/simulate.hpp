@@ -36,11 +36,12 @@ class simulator {
   /// Once all devices were added: their switch in S stages. A direct plan's seconds are least with one: for all S,
   /// seconds(S) >= seconds(1), as sum over slots of max >= max over sums, and a slot costs stage_us.
   simulation in_stages(index_t stages) const { return in_stages(stages, *change_); }
-  /// The same beside the policy's seconds of `given`, where ranks of TO sit as they did before they were relabelled.
+  /// The simulation in so many stages beside the policy's seconds of `given`, where ranks of TO sit as they did before
+  /// they were relabelled.
   simulation in_stages(index_t stages, const layout_switch<From, To>& given) const {
     return beside(seconds_of(on_, streams_, stages), given);
   }
-  /// The same of a switch of so many seconds, once the direct plans of all devices were added.
+  /// The simulation of a switch of so many seconds, once the direct plans of all devices were added.
   simulation beside(const switch_seconds& seconds, const layout_switch<From, To>& given) const {
     simulation result;
     result.seconds = seconds;

@@ -113,7 +113,7 @@ index_t count_messages(const List& list, Stage&& stage) {
 
 }  // namespace detail
 
-/// Of whom figures tell: of a whole switch every device is added once, and its transfers count where they arrive; of
+/// Whom figures tell of: of a whole switch every device is added once, and its transfers count where they arrive; of
 /// one device's view, those that leave it count too.
 enum class figures_of { whole_switch, one_device };
 
@@ -127,7 +127,7 @@ class figure_collector {
   figure_collector(const layout_switch<From, To>& change, index_t stages, figures_of told,
                    sources after_use = sources::release)
       : figure_collector(change, {.stages = stages}, 1, told, after_use) {}
-  /// Of a switch that is routed so, of so many phases, within a budget.
+  /// Collects a switch that is routed so, of so many phases, within a budget.
   figure_collector(const layout_switch<From, To>& change, const routing& how, index_t phases, figures_of told,
                    sources after_use = sources::release, bytes_t budget = no_budget)
       : change_(&change), told_(told), budget_(budget) {
@@ -221,7 +221,7 @@ class figure_collector {
     f_.devices.push_back(d);
   }
 
-  /// Of a list in order of peers.
+  /// Adds the links of a list in order of peers.
   void add_links(const std::vector<transfer>& list) {
     for (std::size_t first = 0, past = 0; first < list.size(); first = past) {
       link_figures one{list[first].src, list[first].dst, 0};

@@ -36,14 +36,14 @@ inline int launch_table(const table_copy* table, index_t copies, index_t blocks,
 
 }  // namespace detail
 
-/// As cuda/launch_copies.hpp declares it.
+/// Launches a table of copies on a stream: cuda/launch_copies.hpp says how.
 int launch_copies(const table_copy* table, index_t copies, void* stream) {
   if (copies <= 0) return 0;
   if (copies > detail::most_blocks) return static_cast<int>(cudaErrorInvalidConfiguration);
   return detail::launch_table(table, copies, copies, stream);
 }
 
-/// As cuda/launch_copies.hpp declares it.
+/// Loads the kernel before it is first wanted: cuda/launch_copies.hpp says why.
 int load_copy_kernels(void* stream) {
   cudaFuncAttributes attributes{};
   const cudaError_t loaded =

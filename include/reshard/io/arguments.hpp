@@ -34,7 +34,7 @@ inline index_t digits_of(std::string_view what, std::string_view text) {
   }
   return number;
 }
-/// The same below 2^64.
+/// The number that digits write, below 2^64; refuses anything else, in a sentence that begins with `what`.
 inline std::uint64_t unsigned_digits_of(std::string_view what, std::string_view text) {
   if (text.empty()) refuse(what, ": a number is missing");
   std::uint64_t number = 0;

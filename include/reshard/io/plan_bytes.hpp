@@ -30,8 +30,8 @@ struct hash_of_bytes {
   }
 };
 
-/// Of the list of states, and the families' names and extents: a plan is read only beside the list and the model that
-/// it was made of.
+/// A number for the list of states, and the families' names and extents: a plan is read only beside the list and the
+/// model that it was made of.
 template <Holding H>
 std::uint64_t fingerprint(const state_list& list, const H& h) {
   hash_of_bytes hash;

@@ -84,7 +84,7 @@ inline std::string bytes_text(bytes_t bytes) {
   return text_of(detail::decimal_text(value, 2), " ", units[unit]);
 }
 
-/// The same in seven columns at most, for tables: "512B", "1.50KiB", "64.0MiB", "1023GiB"; bytes >= 0.
+/// Bytes in seven columns at most, for tables: "512B", "1.50KiB", "64.0MiB", "1023GiB"; bytes >= 0.
 inline std::string narrow_bytes_text(bytes_t bytes) {
   if (bytes < 1024) return text_of(bytes, "B");
   double value = static_cast<double>(bytes) / 1024;

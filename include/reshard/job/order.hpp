@@ -6,19 +6,12 @@
 
 #include <cstdint>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/base/integer.hpp>
 
 namespace reshard {
 
 namespace detail {
-
-/// The finaliser of splitmix64, of x + 0x9E3779B97F4A7C15: a bijection of 64 bits in which every bit depends on all.
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
 
 /// floor(bits * n / 2^64): a number of [0, n) made of 64 bits.
 constexpr std::uint64_t below(std::uint64_t n, std::uint64_t bits) {
@@ -50,8 +43,8 @@ class sample_order {
     if (pass < 0) refuse("order: pass ", pass, "; passes count from 0");
     a_ = detail::root_above(static_cast<std::uint64_t>(size));
     b_ = static_cast<std::uint64_t>(ceil_divide(size, static_cast<index_t>(a_)));
-    std::uint64_t key = detail::mixed(detail::mixed(seed) + static_cast<std::uint64_t>(pass));
-    for (std::uint64_t& of_round : keys_) of_round = key = detail::mixed(key);
+    std::uint64_t key = mix64(mix64(seed) + static_cast<std::uint64_t>(pass));
+    for (std::uint64_t& of_round : keys_) of_round = key = mix64(key);
   }
 
   constexpr index_t size() const { return size_; }
@@ -83,9 +76,9 @@ class sample_order {
   constexpr std::uint64_t forward(std::uint64_t at) const {
     std::uint64_t left = at / b_, right = at % b_;
     for (int i = 0; i < rounds; i += 2) {
-      left += detail::below(a_, detail::mixed(right ^ keys_[i]));
+      left += detail::below(a_, mix64(right ^ keys_[i]));
       if (left >= a_) left -= a_;
-      right += detail::below(b_, detail::mixed(left ^ keys_[i + 1]));
+      right += detail::below(b_, mix64(left ^ keys_[i + 1]));
       if (right >= b_) right -= b_;
     }
     return left * b_ + right;
@@ -93,9 +86,9 @@ class sample_order {
   constexpr std::uint64_t backward(std::uint64_t at) const {
     std::uint64_t left = at / b_, right = at % b_;
     for (int i = rounds - 2; i >= 0; i -= 2) {
-      right += b_ - detail::below(b_, detail::mixed(left ^ keys_[i + 1]));
+      right += b_ - detail::below(b_, mix64(left ^ keys_[i + 1]));
       if (right >= b_) right -= b_;
-      left += a_ - detail::below(a_, detail::mixed(right ^ keys_[i]));
+      left += a_ - detail::below(a_, mix64(right ^ keys_[i]));
       if (left >= a_) left -= a_;
     }
     return left * b_ + right;

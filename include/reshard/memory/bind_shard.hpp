@@ -70,7 +70,7 @@ inline void bind_shard(binding& out, const tensor_table& table, const shard& s, 
   detail::bind_located(out, table, s, locate(table, s, out.who() + ": ", out.list()), at, stride);
 }
 
-/// The same for a shard in row-major order, none between its elements.
+/// Binds a shard in row-major order, nothing between its elements.
 inline void bind_shard(binding& out, const tensor_table& table, const shard& s, const memory& at) {
   const shard_place place = locate(table, s, out.who() + ": ", out.list());
   extents stride = s.shape;

@@ -34,7 +34,7 @@ struct memory {
   template <typename T, typename Allocator>
   memory(std::vector<T, Allocator>& array) : memory(std::span<T>(array)) {}
 
-  /// The same memory, whose elements are of a type that need not be the state's: they are converted on their way.
+  /// This memory with elements of a type that need not be the state's: they are converted on their way.
   memory as(dtype type) const {
     memory result = *this;
     result.holds = type;

@@ -115,7 +115,7 @@ class page_stages {
   std::vector<bytes_t> bytes_by_stage(index_t stages) const {
     return bytes_where(stages, [](mark) { return true; });
   }
-  /// Of these the pages that hold what nobody reads.
+  /// Bytes by stage, of the pages that hold what nobody reads.
   std::vector<bytes_t> unread_by_stage(index_t stages) const {
     return bytes_where(stages, [](mark page) { return (page & beside) != 0; });
   }
@@ -138,7 +138,7 @@ class page_stages {
       }
     return spans;
   }
-  /// Of these the ones that must be taken: [k] before stage k writes them.
+  /// The spans that must be taken: [k] before stage k writes them.
   std::vector<std::vector<block_span>> taken_by_stage(index_t stages) const {
     std::vector<std::vector<block_span>> spans = spans_by_stage(stages);
     spans.erase(spans.begin());
@@ -148,7 +148,7 @@ class page_stages {
   }
 
   /// Appends the pages of a box that no claim had before, in spans: what to commit ahead of the copy that writes it.
-  /// Those that must be taken are not among them. Where it is written ahead of what claimed before, all its pages are.
+  /// But for those that must be taken; where it is written ahead of what claimed before, all its pages.
   void claim(const bound_box& b, std::vector<block_span>& spans, bool ahead = false) {
     if (all_stay_) return;
     const std::size_t before = spans.size();

@@ -74,14 +74,14 @@ inline constexpr hf_entry hf_mixtral_names[] = {
      {"block_sparse_moe.experts.{expert}.w1.weight", "block_sparse_moe.experts.{expert}.w3.weight"}},
     {"mlp.experts.linear_fc2.weight{expert}", {"block_sparse_moe.experts.{expert}.w2.weight"}},
 };
-/// Of a prediction layer, beside those of the layer inside.
+/// Names in a prediction layer, beside those of the layer inside.
 inline constexpr hf_entry hf_prediction_names[] = {
     {"enorm.weight", {"enorm.weight"}},
     {"hnorm.weight", {"hnorm.weight"}},
     {"eh_proj.weight", {"eh_proj.weight"}},
     {"final_layernorm.weight", {"shared_head.norm.weight"}},
 };
-/// Of what is no layer.
+/// Names of what lies in no layer.
 inline constexpr hf_entry hf_pinned_names[] = {
     {"embedding.word_embeddings.weight", {"model.embed_tokens.weight"}},
     {"decoder.final_layernorm.weight", {"model.norm.weight"}},

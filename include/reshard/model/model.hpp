@@ -20,7 +20,7 @@ constexpr bool has_states_of(tensor_kind kind, role r) {
   return (kind == tensor_kind::statistic) == (r == role::statistic);
 }
 
-/// Those of the states that tensors of a kind have.
+/// states & statistic_states for a statistic, states - statistic_states for any other tensor: what a kind has.
 constexpr state_set states_of(tensor_kind kind, const state_set& states) {
   return kind == tensor_kind::statistic ? states & statistic_states : states - statistic_states;
 }

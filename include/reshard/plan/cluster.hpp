@@ -84,7 +84,7 @@ struct cluster {
   /// Whether what passes between two devices goes from a NIC of one number to one of another.
   constexpr bool crosses_rails(rank_t a, rank_t b) const { return !one_node(a, b) && nic_of(a) != nic_of(b); }
 
-  /// The same with all of its nodes listed: those that there are, or those that so many devices need.
+  /// This cluster with all of its nodes listed: those that there are, or those that so many devices need.
   constexpr cluster for_devices(rank_t devices) const {
     cluster listed = *this;
     if (gpus == 0 || !nodes.empty()) return listed;
@@ -145,7 +145,7 @@ struct named_cluster {
   std::string_view name;
   const cluster* value;
 };
-/// Those that a command line may name.
+/// Clusters that a command line may name.
 inline constexpr named_cluster all_named_clusters[] = {
     {"a800", &clusters::a800}, {"h100", &clusters::h100}, {"h200", &clusters::h200}, {"gb200", &clusters::gb200}};
 

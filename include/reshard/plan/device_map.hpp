@@ -58,7 +58,7 @@ class device_map {
     return past;
   }
 
-  /// The same map, but for devices of some ascending, disjoint intervals, which are lost: no rank is on them.
+  /// This map without the devices of some ascending, disjoint intervals, which are lost: no rank is on them.
   constexpr device_map without(const std::vector<interval>& lost) const {
     device_map living = *this;
     if (identity() && ranks_ > 0) living.by_rank_.assign(1, run{0, 0, ranks_}), living.by_device_ = living.by_rank_;
@@ -102,7 +102,7 @@ class device_map {
       if (by_rank_[i].device < by_rank_[i - 1].device) return false;
     return true;
   }
-  /// Of a map that ascends: the first rank on no lower device.
+  /// The first rank on no lower device, in a map that ascends.
   constexpr rank_t first_rank_from(rank_t device) const {
     if (identity()) return least(greatest(device, 0), ranks_);
     const auto at = std::partition_point(by_device_.begin(), by_device_.end(),

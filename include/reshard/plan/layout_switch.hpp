@@ -164,7 +164,7 @@ class layout_switch {
   constexpr index_t node_devices() const { return node_devices_; }
   /// The list that names the states; both sides keep them.
   constexpr const state_list& list() const { return list_; }
-  /// Those that move.
+  /// The states that move.
   constexpr const state_set& states() const { return states_; }
 
   /// Ranks of FROM that are lost with their devices, as ascending, disjoint intervals.

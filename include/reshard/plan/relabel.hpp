@@ -80,9 +80,9 @@ group_choice choose_groups(const layout_switch<From, To>& change, relabel_table&
 
 }  // namespace detail
 
-/// Of all permutations that keep together what is asked for, by nodes one with the least node_seconds, and then with
-/// many bytes retained; by groups the best that a search finds, no worse than by nodes. Nothing is permuted where
-/// neither is better, and without speeds where no more bytes are retained.
+/// The permutation with the least node_seconds of all that keep together what is asked for, and then with many bytes
+/// retained; by groups the best that a search finds, no worse than by nodes. Nothing is permuted where neither is
+/// better, and without speeds where no more bytes are retained.
 template <Holding From, Holding To>
 [[nodiscard]] relabelling relabel(const layout_switch<From, To>& change, relabel_by how = relabel_by::nodes) {
   detail::relabel_table table = detail::relabel_table_of(change);

@@ -34,7 +34,7 @@ void route_relay(const layout_switch<From, To>& change, const Sources& sources, 
   }
 }
 
-/// The same of all nodes of a switch.
+/// Routes the hops of all nodes of a switch, node by node.
 template <Holding From, Holding To>
 void route_relay(const layout_switch<From, To>& change, index_t chains, const wanted_hops& wanted,
                  const hop_sink& sink) {

@@ -124,7 +124,7 @@ class job_simulator {
     return std::find_if(running_.begin(), running_.end(), [&](const running_job& r) { return r.number > number; });
   }
 
-  /// Those that run with this job beside them, if it may be admitted; else none. `without`: if it is not.
+  /// Who runs with this job beside them, if it may be admitted; else nobody. `without`: who runs if it is not.
   std::vector<running_job> admitted(std::size_t number, const std::vector<running_job>& without) {
     const traced_job& one = job(number);
     if (one.min > clock_.devices() - minima_) return {};
@@ -139,7 +139,7 @@ class job_simulator {
     return with;
   }
 
-  /// Those that run are these from now on: tells of each whose devices are others than before.
+  /// Lets these run from now on, and tells of each whose devices are others than before.
   void hold(std::vector<running_job> jobs) {
     running_ = std::move(jobs);
     for (const running_job& one : running_) {

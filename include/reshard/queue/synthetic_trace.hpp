@@ -45,10 +45,9 @@ class trace_dice {
  public:
   explicit trace_dice(std::uint64_t seed) : state_(seed) {}
   std::uint64_t bits() {
-    std::uint64_t z = state_ += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
+    const std::uint64_t bits = mix64(state_);
+    state_ += mixing_step;
+    return bits;
   }
   /// low <= result <= high
   index_t within(index_t low, index_t high) {

@@ -30,7 +30,7 @@ class live_recorder {
   /// `change` outlives this.
   live_recorder(const layout_switch<From, To>& change, index_t stages, sources after_use)
       : live_recorder(change, {.stages = stages}, 1, after_use) {}
-  /// Of a switch that is routed so, of so many phases.
+  /// Records a switch that is routed so, of so many phases.
   live_recorder(const layout_switch<From, To>& change, const routing& how, index_t phases, sources after_use)
       : change_(&change), how_(how), phases_(phases), after_use_(after_use) {}
 
@@ -146,7 +146,7 @@ void write_trace(text_output& out, const port_table& on, const live_recorder<Fro
   out << "]}\n";
 }
 
-/// Of a direct switch, whose slots are its stages.
+/// Writes the trace of a direct switch, whose slots are its stages.
 template <Holding From, Holding To>
 void write_trace(text_output& out, const simulator<From, To>& all, const live_recorder<From, To>& memory) {
   write_trace(out, all.on(), memory,

@@ -164,7 +164,7 @@ class stage_ends {
     return text_of(norm(stages) ? ", norm" : "", prediction(stages) ? ", prediction layer" : "",
                    output(stages) ? ", output" : "", copy(stages) ? ", copy of the embedding" : "");
   }
-  /// The same as letters of a picture, and what they mean.
+  /// What pinned families these stages have, as letters of a picture; legend() says what they mean.
   std::string letters(interval stages) const {
     return text_of(norm(stages) ? "N" : "", prediction(stages) ? "P" : "", output(stages) ? "O" : "",
                    copy(stages) ? "e" : "");

@@ -3,35 +3,17 @@
 // a slot is live from its start; what the target does not keep, also what came only to be passed on, goes at the end of
 // the slot of its last reader, and before the first slot where nobody reads it; retained bytes count once. With sources
 // kept nothing of FROM's goes, and after the switch a device holds all that it holds on either side.
-// Builds on: schedule/detail/stage_transfers.hpp, algebra/region.hpp.
+// Builds on: schedule/budget.hpp, schedule/detail/stage_transfers.hpp, algebra/region.hpp.
 #pragma once
 
 #include <algorithm>
-#include <compare>
-#include <limits>
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
+#include <reshard/schedule/budget.hpp>
 #include <reshard/schedule/detail/stage_transfers.hpp>
 
 namespace reshard {
-
-/// Whether a switch gives memory back as it drains, or leaves the sources whole until the caller drops them.
-enum class sources { release, keep };
-
-/// No limit: the switch is made in as many stages as its routing says. An eighth of what 64 bits hold, so that it may
-/// be multiplied.
-inline constexpr bytes_t no_budget = std::numeric_limits<bytes_t>::max() / 8;
-
-/// before + arrived - released, slot by slot.
-struct memory_replay {
-  bytes_t before = 0;
-  bytes_t after = 0;
-  bytes_t peak = 0;  // the largest of before, after and every slot
-
-  /// What the switch costs beyond what either side needs.
-  constexpr bytes_t excess() const { return peak - greatest(before, after); }
-};
 
 namespace detail {
 
@@ -96,7 +78,7 @@ struct passing {
   friend constexpr auto operator<=>(const passing&, const passing&) = default;
   friend constexpr bool operator==(const passing&, const passing&) = default;
 };
-/// Of all streams that a device receives, by stream, states and stage; what is not sent on is `last` -1.
+/// All streams that a device receives, by stream, states and stage; `last` is -1 for what is not sent on.
 constexpr std::vector<passing> passing_streams(const std::vector<staged_piece>& received,
                                                const std::vector<staged_piece>& sent) {
   std::vector<passing> all;

@@ -65,13 +65,13 @@ struct stream_flow {
 /// What a device holds over time, for any number of stages.
 class relayed_memory {
  public:
-  /// Of a device that holds `before` bytes first and whose plan with relay this is.
+  /// Follows a device that holds `before` bytes first and whose plan with relay this is.
   relayed_memory(const plan& p, bytes_t before, sources after_use) : before_(before) {
     std::vector<stream_flow> out = flows(p.sends, &transfer::dst, &p.retains);
     set(total_bytes(p.retains), total_bytes(p.creates) + total_bytes(p.lost),
         flows(p.receives, &transfer::src, nullptr), out, after_use);
   }
-  /// The same of its flows, each by states and stream, and the bytes that it retains and creates.
+  /// Follows a device by its flows, each by states and stream, and the bytes that it retains and creates.
   relayed_memory(bytes_t before, bytes_t retained, bytes_t created, std::vector<stream_flow> in,
                  const std::vector<stream_flow>& out, sources after_use)
       : before_(before) {

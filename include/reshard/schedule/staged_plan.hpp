@@ -69,7 +69,7 @@ template <Holding From, Holding To>
     for (const staged_piece& p : stage_transfers(whole.lost, change, 1)) result.creates.push_back(p);
   return result;
 }
-/// The same over a transport without lag; the plan is direct.
+/// stage_plan over a transport without lag, of a direct plan.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr staged_plan stage_plan(const plan& whole, const layout_switch<From, To>& change,
                                                index_t stages) {

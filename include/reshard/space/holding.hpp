@@ -71,7 +71,7 @@ concept Holding = requires(const H& h, rank_t rank, int f, const family_box& wit
   { h.order_of(tensor_id{}, rank, role::parameter) } -> std::same_as<storage_order>;
 };
 
-/// Those of the states that a holding answers for; all of its own where none are named. Refuses a state that is another
+/// wanted & h.states(), all of its own where none are named. Refuses a state that is another
 /// one there: of another width, or sharded from another level on.
 template <typename H>
 constexpr state_set states_asked_of(const H& h, const std::optional<state_set>& wanted) {

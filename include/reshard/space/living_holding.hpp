@@ -28,7 +28,7 @@ class living_holders {
     }
   }
   living_holders(const All&&, const std::vector<interval>&) = delete;  // a temporary would not outlive it
-  /// Those that live and those that are lost.
+  /// All holders, also those that are lost.
   constexpr const All& all() const { return *all_; }
   constexpr index_t count() const { return count_; }
   constexpr rank_t operator[](index_t i) const {

@@ -21,9 +21,9 @@ constexpr meeting_ranks meeting_ranks_of(const A& a, rank_t, const B& b) {
   return {{0, a.ranks()}, {0, b.ranks()}};
 }
 
-/// Of spaces whose ranks of a pipeline stage lie side by side on both sides: the rank's stage, and from the first to
-/// the last of the stages that have a chunk, or a copy, of what is on it. Costs the stage's families and, of each, the
-/// other side's chunks from its first to its last layer.
+/// The rank's stage, and from the first to the last of the stages that have a chunk, or a copy, of what is on it, where
+/// the ranks of a pipeline stage lie side by side in both spaces; else all ranks. Costs the stage's families and, of
+/// each, the other side's chunks from its first to its last layer.
 constexpr meeting_ranks meeting_ranks_of(const computed_holding& a, rank_t rank, const computed_holding& b) {
   const space &from = a.space(), &to = b.space();
   const auto side_by_side = [](const space& s) { return s.first_rank(1) == s.stage_ranks(); };

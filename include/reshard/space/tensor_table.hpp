@@ -88,7 +88,7 @@ class tensor_table {
     return std::nullopt;
   }
 
-  /// The same, or what a checkpoint of Hugging Face's has under the name, where the model has such names.
+  /// find(name), or what a checkpoint of Hugging Face's has under the name, where the model has such names.
   std::optional<stored_tensor> find_stored(std::string_view name) const {
     if (const auto own = find(name)) {
       const family_box whole = family_at(own->family).whole();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch is told and what it tells: a budget, whether sources are kept, whether messages are checked, who
 // watches; and what became of it.
-// Builds on: plan/routing.hpp, schedule/memory_replay.hpp.
+// Builds on: plan/routing.hpp, schedule/budget.hpp.
 #pragma once
 
 #include <functional>
 #include <optional>
 
 #include <reshard/plan/routing.hpp>
-#include <reshard/schedule/memory_replay.hpp>
+#include <reshard/schedule/budget.hpp>
 
 namespace reshard {
 

@@ -138,7 +138,7 @@ struct lost_elements {
                            " that a survivor had given back before their new copies stood");
   }
 };
-/// Of the boxes of a torn switch those without a holder, told apart; at the cost of the survivors' holdings.
+/// The elements of a torn switch without a holder, told apart by why; at the cost of the survivors' holdings.
 template <Holding From, Holding To>
 [[nodiscard]] lost_elements lost_after(const layout_switch<From, To>& change, const std::vector<torn_box>& boxes,
                                        const std::vector<rank_t>& survivors) {

@@ -179,7 +179,7 @@ class exchange {
     if constexpr (wire_copies) return arena_sizes(plan, how_, trailer_, round_bytes_, wire_->arenas().granule);
     else return arena_sizes(plan, how_, trailer_, round_bytes_);
   }
-  /// Of each direction.
+  /// How many arenas each direction has: 1 + lag.
   std::size_t arenas() const { return static_cast<std::size_t>(1 + lag()); }
 
   /// Begins to pack a round, and with the first of a stage to copy what that retains.
@@ -283,7 +283,7 @@ class exchange {
       until_done(m.in, r.in_begin, r.in_end, r.stage, unpack);
     }
   }
-  /// Of a message: what its two ends know, and in which run and stage it is sent.
+  /// A message's own number: a digest of what its two ends know, and in which run and stage it is sent.
   std::uint64_t whose(std::uint64_t in_its_switch, const message& m) const {
     digest of;
     of.add(static_cast<std::int64_t>(in_its_switch)), of.add(before_), of.add(m.stage);

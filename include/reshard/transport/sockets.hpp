@@ -36,7 +36,7 @@ class socket_endpoint : private detail::socket_parts, public exchange<socket_mee
                   bytes_t round_bytes = usual_round_bytes)
       : detail::socket_parts(device, addresses, std::move(listening), wait),
         exchange(socket_parts::meeting, socket_parts::wire, how, round_bytes) {}
-  /// The same; it listens at its own address.
+  /// Makes the end of `device`, which listens at its own address.
   socket_endpoint(rank_t device, const std::vector<std::string>& addresses, patience wait = default_patience,
                   exchange_as how = exchange_as::asynchronous, bytes_t round_bytes = usual_round_bytes)
       : socket_endpoint(device, addresses, listening_socket(own(device, addresses)), wait, how, round_bytes) {}

@@ -127,7 +127,7 @@ class thread_group {
   }
 
  private:
-  /// The same lanes for all devices that prepare between the same two meetings.
+  /// One set of lanes for all devices that prepare between two meetings.
   std::shared_ptr<lanes> lanes_of_round() {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<lanes> latest = latest_.lock();

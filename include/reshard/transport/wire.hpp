@@ -66,7 +66,7 @@ enum class copies_of { outgoing, incoming };
 /// only those that go, or none.
 enum class in_tensors { both_ways, outgoing, never };
 
-/// Of what the arenas of a switch are made: whole granules for all of them, by make(bytes, arenas), or pages of the
+/// What the arenas of a switch are made of: whole granules for all of them, by make(bytes, arenas), or pages of the
 /// host where there is no make. What lies in a tensor instead of an arena begins at a multiple of `alignment`.
 struct arena_source {
   bytes_t granule = page_bytes;

@@ -30,7 +30,7 @@ struct copy_shape {
   constexpr bool operator==(const copy_shape&) const = default;
 };
 
-/// The same copy in the fewest dimensions: unit dimensions dropped, each dimension contiguous on
+/// The copy in the fewest dimensions: unit dimensions dropped, each dimension contiguous on
 /// both sides merged into the next inner one, or into the run. The order of the runs stays, so does
 /// total_bytes(); an empty copy becomes copy_shape{}. coalesce(coalesce(s)) = coalesce(s).
 constexpr copy_shape coalesce(const copy_shape& shape) {

@@ -139,9 +139,8 @@ class relayed_streams {
 
   static constexpr int recent_bits = 12;
   static std::size_t recent_place(const transfer& t) {
-    constexpr std::uint64_t spread = 0x9E3779B97F4A7C15u;
     const std::uint64_t ends = (static_cast<std::uint64_t>(t.src) << 32) ^ static_cast<std::uint64_t>(t.dst);
-    return static_cast<std::size_t>(((t.stream ^ ends * spread) * spread) >> (64 - recent_bits));
+    return static_cast<std::size_t>(((t.stream ^ ends * mixing_step) * mixing_step) >> (64 - recent_bits));
   }
 
   std::vector<relayed_stream> streams_;

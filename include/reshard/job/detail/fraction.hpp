@@ -21,7 +21,7 @@ class fraction {
       refuse("fraction: ", numerator, " / ", denominator, "; the one is at least 0 and the other at least 1");
   }
 
-  /// The same of numbers without a sign; the denominator is not 0.
+  /// numerator / denominator, both without a sign; the denominator is not 0.
   static constexpr fraction of_parts(std::uint64_t numerator, std::uint64_t denominator) {
     return {detail::natural(numerator), detail::natural(denominator)};
   }

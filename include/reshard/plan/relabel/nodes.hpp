@@ -37,7 +37,7 @@ class node_relabeller {
     }
   }
 
-  /// As it was.
+  /// The choice that leaves everything where it is, weighed.
   node_choice unchanged() const {
     node_choice same{identity(nodes_), identity(places_)};
     place_search(*table_, *bytes_, cost_, 0, {}).weigh(same);

@@ -6,27 +6,25 @@
 
 #include <cstdint>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/parallelism/rank_product.hpp>
 #include <reshard/space/living_holding.hpp>
 
 namespace reshard {
 
-/// Mixes one more number into a key (the finaliser of splitmix64).
+/// Mixes one more number into a key.
 constexpr std::uint64_t mixed_key(std::uint64_t key, std::uint64_t number) {
-  key = ((key << 17 | key >> 47) * 0x9e3779b97f4a7c15u ^ number) + 0x9e3779b97f4a7c15u;
-  key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9u;
-  key = (key ^ key >> 27) * 0x94d049bb133111ebu;
-  return key ^ key >> 31;
+  return mix64((key << 17 | key >> 47) * mixing_step ^ number);
 }
 
-/// Of the ranks themselves: costs what there are.
+/// A key of the ranks in their order: costs what there are.
 template <Holders All>
 constexpr std::uint64_t holder_key(const All& all) {
   std::uint64_t key = 1;
   for (index_t i = 0; i < all.count(); ++i) key = mixed_key(key, static_cast<std::uint64_t>(all[i]));
   return key;
 }
-/// Of a product, by its axes.
+/// A key of a product by its axes, of a listed one by its ranks.
 constexpr std::uint64_t holder_key(const rank_product& all) {
   std::uint64_t key = 2;
   if (all.listed != nullptr) {
@@ -41,7 +39,7 @@ constexpr std::uint64_t holder_key(const rank_product& all) {
   }
   return mixed_key(key, 0);
 }
-/// Of those that live: which are lost is the same for all sets of a switch.
+/// A key of living holders is that of all: which are lost does not differ between the sets of a switch.
 template <Holders All>
 constexpr std::uint64_t holder_key(const living_holders<All>& living) {
   return holder_key(living.all());

@@ -54,7 +54,7 @@ class needing_nodes {
     }
     return (*all_)[i];
   }
-  /// Of a member.
+  /// The place of a member, counted among those that are left.
   index_t index_of(index_t node) const {
     const index_t at = all_->index_of(node);
     return at - (std::lower_bound(gone_.begin(), gone_.end(), at) - gone_.begin());

@@ -82,7 +82,7 @@ class relay_router : node_hops {
     devices_among(holders, here_.from, change_->from_devices(), holding_);
     for (const rank_t device : holding_) holds_[place(device)] = 1;
   }
-  /// Of the destinations here, whose number it returns, those that do not hold.
+  /// Finds the destinations on this node that do not hold the piece; returns how many destinations are here.
   template <Holders Wanting>
   index_t find_lacking(const Wanting& destinations) {
     lacking_.clear();

@@ -94,8 +94,8 @@ inline double seconds_to_end(const std::vector<running_job>& jobs, double now) {
   for (const running_job& one : jobs) sum += one.end - now;
   return sum;
 }
-/// The same of those that run `with` a newcomer, who is at `place` among them: until it ends they have what is left
-/// beside it, from then on what they have `without` it.
+/// sum of end - now over those that run `with` a newcomer, who is at `place` among them: until it ends they have what
+/// is left beside it, from then on what they have `without` it.
 inline double seconds_to_end(const job_clock& clock, const std::vector<running_job>& with, std::size_t place,
                              const std::vector<running_job>& without, double now) {
   const double left = with[place].end;

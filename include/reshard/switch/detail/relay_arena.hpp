@@ -43,9 +43,9 @@ class streams_of {
 
 }  // namespace detail
 
-/// Of a plan of two phases or more: every piece that is received to be passed on has an address of its own, one after
-/// the other in order of slots. And the two bindings that a transport is given with it: what the device sends, from the
-/// old tensors, from the new ones, or from here; and what it writes, the new tensors and this.
+/// Where a device keeps what it passes on, in a plan of two phases or more: every such piece has an address of its own,
+/// one after the other in order of slots. It makes the two bindings that a transport is given: what the device sends,
+/// from the old tensors, the new ones or here; and what it writes, the new tensors and this.
 class relay_arena {
  public:
   relay_arena(const staged_plan& plan, const binding& old_tensors, const binding& new_tensors, const state_list& list,

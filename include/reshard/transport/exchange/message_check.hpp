@@ -24,12 +24,7 @@ static_assert(trailer_bytes == 16);
 
 /// mix(word, i): the i-th step of splitmix64 from `word`. A bijection of the word for every i, so one word that changed
 /// changes the sum.
-constexpr std::uint64_t mix_word(std::uint64_t word, std::uint64_t i) {
-  std::uint64_t z = word + (i + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
+constexpr std::uint64_t mix_word(std::uint64_t word, std::uint64_t i) { return mix64(word + i * mixing_step); }
 
 /// The sum over a message's words before its trailer; a word is 8 bytes as the machine reads them.
 inline std::uint64_t sum_of_words(const std::byte* data, bytes_t bytes) {

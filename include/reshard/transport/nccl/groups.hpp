@@ -107,7 +107,7 @@ class nccl_groups {
     m.done = m.bytes == 0;
     if (!m.done) list.push_back(&m);
   }
-  /// Those of them that are others, and not known.
+  /// The peers that are not this device, and not known.
   std::vector<rank_t> strangers(const std::vector<rank_t>& peers, const std::vector<rank_t>& known) const {
     std::vector<rank_t> fresh;
     const auto has = [](const std::vector<rank_t>& list, rank_t d) {

@@ -35,7 +35,7 @@ class rendezvous {
   std::int64_t all_reduce_max(rank_t device, std::int64_t value, index_t stage = -1) {
     return agree(device, {value}, stage).largest_for(device);
   }
-  /// The same, of all that devices propose.
+  /// Waits for all devices, and returns what they agree on of all that they propose.
   agreement agree(rank_t device, const proposal& brought, index_t stage = -1) {
     std::unique_lock lock(mutex_);
     require_whole();
