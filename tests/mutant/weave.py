@@ -9,12 +9,18 @@ from sites import blanked, closing
 SWITCH = r"""// Made by weave.py: faults that can be switched on while a program runs.
 #include <cstdio>
 #include <cstdlib>
+#include <new>
+#include <sys/mman.h>
 namespace reshard_mutant {
 inline const int active = [] {
   const char* number = std::getenv("RESHARD_MUTANT");
   return number != nullptr ? std::atoi(number) : 0;
 }();
-inline unsigned char reached[COUNT];
+// Shared with the processes that a test forks: what they reach counts.
+inline unsigned char* const reached = [] {
+  void* at = mmap(nullptr, COUNT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return at == MAP_FAILED ? new unsigned char[COUNT]() : static_cast<unsigned char*>(at);
+}();
 inline bool live(int number) {
   reached[number] = 1;
   return number == active;
