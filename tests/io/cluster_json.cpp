@@ -110,7 +110,7 @@ TEST_CASE("what a file must not say") {
   CHECK(fault(std::string(R"({"gpus": 8, "nodes": [{"count": 1}], "gpus": 8})")) == "the key 'gpus' is there twice");
   for (const char* text : {"", "{", "{\"gpus\": 8,}", "nan", "\xff", "{\"nic_GBps\": 1e999}"})
     CHECK(fault(std::string(text)).starts_with("not JSON: "));
-  CHECK(fault(std::string(100000, '[')).starts_with("not JSON: "));
+  CHECK(fault(std::string(100000, '[')) == "lists and objects are nested deeper than 32");
 }
 
 TEST_CASE("a name, a shape, or a path") {

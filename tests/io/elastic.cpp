@@ -217,6 +217,10 @@ TEST_CASE("what questions about batches and rates must not say") {
         "changes has 1025 entries; at most 1024 are looked at");
   CHECK(fault(of_rate, R"({"base":1,"changes":[],"at":)" + samples.dump() + "}") ==
         "at has 4097 entries; at most 4096 are told");
+  CHECK(fault(of_rate, R"({"base":1,"changes":[{"at":9223372036854775807,"batch":2,"ramp":1}]})") ==
+        "a ramp of 1 samples from 9223372036854775807 ends behind sample 9223372036854775807; say in at which samples "
+        "are "
+        "asked of");
   CHECK(fault(of_rate, R"({"base":1,"power":2,"changes":[]})") == "power is 2; it is 1, or 1/2 (0.5)");
   CHECK(fault(of_rate, R"({"base":0,"changes":[]})") ==
         "base is 0; it is a whole number from 1 to 9223372036854775807");
@@ -300,6 +304,7 @@ TEST_CASE("five hundred hostile questions: an answer or one sentence, soon") {
     CHECK((sentence == "accepted" || sentence.starts_with("reshard: ")));
     for (const char c : sentence) CHECK_FALSE((static_cast<unsigned char>(c) < 32 || c == 127));
   }
+  CHECK(longest < 20);  // what is sought without a plan takes minutes
   MESSAGE(refusals << " refused, " << answers << " answered, the longest in " << longest << " s");
   CHECK_DRAWN(refusals > rounds / 2);
   CHECK_DRAWN(answers > rounds / 40);

@@ -82,9 +82,19 @@ TEST_CASE("what is written is read back") {
 TEST_CASE("what is refused, by which words") {
   const auto refused = [](const json& file, const char* words) { CHECK_REFUSED(read(file.dump()), words); };
   CHECK_REFUSED(read("{"), "reshard: t.json: not JSON: ");
+  const auto nested = [](int depth) {  // in the trace's own object
+    return R"({"x": )" + std::string(static_cast<std::size_t>(depth - 1), '[') +
+           std::string(static_cast<std::size_t>(depth - 1), ']') + "}";
+  };
+  CHECK_REFUSED(read(nested(32)), "devices is missing");
+  CHECK_REFUSED(read(nested(33)), "t.json: lists and objects are nested deeper than 32");
+  CHECK_REFUSED(read(nested(1'000'000)), "nested deeper than 32");
+  std::string many = R"({"k":0)";
+  for (int i = 0; i < 100'000; ++i) many += ",\"" + std::to_string(i) + "\":0";  // minutes where each is looked for
+  CHECK_REFUSED(read(many + R"(,"7":0})"), "the key '7' is there twice");
   CHECK_REFUSED(read(R"({"devices": 1, "devices": 1})"), "t.json: the key 'devices' is there twice");
   CHECK_REFUSED(read(R"({"devices": 1, "jobs": [{"x": {"a": 1, "b": 2, "a": 3}}]})"), "the key 'a' is there twice");
-  CHECK_REFUSED(read(std::string(100000, '[')), "t.json: not JSON: ");
+  CHECK_REFUSED(read(std::string(10, '[')), "t.json: not JSON: ");
   refused(json::array(), "t.json: the trace is []; it is an object");
   refused(without("", "devices"), "t.json: the trace: devices is missing");
   refused(without("", "jobs"), "t.json: the trace: jobs is missing");
@@ -112,6 +122,9 @@ TEST_CASE("what is refused, by which words") {
   refused(changed("/jobs/0/throughput/4097", 5), "job 0: throughput with 4097 devices; they are 1 to 4096");
   refused(changed("/jobs/0/throughput/4999999999999999999999", 5), "devices; they are 1 to 4096");
   refused(changed("/jobs/1/throughput/0/0", 2), "job 1: throughput with 2 devices is told twice");
+  CHECK_REFUSED(read(R"({"devices": 1, "jobs": [{"submit": 0, "requested": 1, "min": 1, "max": 1, "samples": 1,)"
+                     R"( "throughput": [[1, 0], [1, 5]]}]})"),
+                "job 0: throughput with 1 devices is told twice");
   refused(changed("/jobs/1/throughput/0", {1, 2, 3}),
           "job 1: throughput has [1,2,3]; a pair is [devices, samples a second]");
   refused(changed("/jobs/1/throughput/0/0", 0),

@@ -92,4 +92,5 @@ TEST_CASE("what is no step is refused") {
   CHECK_REFUSED(token_cursor{}.targets(-1, 2, 4), "cursor: there is no sequence -1 in a batch of 2");
   CHECK_REFUSED(micro_batch({0, 4}, 2, 2), "cursor: micro-batch 2 of 2; they count from 0, and there is at least 1");
   CHECK_REFUSED(micro_batch({0, 4}, 0, 0), "cursor: micro-batch 0 of 0");
+  CHECK_REFUSED(gradient_weight({0, 4}, 0), "cursor: a batch of 0 samples; it has at least 1");
 }

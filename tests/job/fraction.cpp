@@ -52,7 +52,9 @@ TEST_CASE("up to 128 bits: what the compiler's integers say") {
     CHECK(of(a) + of(b) == of(a + b));
     CHECK(of(low) * of(less) == of(low * less));
     CHECK((of(a) < of(b)) == (a < b));
-    CHECK(of(std::max(a, b)).minus(of(std::min(a, b))) == of(std::max(a, b) - std::min(a, b)));
+    natural difference = of(std::max(a, b));
+    difference.subtract(of(std::min(a, b)));
+    CHECK(difference == of(std::max(a, b) - std::min(a, b)));
     const int shift = static_cast<int>(random.below(130));
     CHECK(of(a).halved(shift) == of(shift < 128 ? a >> shift : 0));
     if (b == 0) continue;
@@ -87,6 +89,30 @@ TEST_CASE("beyond: (a b + c) / b is a and c; a divisor that both have is found, 
   CHECK((power * natural(0xFFFFFFFFu)).bits() == natural::most_bits);
   CHECK_REFUSED(power * more,
                 "fraction: it takes 4097 bits, and at most 4096 are kept; let ramps end before the next begins");
+}
+
+TEST_CASE("a quotient and a rest are those of the division, whatever the digits") {
+  dice random(9);
+  const auto digits = [&](index_t count) {  // many of them at either end, where an estimated digit is corrected
+    natural n = 0;
+    for (index_t i = 0; i < count; ++i) {
+      const index_t kind = random.below(4);
+      const std::uint64_t digit = kind == 0   ? 0
+                                  : kind == 1 ? 0xFFFFFFFFu
+                                  : kind == 2 ? 0x80000000u
+                                              : random.bits() >> 32;
+      n = n * natural(std::uint64_t{1} << 32) + natural(digit);
+    }
+    return n;
+  };
+  for (int i = 0; i < testing::tries(2000); ++i) {
+    const natural a = digits(random.within(0, 9)), b = digits(random.within(1, 6));
+    if (b.zero()) continue;
+    natural rest;
+    const natural quotient = a.divided(b, rest);
+    CHECK(rest < b);
+    CHECK(quotient * b + rest == a);
+  }
 }
 
 TEST_CASE("fractions are in lowest terms, ordered, and where they are said to be between two") {

@@ -3,6 +3,7 @@
 // strange ones, each refused in one sentence by its name.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
@@ -142,6 +143,9 @@ TEST_CASE("a builder that was left goes on where it was; what it had begun is ke
   damaged[100] = static_cast<char>(damaged[100] ^ 1);
   CHECK(go_on(damaged) == 0);
   std::ofstream(part, std::ios::binary) << begun;
+  testing::fs::last_write_time(source, testing::fs::last_write_time(part) + std::chrono::seconds(1));
+  CHECK(offset_map_builder(source, map, form).scanned() == 0);  // the file was written since
+  std::ofstream(part, std::ios::binary) << begun;
   CHECK(offset_map_builder(room.file("other.txt", "short\n"), map, form).scanned() == 0);
   CHECK_REFUSED(offset_map(part), "it was left when 0 of 6 bytes were gone through; build it to its end");
 }
@@ -155,7 +159,7 @@ TEST_CASE("five hundred maps that are damaged, cut or of something else: one sen
     std::string bad = good;
     const index_t kind = i % 4;
     if (kind == 0)
-      bad[static_cast<std::size_t>(random.below(static_cast<index_t>(bad.size()) - 2))] ^=
+      bad[static_cast<std::size_t>(random.below(static_cast<index_t>(bad.size())))] ^=
           static_cast<char>(1 << random.below(7));
     if (kind == 1) bad.resize(static_cast<std::size_t>(random.below(static_cast<index_t>(bad.size()))));
     if (kind == 2) bad += std::string(static_cast<std::size_t>(random.within(1, 20)), 'z');
@@ -206,6 +210,10 @@ TEST_CASE("what damage is called; and a head that tells lies with a right sum") 
   CHECK(with([](auto& head, auto&) { head.scanned -= 1; }).find("bytes were gone through; build it to its end") !=
         std::string::npos);
   CHECK(with([](auto& head, auto&) { head.tokens += 1; }) == "the ends of its 200 documents are damaged");
+  CHECK(with([&](auto& head, auto& bad) {  // an end twice: a document of nothing
+          std::memcpy(end_of(bad, 3), end_of(bad, 2), 6);
+          sum_of(head, bad);
+        }) == "the ends of its 200 documents are damaged");
   CHECK(with([&](auto& head, auto& bad) {
           std::memset(end_of(bad, 3), 0, 6);
           sum_of(head, bad);
@@ -238,6 +246,27 @@ TEST_CASE("a file that is shorter, longer, another or damaged is not the map's")
   CHECK(against("x" + text.substr(1)).find("token 0 of") != std::string::npos);
   CHECK(against(text, {2, '\n'}).find("it was built of tokens of another width or delimiter than 2 bytes and 10") !=
         std::string::npos);
+  std::string within = text;  // documents end before their ends
+  for (std::size_t i = 1; i + 1 < text.size(); ++i)
+    if (text[i + 1] == '\n') within[i] = '\n';
+  CHECK(against(within).ends_with(" ends a document, and is within one; it is another file, or damaged"));
+  const std::string one = whole.room.file("one", "abcdef"), of_one = (whole.room.folder / "of one").string();
+  build_offset_map(one, of_one);
+  const offset_map single(of_one);
+  const std::string two = whole.room.file("two", "ab\ndef");
+  CHECK_REFUSED(single.require_of(two, {}),
+                "token 2 of " + two + " ends a document, and is within one; it is another file, or damaged");
+  // a map whose ends and sums are right among themselves, and of a file of fewer tokens
+  std::string shorter = content_of(of_one);
+  detail::offset_map_head head;
+  std::memcpy(&head, shorter.data(), sizeof head);
+  head.tokens = 5;
+  shorter[64] = 5;
+  head.ends_sum = detail::offset_map_head::mixed_with(0, 5);
+  head.head_sum = head.sum();
+  std::memcpy(shorter.data(), &head, sizeof head);
+  CHECK_REFUSED(offset_map(whole.room.file("shorter", shorter)).require_of(one, {}),
+                "it tells of 5 tokens, and " + one + " has 6");
   CHECK_REFUSED(map.tokens_of(-1), "there is no document -1 of 200");
 }
 
@@ -247,6 +276,13 @@ TEST_CASE("what no map is built of") {
   CHECK_REFUSED(build_offset_map(three, map, {2, 0}), "three has 3 bytes, which are no whole number of tokens of 2");
   CHECK_REFUSED(build_offset_map(three, map, {3, 0}), "documents: tokens of 3 bytes; they have 1, 2, 4 or 8");
   CHECK_REFUSED(build_offset_map(three, map, {1, 256}), "documents: the delimiter 256 does not fit tokens of 1 bytes");
+  CHECK(!testing::fs::exists(map + ".part"));
+  CHECK_REFUSED(build_offset_map(three, three),
+                "three itself, which the map would take the place of; name the map otherwise");
+  testing::fs::create_hard_link(three, map + ".part");
+  CHECK_REFUSED(build_offset_map(three, map), "map.part itself, which the map would take the place of");
+  testing::fs::remove(map + ".part");
+  CHECK(content_of(three) == "abc");
   CHECK_REFUSED(build_offset_map(three + "x", map), "threex cannot be opened: No such file or directory");
   CHECK_REFUSED(build_offset_map(three, (room.folder / "no" / "map").string()),
                 "map.part cannot be opened: No such file or directory");

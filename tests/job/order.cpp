@@ -99,6 +99,21 @@ TEST_CASE("small sets: every permutation is as likely as any other, by seed and 
   }
 }
 
+TEST_CASE("as many orders are odd as even, whatever the size") {
+  for (const index_t size : {7, 8, 9, 10, 23, 24, 25, 47, 49}) {
+    int odd = 0;
+    for (index_t pass = 0; pass < 400; ++pass) {
+      const std::vector<index_t> order = whole_pass(sample_order(size, testing::seed(), pass));
+      index_t inversions = 0;
+      for (std::size_t i = 0; i < order.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) inversions += order[j] > order[i] ? 1 : 0;
+      odd += inversions % 2 == 1 ? 1 : 0;
+    }
+    CAPTURE(size);
+    CHECK(std::abs(odd - 200) < 60);  // six standard deviations
+  }
+}
+
 TEST_CASE("a position meets every element alike, over passes and over seeds") {
   constexpr index_t size = 1009, draws = 100'000;
   for (const bool by_pass : {false, true}) {
@@ -189,4 +204,5 @@ TEST_CASE("what is refused") {
   CHECK_REFUSED(sample_set{}.element(-1),
                 "order: position -1 of passes over 1 elements; both are told from 0, and a set is not empty");
   CHECK_REFUSED((sample_set{0, 1}.element(1)), "order: position 1 of passes over 0 elements");
+  CHECK_REFUSED((sample_set{0, 1}.pass_of(5)), "order: position 5 of passes over 0 elements");
 }

@@ -158,7 +158,7 @@ class job_rule {
         const auto w = static_cast<std::size_t>(given[j]);
         const double gain = left_[j] / jobs_[j].speed[w] - left_[j] / jobs_[j].speed[w + 1];
         if (gain <= 0 || jobs_[j].speed[w + 1] <= jobs_[j].speed[w]) continue;
-        const bool equal = best < jobs_.size() && std::fabs(gain - most) <= 1e-7 * most;
+        const bool equal = best < jobs_.size() && std::fabs(gain - most) <= 1e-9 * most;
         if (best == jobs_.size() || (equal ? earlier(j, best) : gain > most)) best = j, most = gain;
       }
       if (best == jobs_.size()) break;

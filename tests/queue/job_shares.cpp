@@ -29,6 +29,16 @@ TEST_CASE("the gain is what one device more saves of what is left") {
   CHECK(gain_of({&job, 50}, 2) == 0.5);
 }
 
+TEST_CASE("of gains that differ by a fifty-millionth the greater is taken, of equal ones the earlier job's") {
+  const traced_job one = table(1, {1, 2});
+  CHECK(shares_of({{&one, 100'000'000}, {&one, 100'000'002}}, 3) == shares{1, 2});
+  CHECK(shares_of({{&one, 100'000'002}, {&one, 100'000'000}}, 3) == shares{2, 1});
+  const double tenth = 0.1 * 3, other = 0.3;  // one sum, rounded in two ways
+  REQUIRE(tenth != other);
+  CHECK(shares_of({{&one, other}, {&one, tenth}}, 3) == shares{2, 1});
+  CHECK(shares_of({{&one, tenth}, {&one, other}}, 3) == shares{2, 1});
+}
+
 TEST_CASE("min to each, then one at a time to the greatest gain, while a device is free") {
   const traced_job one = table(1, {10, 20, 25, 26}), two = table(2, {0, 10, 11, 12, 13, 14});
   const std::vector<sharing_job> jobs{{&one, 100}, {&two, 100}};

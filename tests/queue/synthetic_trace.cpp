@@ -18,7 +18,7 @@ using namespace reshard;
 
 namespace {
 /// A number that any change of a trace changes.
-std::uint64_t digest(const job_trace& trace) {
+std::uint64_t digest_of(const job_trace& trace) {
   std::uint64_t sum = static_cast<std::uint64_t>(trace.devices);
   const auto add = [&](double number) { sum = sum * 1'000'003 + static_cast<std::uint64_t>(number * 1000 + 0.5); };
   for (const traced_job& job : trace.jobs) {
@@ -101,9 +101,9 @@ long check_not_delayed(const job_trace& trace, const job_schedule& s) {
 }  // namespace
 
 TEST_CASE("a seed is a trace, everywhere") {
-  CHECK(digest(synthetic_trace(1)) == 6840467273090254699u);
-  CHECK(digest(synthetic_trace(2)) == 8014852524799304844u);
-  CHECK(digest(synthetic_trace(1, 5, 8)) == 16230504750693783498u);
+  CHECK(digest_of(synthetic_trace(1)) == 6840467273090254699u);
+  CHECK(digest_of(synthetic_trace(2)) == 8014852524799304844u);
+  CHECK(digest_of(synthetic_trace(1, 5, 8)) == 16230504750693783498u);
 }
 
 TEST_CASE("two days for 128 devices: sound, sorted, more by day than by night, five kinds") {

@@ -502,6 +502,7 @@ def elastic():
     wrong = dice.choice([["order"], ["order", "--size", "0", "--at", "0"], ["order", "--size", "5", "--at", "5"], ["order", "--size", "-1", "--at", "0"], ["order", "--size", str(2**64), "--at", "0"],
                          ["order", "--size", "9", "--at", "1e0"], ["order", "--size", "9", "--seed", str(2**64), "--at", "0"], ["schedule", "absent.json"], ["schedule", file(trace()), "--policy", "lifo"],
                          ["schedule", file(trace()), "--pause", "-1"], ["schedule", file(trace()), "--pause", "NaN"], ["schedule", file(trace()), "--overhead", "1"], ["trace", "--hours", "0"],
+                         ["schedule", file(b'{"devices":' + b"[" * 300_000 + b"]" * 300_000 + b',"jobs":[]}')],
                          ["trace", "--devices", "99999"], ["cursor", "absent"], ["batch", "[" * 100_000], ["rate", "{" * 1000], ["status"], []])
     return ["elastic", *wrong], REFUSED
 

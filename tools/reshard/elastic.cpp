@@ -111,10 +111,10 @@ void add_rate(CLI::App& elastic) {
   const auto [command, words] =
       add_question(elastic, "rate", "by what is the learning rate multiplied, as a fraction?");
   command->add_option("--at", words->at, "samples, like 0,500,1000; else what the question says");
-  command->callback([words = words] {
+  command->callback([command = command, words = words] {
     const question asked = read_question(words->question);
     rate_question read = rate_from_json(asked.text, asked.name);
-    if (!words->at.empty()) read.at = parse_samples("--at", words->at);
+    if (command->count("--at") > 0) read.at = parse_samples("--at", words->at);
     text_output out(stdout);
     write_rate_json(out, read);
     out.flush();

@@ -38,6 +38,8 @@ double number_of(const char* what, const std::optional<std::string>& text) {
   if (!text) return 0;
   double number = 0;
   const auto [past, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error == std::errc::result_out_of_range)
+    refuse(what, ": '", one_line(*text, 40), "' is too near 0, or too large");
   if (error != std::errc() || past != text->data() + text->size())
     refuse(what, ": '", one_line(*text, 40), "' is not a number");
   return number;

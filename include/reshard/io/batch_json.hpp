@@ -143,7 +143,10 @@ inline rate_power power_of(const strict_json& file, const nlohmann::json& root) 
     asked.schedule.add(read);
     if (root.contains("at")) continue;
     asked.at.push_back(read.at);
-    if (read.ramp > 0) asked.at.push_back(checked_add(read.at, read.ramp));
+    if (read.ramp > detail::most_whole - read.at)
+      file.refuse_text("a ramp of ", read.ramp, " samples from ", read.at, " ends behind sample ", detail::most_whole,
+                       "; say in at which samples are asked of");
+    if (read.ramp > 0) asked.at.push_back(read.at + read.ramp);
   }
   if (!root.contains("at")) return asked;
   if (root["at"].size() > most_asked)
@@ -155,10 +158,12 @@ inline rate_power power_of(const strict_json& file, const nlohmann::json& root) 
 
 /// {"factors":[{"at":t,"factor":"n/d"},..]}, in lowest terms.
 inline void write_rate_json(text_output& out, const rate_question& asked) {
+  std::vector<fraction> factors;  // all of them before the first is written: one may be refused
+  for (const index_t t : asked.at) factors.push_back(asked.schedule.factor(t));
   out << "{\"factors\":[";
   json_items items(out);
-  for (const index_t t : asked.at)
-    items.next() << "{\"at\":" << t << ",\"factor\":\"" << asked.schedule.factor(t).text() << "\"}";
+  for (std::size_t i = 0; i < factors.size(); ++i)
+    items.next() << "{\"at\":" << asked.at[i] << ",\"factor\":\"" << factors[i].text() << "\"}";
   out << "]}\n";
 }
 

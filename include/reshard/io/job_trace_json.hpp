@@ -80,12 +80,14 @@ class job_trace_reader {
     const nlohmann::json& table = member(object, what, "throughput");
     if (!table.is_structured())
       refuse(name_, ": ", what, ": throughput is ", described(table), "; it is samples a second by devices");
+    std::vector<bool> told;  // by n: 0 may be told
     const auto add = [&](index_t n, const nlohmann::json& value) {
       if (n < 1 || n > max_trace_devices)
         refuse(name_, ": ", what, ": throughput with ", n, " devices; they are 1 to ", max_trace_devices);
       const auto at = static_cast<std::size_t>(n);
-      if (at >= one.throughput.size()) one.throughput.resize(at + 1, 0);
-      if (one.throughput[at] != 0) refuse(name_, ": ", what, ": throughput with ", n, " devices is told twice");
+      if (at >= told.size()) one.throughput.resize(at + 1, 0), told.resize(at + 1, false);
+      if (told[at]) refuse(name_, ": ", what, ": throughput with ", n, " devices is told twice");
+      told[at] = true;
       one.throughput[at] = number(value, text_of(what, ": throughput with ", n, n == 1 ? " device" : " devices"));
     };
     if (table.is_object())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds the offset map of a file by one pass over it. What was done lies in MAP.part: who is stopped goes on from
-// there.
+// there, unless the file was written since.
 // Builds on: job/offset_map.hpp, job/detail/delimiter_scan.hpp.
 #pragma once
 
@@ -23,11 +23,7 @@ class offset_map_builder {
 
   offset_map_builder(const std::string& source, const std::string& map, const document_form& form = {})
       : scan_(form), source_name_(source), map_name_(map), width_(form.width), source_(source, O_RDONLY),
-        part_(map + ".part", O_RDWR | O_CREAT), buffer_(new page_of_file) {
-    if (source_.bytes() % width_ != 0)
-      refuse(source, " has ", source_.bytes(), " bytes, which are no whole number of tokens of ", width_);
-    if (source_.bytes() / width_ > detail::most_tokens)
-      refuse(source, " has ", source_.bytes() / width_, " tokens; an offset map takes ", detail::most_tokens);
+        part_(part_of_map(), O_RDWR | O_CREAT), buffer_(new page_of_file) {
     head_.source_bytes = source_.bytes();
     head_.width_and_delimiter = detail::offset_map_head::form_of(form);
     if (!go_on()) write_head();
@@ -57,6 +53,18 @@ class offset_map_builder {
   }
 
  private:
+  /// The name of what is not whole, once it is sure that there is a map to build: the source stays as it is.
+  std::string part_of_map() const {
+    if (source_.bytes() % width_ != 0)
+      refuse(source_name_, " has ", source_.bytes(), " bytes, which are no whole number of tokens of ", width_);
+    if (source_.bytes() / width_ > detail::most_tokens)
+      refuse(source_name_, " has ", source_.bytes() / width_, " tokens; an offset map takes ", detail::most_tokens);
+    for (const std::string& written : {map_name_, map_name_ + ".part"})
+      if (source_.is_at(written))
+        refuse(source_name_, " is ", written, " itself, which the map would take the place of; name the map otherwise");
+    return map_name_ + ".part";
+  }
+
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 17;  // a multiple of every width; a cache holds it
   struct alignas(4096) page_of_file {                                // the kernel copies faster to where pages begin
     std::byte bytes[buffer_bytes];
@@ -117,7 +125,7 @@ class offset_map_builder {
   /// Whether MAP.part is of this source, and whole as far as its head says; else it begins anew.
   bool go_on() {
     const std::optional<detail::offset_map_head> there = whole_part();
-    if (!there) return ::ftruncate(part_.number(), 0), false;
+    if (!there || source_.written() > part_.written()) return ::ftruncate(part_.number(), 0), false;
     head_ = *there;
     written_ = 64 + head_.documents * detail::bytes_of_end;
     return ::ftruncate(part_.number(), written_) == 0;
@@ -128,7 +136,8 @@ class offset_map_builder {
     if (old.bytes() < static_cast<bytes_t>(sizeof there)) return {};
     std::memcpy(&there, old.data(), sizeof there);
     if (there.head_sum != there.sum() || there.source_bytes != head_.source_bytes ||
-        there.width_and_delimiter != head_.width_and_delimiter || there.scanned == there.source_bytes ||
+        there.width_and_delimiter != head_.width_and_delimiter || there.scanned < 0 ||
+        there.scanned >= there.source_bytes || there.documents < 0 ||
         old.bytes() < 64 + there.documents * detail::bytes_of_end)
       return {};
     std::uint64_t sum = 0;

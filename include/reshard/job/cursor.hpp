@@ -33,6 +33,7 @@ constexpr interval micro_batch(interval share, index_t i, index_t m) {
 
 /// What a rank's gradient weighs in a batch: (its samples) / B.
 constexpr double gradient_weight(interval share, index_t batch) {
+  if (batch < 1) refuse("cursor: a batch of ", batch, " samples; it has at least 1");
   return static_cast<double>(share.size()) / static_cast<double>(batch);
 }
 

@@ -25,7 +25,7 @@ namespace detail {
 /// The least d with token < ends(d): ends ascend from 0 <= d < count, equals allowed, and 0 <= token < ends(count - 1).
 /// A guess by proportion, then one so far beside it that the two should bracket: w documents become about sqrt(w),
 /// where lengths are alike. Where that leaves more than half of them, they are halved: at most 3 log2(count) ends are
-/// read.
+/// read, beyond the last.
 template <typename Ends>
 constexpr index_t first_end_above(index_t count, const Ends& ends, index_t token) {
   interval d{0, count};                      // where the answer is

@@ -83,10 +83,12 @@ class offset_map {
     for (index_t d = 0; d < head.documents; ++d) {
       const index_t here = detail::end_at(file_.data() + 64, d);
       sum = detail::offset_map_head::mixed_with(sum, static_cast<std::uint64_t>(here));
-      ascend = ascend && before <= here;
+      ascend = ascend && before < here;
       before = here;
     }
-    if (sum != head.ends_sum || !ascend || before != head.tokens)
+    std::uint16_t behind = 0;
+    std::memcpy(&behind, file_.data() + 64 + head.documents * detail::bytes_of_end, sizeof behind);
+    if (sum != head.ends_sum || !ascend || before != head.tokens || behind != 0)
       wrong("the ends of its ", head.documents, " documents are damaged");
     count_ = head.documents;
     tokens_ = head.tokens;
@@ -109,7 +111,7 @@ class offset_map {
   }
 
   /// Refuses a file that this is not the map of: by its size, and where some 64 of its documents do not end as they
-  /// should.
+  /// should, or end before. That is no proof: what changed between them is not seen.
   void require_of(const std::string& path, const document_form& form) const {
     if (detail::offset_map_head::form_of(form) != form_)
       refuse("offset map ", path_, ": it was built of tokens of another width or delimiter than ", form.width,
@@ -118,13 +120,24 @@ class offset_map {
     if (source.bytes() != source_bytes_)
       refuse("offset map ", path_, ": ", path, " has ", source.bytes(), " bytes, and had ", source_bytes_,
              " when the map was built");
-    for (index_t i = 0; i < 64 && count_ > 1; ++i) {
-      const index_t token = end(floor_of_product(i, count_ - 1, 64)) - 1;  // the last document may lack its delimiter
+    if (tokens_ != source.bytes() / form.width)
+      refuse("offset map ", path_, ": it tells of ", tokens_, " tokens, and ", path, " has ",
+             source.bytes() / form.width);
+    const auto token_at = [&](index_t token) {
       std::uint64_t found = 0;
       std::memcpy(&found, source.data() + token * form.width, static_cast<std::size_t>(form.width));
-      if (found != form.delimiter)
-        refuse("offset map ", path_, ": token ", token, " of ", path, " is ", found,
+      return found;
+    };
+    for (index_t i = 0; i < 64 && count_ > 0; ++i) {
+      const index_t d = floor_of_product(i, count_, 64);
+      const interval tokens = tokens_of(d);
+      if (d + 1 < count_ && token_at(tokens.end - 1) != form.delimiter)  // the last may lack its delimiter
+        refuse("offset map ", path_, ": token ", tokens.end - 1, " of ", path, " is ", token_at(tokens.end - 1),
                " and ends no document; it is another file, or damaged");
+      for (const index_t token : {tokens.begin, tokens.begin + (tokens.size() - 1) / 2, tokens.end - 2})
+        if (token >= tokens.begin && token < tokens.end - 1 && token_at(token) == form.delimiter)
+          refuse("offset map ", path_, ": token ", token, " of ", path,
+                 " ends a document, and is within one; it is another file, or damaged");
     }
   }
 

@@ -32,16 +32,17 @@ constexpr std::uint64_t root_above(std::uint64_t x) {
 }  // namespace detail
 
 /// order(seed, pass) of the set [0, size): which element stands at a position of the pass, and where an element stands.
-/// A Feistel network: with a = ceil(sqrt(size)) and b = ceil(size / a), position p is the pair (p div b, p mod b); 24
-/// rounds add to one of the two, modulo a or b, a number that is mixed of the other and of a key of seed, pass and
-/// round. That permutes [0, a b); a pair beyond the set goes through the rounds again until it lies within (cycle
-/// walking: a b - size < a of them do). 24 rounds, as for six elements sixteen can be told from chance.
+/// A Feistel network: with a the least even number from sqrt(size) on and b = ceil(size / a), position p is the pair
+/// (p div b, p mod b); 24 rounds add to one of the two, modulo a or b, a number that is mixed of the other and of a key
+/// of seed, pass and round. That permutes [0, a b); a pair beyond the set goes through the rounds again until it lies
+/// within (cycle walking: a b - size < a of them do). 24 rounds, as for six elements sixteen can be told from chance.
 class sample_order {
  public:
   constexpr sample_order(index_t size, std::uint64_t seed, index_t pass) : size_(size) {
     if (size < 1) refuse("order: a set of ", size, " elements; it has at least 1");
     if (pass < 0) refuse("order: pass ", pass, "; passes count from 0");
     a_ = detail::root_above(static_cast<std::uint64_t>(size));
+    a_ += a_ % 2;  // where a and b are odd, every round is an even permutation, and half of all orders never come up
     b_ = static_cast<std::uint64_t>(ceil_divide(size, static_cast<index_t>(a_)));
     std::uint64_t key = mix64(mix64(seed) + static_cast<std::uint64_t>(pass));
     for (std::uint64_t& of_round : keys_) of_round = key = mix64(key);
@@ -105,13 +106,18 @@ struct sample_set {
   std::uint64_t seed = 0;
 
   /// Which pass position p belongs to: p div size.
-  constexpr index_t pass_of(index_t p) const { return p / size; }
+  constexpr index_t pass_of(index_t p) const {
+    require(p);
+    return p / size;
+  }
   /// The element at position p of all passes: order(seed, p div size)(p mod size).
-  constexpr index_t element(index_t p) const {
+  constexpr index_t element(index_t p) const { return sample_order(size, seed, pass_of(p))(p % size); }
+
+ private:
+  constexpr void require(index_t p) const {
     if (size < 1 || p < 0)
       refuse("order: position ", p, " of passes over ", size,
              " elements; both are told from 0, and a set is not empty");
-    return sample_order(size, seed, pass_of(p))(p % size);
   }
 };
 

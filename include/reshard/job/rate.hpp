@@ -86,7 +86,7 @@ class rate_schedule {
     return fraction::between(r.from, r.to, t - r.at, r.length);
   }
 
-  /// Where the job went back to sample t: changes after it are undone.
+  /// Where the job went back to sample t: changes after it are undone; one at t stays, where the job is again.
   constexpr void undo_to(index_t t) {
     while (!ramps_.empty() && ramps_.back().at > t) ramps_.pop_back();
   }

@@ -30,9 +30,9 @@ class throughput_table {
   constexpr void add(const measured_throughput& row) {
     if (row.ranks < 1 || row.batch < row.ranks)
       refuse("throughput: a batch of ", row.batch, " samples over ", row.ranks, " ranks; each has at least one");
-    if (!(row.samples_per_second > 0) || row.samples_per_second > 1e300)
+    if (!(row.samples_per_second >= 1e-100 && row.samples_per_second <= 1e100))  // squares of seconds are added up
       refuse("throughput: that of a batch of ", row.batch, " over ", row.ranks,
-             " ranks is no number of samples above 0");
+             " ranks is not from 1e-100 to 1e100 samples a second");
     for (const measured_throughput& other : rows_)
       if (other.batch == row.batch && other.ranks == row.ranks)
         refuse("throughput: a batch of ", row.batch, " over ", row.ranks, " ranks is there twice");
@@ -73,20 +73,31 @@ struct step_model {
   constexpr double seconds(index_t batch, rank_t ranks) const {
     return a + b * static_cast<double>(batch) / static_cast<double>(ranks) + c * static_cast<double>(ranks);
   }
-  /// Among n of [1, min(most_ranks, B)]: the largest with the highest throughput, equal within rounding.
+  /// The largest n of [1, min(most_ranks, B)] whose seconds are those of the fastest, equal within 1e-9 of them.
   constexpr rank_t operator()(index_t batch) const {
     if (batch < 1) refuse("throughput: a batch of ", batch, " samples; it has at least 1");
-    // seconds are convex in n: the least where the next n is no faster
-    rank_t low = 1, high = least(most_ranks, batch);
+    // seconds are convex in n: they fall while c n (n + 1) < b B, and from there on rise
+    const rank_t most = least(most_ranks, batch);
+    const double work = b * static_cast<double>(batch);
+    const rank_t fastest =
+        first_rank(1, most, [&](rank_t n) { return c * static_cast<double>(n) * static_cast<double>(n + 1) >= work; });
+    const double best = seconds(batch, fastest);
+    return first_rank(fastest, most, [&](rank_t n) { return fewer_seconds(best, seconds(batch, n + 1)); });
+  }
+
+  friend constexpr bool operator==(const step_model&, const step_model&) = default;
+
+ private:
+  /// The first n of [low, high) that something holds for, as it does from there on; else high.
+  template <typename Holds>
+  static constexpr rank_t first_rank(rank_t low, rank_t high, Holds&& holds) {
     while (low < high) {
       const rank_t middle = low + (high - low) / 2;
-      if (fewer_seconds(seconds(batch, middle), seconds(batch, middle + 1))) high = middle;
+      if (holds(middle)) high = middle;
       else low = middle + 1;
     }
     return low;
   }
-
-  friend constexpr bool operator==(const step_model&, const step_model&) = default;
 };
 
 namespace detail {

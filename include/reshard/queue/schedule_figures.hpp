@@ -35,7 +35,7 @@ struct schedule_figures {
 };
 
 /// Longer than this is told of no schedule minute by minute.
-inline constexpr double max_schedule_seconds = 10 * max_job_seconds;
+inline constexpr double max_schedule_seconds = 63'072'000;  // two years: a million minutes
 
 namespace detail {
 
@@ -112,7 +112,7 @@ inline double stopped_device_seconds(const scheduled_job& job, double pause) {
   told.makespan = last - first;
   if (told.makespan > max_schedule_seconds)
     refuse("the schedule ends ", detail::number_text(told.makespan), " seconds after the first job was submitted; at ",
-           "most a hundred years are told minute by minute");
+           "most two years are told minute by minute");
   told.by_minute = detail::means_by_minute(std::move(held), told.makespan);
   told.waiting = detail::means_by_minute(std::move(waiting), told.makespan);
   const double devices = static_cast<double>(trace.devices);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A JSON text of somebody else as values: looked through once before it is kept, in time that grows with its length
-// whatever it says. What is no JSON, or says a key twice, is refused in one sentence.
+// whatever it says. What is no JSON, says a key twice or goes too deep is refused in one sentence.
 // Builds on: io/print.hpp, nlohmann-json.
 #pragma once
 
@@ -16,7 +16,11 @@
 
 namespace reshard::io::detail {
 
-/// Looks a JSON text through before it is kept: refuses what is no JSON, and a key that an object has twice.
+/// How many lists and objects may be open in each other: what keeps or prints values calls itself for each.
+inline constexpr std::size_t most_json_depth = 32;
+
+/// Looks a JSON text through before it is kept: refuses what is no JSON, a key that an object has twice, and lists and
+/// objects in each other that are more than most_json_depth.
 class json_looker : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit json_looker(const std::string& name) : name_(&name) {}
@@ -48,6 +52,7 @@ class json_looker : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   bool opened() {
+    if (open_.size() == most_json_depth) refuse(*name_, ": lists and objects are nested deeper than ", most_json_depth);
     open_.emplace_back();
     return true;
   }

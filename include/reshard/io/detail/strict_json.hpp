@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON that a program asks with: every key known and once, every value looked at before it is taken. Whatever else is
 // refused in one sentence that begins with what the text is called.
-// Builds on: io/print.hpp, nlohmann-json.
+// Builds on: io/detail/json_of.hpp, io/print.hpp, nlohmann-json.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include <reshard/io/detail/json_of.hpp>
 #include <reshard/io/print.hpp>
 
 namespace reshard::io::detail {
@@ -23,28 +23,8 @@ inline constexpr index_t most_whole = std::numeric_limits<index_t>::max();
 class strict_json {
  public:
   using value = nlohmann::json;
-  static constexpr int most_depth = 32;  // of lists and objects in each other
 
-  strict_json(std::string_view text, std::string_view name) : name_(one_line(name)) {
-    std::vector<std::vector<std::string>> seen;  // the keys of the objects that are open
-    const auto look = [&](int depth, value::parse_event_t event, const value& v) {
-      using kind = value::parse_event_t;
-      if (depth > most_depth) refuse_text("lists and objects are nested deeper than ", most_depth);
-      if (event == kind::object_start) seen.emplace_back();
-      if (event == kind::object_end) seen.pop_back();
-      if (event != kind::key) return true;
-      const std::string key = v.get<std::string>();
-      if (std::find(seen.back().begin(), seen.back().end(), key) != seen.back().end())
-        refuse_text("the key '", one_line(key, 40), "' is there twice");
-      seen.back().push_back(key);
-      return true;
-    };
-    try {
-      root_ = value::parse(text, look);
-    } catch (const value::exception& wrong) {
-      refuse_text("not JSON: ", one_line(wrong.what()));
-    }
-  }
+  strict_json(std::string_view text, std::string_view name) : name_(one_line(name)), root_(json_of(text, name_)) {}
 
   const value& root() const { return root_; }
 

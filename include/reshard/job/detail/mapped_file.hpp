@@ -26,8 +26,12 @@ class file_handle {
     if (number_ < 0 || ::fstat(number_, &told) != 0) refuse(path, " cannot be opened: ", std::strerror(errno));
     if (!S_ISREG(told.st_mode)) refuse(path, " is no file of bytes that stay where they are");
     bytes_ = told.st_size;
+    device_ = told.st_dev, file_ = told.st_ino;
+    written_ = told.st_mtim.tv_sec * std::int64_t{1'000'000'000} + told.st_mtim.tv_nsec;
   }
-  file_handle(file_handle&& other) noexcept : number_(std::exchange(other.number_, -1)), bytes_(other.bytes_) {}
+  file_handle(file_handle&& other) noexcept
+      : number_(std::exchange(other.number_, -1)), bytes_(other.bytes_), written_(other.written_),
+        device_(other.device_), file_(other.file_) {}
   file_handle& operator=(file_handle&&) = delete;
   ~file_handle() {
     if (number_ >= 0) ::close(number_);
@@ -35,10 +39,20 @@ class file_handle {
   int number() const { return number_; }
   /// When it was opened.
   bytes_t bytes() const { return bytes_; }
+  /// When it was last written, in nanoseconds since 1970.
+  std::int64_t written() const { return written_; }
+  /// Whether a path leads to it.
+  bool is_at(const std::string& path) const {
+    struct stat told {};
+    return ::stat(path.c_str(), &told) == 0 && told.st_dev == device_ && told.st_ino == file_;
+  }
 
  private:
   int number_;
   bytes_t bytes_ = 0;
+  std::int64_t written_ = 0;
+  dev_t device_ = 0;
+  ino_t file_ = 0;
 };
 
 /// All bytes of a file. Nobody may make it shorter meanwhile.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <reshard/base/integer.hpp>
@@ -74,27 +75,29 @@ class natural {
     return product;
   }
 
-  /// this - b, for b <= this
-  constexpr natural minus(const natural& b) const {
-    natural rest = *this;
+  /// Becomes this - b, for b <= this.
+  constexpr void subtract(const natural& b) {
     std::int64_t borrow = 0;
-    for (std::size_t i = 0; i < digits_.size(); ++i) {
+    for (std::size_t i = 0; i < digits_.size() && (i < b.digits_.size() || borrow != 0); ++i) {
       borrow += std::int64_t{digits_[i]} - b.digit(i);
-      rest.digits_[i] = static_cast<std::uint32_t>(borrow);
+      digits_[i] = static_cast<std::uint32_t>(borrow);
       borrow >>= 32;
     }
-    rest.trim();
-    return rest;
+    trim();
   }
-  /// floor(this / 2^count)
-  constexpr natural halved(int count) const {
-    natural less;
+  /// Becomes floor(this / 2^count).
+  constexpr void halve(int count) {
     const auto whole = static_cast<std::size_t>(count / 32);
     for (std::size_t i = whole; i < digits_.size(); ++i) {
       const std::uint64_t two = (std::uint64_t{digit(i + 1)} << 32) + digits_[i];
-      less.digits_.push_back(static_cast<std::uint32_t>(two >> count % 32));
+      digits_[i - whole] = static_cast<std::uint32_t>(two >> count % 32);
     }
-    less.trim();
+    digits_.resize(digits_.size() - std::min(whole, digits_.size()));
+    trim();
+  }
+  constexpr natural halved(int count) const {
+    natural less = *this;
+    less.halve(count);
     return less;
   }
   /// How often 2 divides it; it is not 0.
@@ -103,19 +106,21 @@ class natural {
     for (std::size_t i = 0; digits_[i] == 0; ++i) count += 32;
     return count + std::countr_zero(digits_[static_cast<std::size_t>(count / 32)]);
   }
-  /// floor(this / b), and the rest in `rest`; b is not 0.
+  /// floor(this / b), and the rest in `rest`; b is not 0. Digit by digit, each estimated by the leading digit of b once
+  /// that is at least 2^31, which is at most 2 too many (Knuth, volume 2, 4.3.1, D).
   constexpr natural divided(const natural& b, natural& rest) const {
+    const int shift = std::countl_zero(b.digits_.back());
+    const natural by = b.doubled(shift);
+    rest = doubled(shift);
     natural quotient;
-    quotient.digits_.assign(digits_.size(), 0);
-    rest = natural();
-    for (std::size_t i = digits_.size(); i-- > 0;)
-      for (int bit = 31; bit >= 0; --bit) {
-        rest.shift_in(digits_[i] >> bit & 1u);
-        if (rest < b) continue;
-        rest = rest.minus(b);
-        quotient.digits_[i] |= std::uint32_t{1} << bit;
-      }
+    if (rest.digits_.size() >= by.digits_.size()) {
+      rest.digits_.push_back(0);
+      quotient.digits_.assign(rest.digits_.size() - by.digits_.size(), 0);
+      for (std::size_t j = quotient.digits_.size(); j-- > 0;) quotient.digits_[j] = rest.take(by, j);
+    }
     quotient.trim();
+    rest.trim();
+    rest.halve(shift);
     return quotient;
   }
 
@@ -124,8 +129,8 @@ class natural {
     std::string digits;
     natural left = *this, rest;
     while (!left.narrow()) {
-      left = left.divided(10'000'000'000u, rest);
-      for (std::uint64_t ten = rest.low(), i = 0; i < 10; ++i, ten /= 10) digits += static_cast<char>('0' + ten % 10);
+      left = left.divided(1'000'000'000u, rest);
+      for (std::uint64_t nine = rest.low(), i = 0; i < 9; ++i, nine /= 10) digits += static_cast<char>('0' + nine % 10);
     }
     std::reverse(digits.begin(), digits.end());
     return std::to_string(left.low()) + digits;
@@ -136,14 +141,42 @@ class natural {
   constexpr void trim() {
     while (!digits_.empty() && digits_.back() == 0) digits_.pop_back();
   }
-  /// 2 n + bit
-  constexpr void shift_in(std::uint32_t bit) {
-    for (std::uint32_t& d : digits_) {
-      const std::uint32_t out = d >> 31;
-      d = d << 1 | bit;
-      bit = out;
+  /// this * 2^count, 0 <= count < 32
+  constexpr natural doubled(int count) const {
+    natural more;
+    std::uint64_t carry = 0;
+    for (const std::uint32_t d : digits_) {
+      carry |= std::uint64_t{d} << count;
+      more.digits_.push_back(static_cast<std::uint32_t>(carry));
+      carry >>= 32;
     }
-    if (bit != 0) digits_.push_back(bit);
+    if (carry != 0) more.digits_.push_back(static_cast<std::uint32_t>(carry));
+    return more;
+  }
+  /// One digit of a quotient: how often `by`, whose leading digit is at least 2^31, lies in the digits from j on, which
+  /// are one more than its own and lose that; less than 2^32.
+  constexpr std::uint32_t take(const natural& by, std::size_t j) {
+    const std::size_t n = by.digits_.size();
+    const std::uint64_t two = (std::uint64_t{digits_[j + n]} << 32) + digits_[j + n - 1];
+    std::uint64_t times = std::min<std::uint64_t>(two / by.digits_.back(), 0xFFFFFFFFu), carry = 0;
+    std::int64_t borrow = 0;
+    for (std::size_t i = 0; i <= n; ++i) {
+      if (i < n) carry += times * by.digits_[i];
+      borrow += std::int64_t{digits_[j + i]} - static_cast<std::int64_t>(carry & 0xFFFFFFFFu);
+      digits_[j + i] = static_cast<std::uint32_t>(borrow);
+      borrow >>= 32;
+      carry >>= 32;
+    }
+    for (; borrow < 0; --times) {  // one or two too many were taken
+      std::uint64_t back = 0;
+      for (std::size_t i = 0; i <= n; ++i) {
+        back += std::uint64_t{digits_[j + i]} + by.digit(i);
+        digits_[j + i] = static_cast<std::uint32_t>(back);
+        back >>= 32;
+      }
+      borrow += static_cast<std::int64_t>(back);
+    }
+    return static_cast<std::uint32_t>(times);
   }
 
   std::vector<std::uint32_t> digits_;
@@ -161,11 +194,11 @@ constexpr natural common_divisor(natural a, natural b) {
     return x;
   }
   const int twos = std::min(a.twos(), b.twos());
-  a = a.halved(a.twos());
+  a.halve(a.twos());
   while (!b.zero()) {
-    b = b.halved(b.twos());
+    b.halve(b.twos());
     if (b < a) std::swap(a, b);
-    b = b.minus(a);
+    b.subtract(a);
   }
   natural two_power = 1;
   for (int i = 0; i < twos; ++i) two_power = two_power + two_power;

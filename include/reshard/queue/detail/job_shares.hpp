@@ -7,6 +7,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 #include <reshard/queue/job_trace.hpp>
@@ -25,12 +27,18 @@ inline double gain_of(const sharing_job& one, index_t devices) {
   return one.samples_left / f[0] - one.samples_left / f[1];
 }
 
+/// A number above 0 to the nearest of 30 bits.
+inline double rounded_gain(double gain) {
+  constexpr std::uint64_t half = std::uint64_t{1} << 22;
+  return std::bit_cast<double>((std::bit_cast<std::uint64_t>(gain) + half) & ~(2 * half - 1));
+}
+
 /// sum of shares <= devices, min <= share <= max of each: the rule above, for jobs in the order in which they came
-/// whose minima are not more than the devices. Gains are compared in single precision, so that no share hangs on how a
-/// sum was rounded.
+/// whose minima are not more than the devices. Gains are compared by their first 30 bits, within 1e-9 of them: equal
+/// jobs gain alike, however their sums were rounded.
 inline std::vector<index_t> shares_of(const std::vector<sharing_job>& jobs, index_t devices) {
   struct offer {
-    float gain;
+    double gain;
     std::size_t number;
     bool operator<(const offer& other) const { return gain != other.gain ? gain < other.gain : number > other.number; }
   };
@@ -43,7 +51,7 @@ inline std::vector<index_t> shares_of(const std::vector<sharing_job>& jobs, inde
     if (w >= job.max || w + 1 >= std::ssize(job.throughput)) return;
     const double* const f = job.throughput.data() + w;
     if (!(f[1] > f[0])) return;  // the gain is not above 0
-    offers.push_back({static_cast<float>(gain_of(jobs[i], w)), i});
+    offers.push_back({rounded_gain(gain_of(jobs[i], w)), i});
     std::push_heap(offers.begin(), offers.end());
   };
   for (std::size_t i = 0; devices > 0 && i < jobs.size(); ++i) offer_next(i);
