@@ -86,7 +86,8 @@ class offset_map_builder {
     const index_t first = head_.scanned / width_;
     const std::size_t tokens = wanted / static_cast<std::size_t>(width_);
     make_room(tokens);
-    scan_.each(buffer_->bytes, tokens, [&](std::size_t i) { add(first + static_cast<index_t>(i) + 1); });
+    scan_.each(buffer_->bytes, tokens,
+               [&](const std::uint32_t* places, std::size_t found) { add(first + 1, places, found); });
     head_.scanned += static_cast<bytes_t>(wanted);
   }
   /// Room for so many ends more, and for the two bytes that are written behind the last.
@@ -96,12 +97,23 @@ class offset_map_builder {
     if (ends_.size() < needed) ends_.resize(needed);
   }
   void add(index_t end) {
-    const auto word = static_cast<std::uint64_t>(end);
-    std::memcpy(ends_.data() + used_, &word, sizeof word);
-    used_ += static_cast<std::size_t>(detail::bytes_of_end);
-    head_.ends_sum = detail::offset_map_head::mixed_with(head_.ends_sum, word);
-    head_.tokens = end;
-    ++head_.documents;
+    const std::uint32_t at_once = 0;
+    add(end, &at_once, 1);
+  }
+  /// Ends at first + places[i], i < found, for which there is room. Nothing of this object is touched in between, as the
+  /// compiler can't know that bytes of ends are not bytes of it.
+  void add(index_t first, const std::uint32_t* places, std::size_t found) {
+    std::byte* to = ends_.data() + used_;
+    std::uint64_t sum = head_.ends_sum;
+    for (std::size_t i = 0; i < found; ++i, to += detail::bytes_of_end) {
+      const std::uint64_t word = static_cast<std::uint64_t>(first) + places[i];
+      std::memcpy(to, &word, sizeof word);
+      sum = detail::offset_map_head::mixed_with(sum, word);
+    }
+    used_ += found * static_cast<std::size_t>(detail::bytes_of_end);
+    head_.ends_sum = sum;
+    head_.tokens = first + places[found - 1];
+    head_.documents += static_cast<index_t>(found);
   }
   void write(const void* from, std::size_t bytes, bytes_t at) {
     for (std::size_t done = 0; done < bytes;) {

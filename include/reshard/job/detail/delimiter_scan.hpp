@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <reshard/base/integer.hpp>
 
 namespace reshard {
@@ -23,50 +27,53 @@ struct document_form {
 
 namespace detail {
 
-/// Sixteen bytes, which the machine compares at once where it can; and as two words.
+/// Bit i: whether byte i of 64 is the first of a token that is this one.
 template <typename Token>
-struct sixteen_bytes {
+std::uint64_t tokens_among(const std::byte* bytes, Token token) {
+#if defined(__SSE2__)
   typedef Token tokens __attribute__((vector_size(16)));  // g++ drops the attribute of a `using` here
-  typedef std::uint64_t words __attribute__((vector_size(16)));
-
-  /// Ones in every token that is this one, else zeros.
-  static words equal(const std::byte* bytes, Token token) {
+  constexpr std::uint64_t firsts = ~std::uint64_t{0} / ((std::uint64_t{1} << (sizeof(Token) - 1) << 1) - 1);
+  std::uint64_t found = 0;
+  for (int i = 0; i < 4; ++i) {
     tokens these;
-    std::memcpy(&these, bytes, sizeof these);
-    const auto same = these == token;
-    words result;
-    std::memcpy(&result, &same, sizeof result);
-    return result;
+    std::memcpy(&these, bytes + 16 * i, sizeof these);
+    const auto same = these == token;  // ones in every byte of it
+    __m128i ones;
+    std::memcpy(&ones, &same, sizeof ones);
+    found |= static_cast<std::uint64_t>(static_cast<std::uint32_t>(_mm_movemask_epi8(ones))) << 16 * i;
   }
-};
+  return found & firsts;
+#else
+  std::uint64_t found = 0;
+  for (std::size_t i = 0; i < 64; i += sizeof(Token)) {
+    Token one;
+    std::memcpy(&one, bytes + i, sizeof one);
+    found |= std::uint64_t{one == token} << i;
+  }
+  return found;
+#endif
+}
 
-/// The tokens of a stretch that are this one: sink(i) for each, ascending. Of 128 bytes at a time, most have none.
+/// The tokens of a stretch that are this one, some hundreds at a time: sink(places, how many), ascending; fewer than
+/// 2^32 tokens.
 template <typename Token, typename Sink>
 void each_token(const std::byte* bytes, std::size_t count, Token token, Sink& sink) {
-  using sixteen = sixteen_bytes<Token>;
-  constexpr std::size_t many = 128 / sizeof(Token), few = 8 / sizeof(Token);
-  std::size_t at = 0;
-  for (; at + many <= count; at += many) {
-    const std::byte* const here = bytes + at * sizeof(Token);
-    const auto found = [&](std::size_t i) { return sixteen::equal(here + 16 * i, token); };
-    const typename sixteen::words any =
-        (found(0) | found(1) | found(2) | found(3)) | (found(4) | found(5) | found(6) | found(7));
-    if ((any[0] | any[1]) == 0) continue;
-    for (std::size_t i = 0; i < 8; ++i) {
-      const typename sixteen::words of_this = found(i);
-      for (std::size_t half = 0; half < 2; ++half)
-        for (std::uint64_t x = of_this[half]; x != 0;) {
-          const auto lane = static_cast<std::size_t>(std::countr_zero(x)) / (8 * sizeof(Token));
-          sink(at + (2 * i + half) * few + lane);
-          x &= few == 1 ? 0 : ~std::uint64_t{0} << (8 * sizeof(Token) * (lane + 1) - 1) << 1;
-        }
-    }
+  constexpr std::size_t block = 64 / sizeof(Token), most = 512;
+  std::uint32_t places[most];
+  std::size_t found = 0, at = 0;
+  for (; at + block <= count; at += block) {
+    for (std::uint64_t x = tokens_among(bytes + at * sizeof(Token), token); x != 0; x &= x - 1)
+      places[found++] = static_cast<std::uint32_t>(at + static_cast<std::size_t>(std::countr_zero(x)) / sizeof(Token));
+    if (found + block <= most) continue;
+    sink(places, found);
+    found = 0;
   }
   for (; at < count; ++at) {
     Token one;
     std::memcpy(&one, bytes + at * sizeof(Token), sizeof one);
-    if (one == token) sink(at);
+    if (one == token) places[found++] = static_cast<std::uint32_t>(at);
   }
+  if (found > 0) sink(places, found);
 }
 
 /// Finds delimiters.
@@ -79,7 +86,7 @@ class delimiter_scan {
       refuse("documents: the delimiter ", form.delimiter, " does not fit tokens of ", form.width, " bytes");
   }
 
-  /// sink(i) for each of `count` tokens that is the delimiter, ascending.
+  /// sink(places, how many) for those of `count` tokens that are the delimiter, ascending, some at a time.
   template <typename Sink>
   void each(const std::byte* bytes, std::size_t count, Sink&& sink) const {
     if (form_.width == 1) each_token(bytes, count, static_cast<std::uint8_t>(form_.delimiter), sink);
