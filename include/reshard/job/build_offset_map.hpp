@@ -100,8 +100,8 @@ class offset_map_builder {
     const std::uint32_t at_once = 0;
     add(end, &at_once, 1);
   }
-  /// Ends at first + places[i], i < found, for which there is room. Nothing of this object is touched in between, as the
-  /// compiler can't know that bytes of ends are not bytes of it.
+  /// Ends at first + places[i], i < found, for which there is room. Nothing of this object is touched in between: the
+  /// compiler cannot know that bytes of ends are no bytes of it.
   void add(index_t first, const std::uint32_t* places, std::size_t found) {
     std::byte* to = ends_.data() + used_;
     std::uint64_t sum = head_.ends_sum;
