@@ -62,18 +62,47 @@ def first_sentence(lines, n):
     return re.sub(r"([|<>\[\]*_\\])", r"\\\1", text) if "`" not in text else text.replace("|", "\\|")
 
 
+def signature(lines, n):
+    """A function's declaration without its body, attributes and what says only where it may be called; nothing for what is none."""
+    text = ""
+    for line in lines[n:n + 12]:
+        text += " " + line.strip()
+        if depth_ends(text) is not None:
+            break
+    end = depth_ends(text)
+    if end is None or re.match(r" *(class|struct|enum|concept|using|namespace)\b", text):
+        return ""
+    told = re.sub(r"\[\[\w+\]\] |\b(inline|constexpr|RESHARD_HOST_DEVICE) ", "", text[:end].strip())
+    told = re.sub(r" = (default_patience|\{\}|[\w:.]+)(?=[,)])", "", told)
+    return told if "(" in told and "=" not in told.split("(")[0] and len(told) <= 200 else ""
+
+
+def depth_ends(text):
+    """Where the parameters of a declaration end; None where they are not all there, or it has none."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if c == ")" and depth == 0:
+            return i + 1
+        if c in "{;" and depth == 0:
+            return None
+    return None
+
+
 def names_of(header):
-    """{name: sentence}, in the header's order; of overloads, the first that has one."""
+    """{name: sentence, and a function's declaration}, in the header's order; of overloads, the first that has a sentence."""
     text = header.read_text()
     lines, found = text.split("\n"), {}
     for n, name in public_names(text):
-        found[name] = found.get(name) or first_sentence(lines, n)
+        if not found.get(name):
+            told, called = first_sentence(lines, n), signature(lines, n)
+            found[name] = told and told + (f": `{called.replace('|', chr(92) + '|')}`" if called else "")
     return found
 
 
 def page(source):
     out = ["<!-- SPDX-License-Identifier: Apache-2.0 -->", "# Every public name", "",
-           "By header, with what the name's comment says first. `docs/names.py` writes this page from the headers; what a person types",
+           "By header, with what the name's comment says first, and a function's parameters. `docs/names.py` writes this page from the headers; what a person types",
            "most is told in [What you type](api.md), what each header is for in [Headers](headers.md).", ""]
     listed = re.findall(r"^  '(reshard/\S+)',$", (source / "include" / "meson.build").read_text(), re.M)
     for header in listed:
