@@ -15,9 +15,9 @@
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/transport/mpi.hpp>
 
-#include "../tests/support/all_to_all.hpp"
-#include "../tests/support/under_mpirun.hpp"
 #include "demo_found.hpp"
+#include "lib/all_to_all.hpp"
+#include "lib/under_mpirun.hpp"
 
 namespace {
 

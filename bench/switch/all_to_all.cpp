@@ -16,8 +16,8 @@
 #include <reshard/testing/known_values.hpp>
 #include <reshard/transport/mpi.hpp>
 
-#include "../../tests/support/all_to_all.hpp"
-#include "../../tests/support/under_mpirun.hpp"
+#include "../../tools/lib/all_to_all.hpp"
+#include "../../tools/lib/under_mpirun.hpp"
 
 namespace {
 

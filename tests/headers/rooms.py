@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """rooms.py INCLUDE HEADER... --backend HEADER...: the list is what lies on the disk, includes obey the order of rooms, and what lies in a
-folder below a room is included by that room, by tests and by benchmarks alone."""
+folder below a room is included by that room, by tests and by benchmarks alone; tools and examples include nothing of tests/."""
 import pathlib
 import re
 import sys
@@ -75,8 +75,11 @@ for folder in sorted({h.rsplit("/", 1)[0] for h in on_disk}):
     if count > LARGEST:
         faults.append(f"{folder}/ has {count} headers; {LARGEST} are allowed")
 for name in sorted(p for folder in ("tools", "examples") for p in (include.parent / folder).rglob("*.[ch]pp")):
-    faults += [f"{name.relative_to(include.parent)} includes {h}, which its room keeps to itself"
-               for h in re.findall(r'^\s*#\s*include\s*<([^>]+)>', name.read_text(), flags=re.M) if private(h)]
+    for bracket, h in re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', name.read_text(), flags=re.M):
+        if bracket == "<" and private(h):
+            faults.append(f"{name.relative_to(include.parent)} includes {h}, which its room keeps to itself")
+        if bracket == '"' and (include.parent / "tests").resolve() in (name.parent / h).resolve().parents:
+            faults.append(f"{name.relative_to(include.parent)} includes {h} of tests/: what both want lies in tools/lib/")
 
 for fault in faults:
     print(fault)

@@ -6,7 +6,7 @@
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
-#include "../support/even_split.hpp"
+#include "../../tools/lib/even_split.hpp"
 
 using namespace reshard;
 

@@ -12,8 +12,8 @@
 
 #include <reshard/transport/mpi.hpp>
 
+#include "../../tools/lib/under_mpirun.hpp"
 #include "left_behind.hpp"
-#include "under_mpirun.hpp"
 
 namespace testing {
 

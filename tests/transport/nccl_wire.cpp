@@ -23,7 +23,7 @@
 #include <reshard/transport/nccl.hpp>
 #include <reshard/transport/socket_meeting.hpp>
 
-#include "../support/device_storage.hpp"
+#include "../../tools/lib/device_storage.hpp"
 #include "../support/dice.hpp"
 #include "../support/emulated_copies.hpp"
 #include "../support/faults.hpp"

@@ -11,7 +11,7 @@
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
-#include "../../tests/support/even_split.hpp"
+#include "../lib/even_split.hpp"
 
 using namespace reshard;
 

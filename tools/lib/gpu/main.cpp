@@ -24,7 +24,7 @@
 #include <reshard/transport/nccl.hpp>
 #include <reshard/transport/socket_meeting.hpp>
 
-#include "../../../tests/support/device_storage.hpp"
+#include "../device_storage.hpp"
 
 using namespace reshard;
 using testing::device_storage;
