@@ -193,6 +193,8 @@ with tempfile.TemporaryDirectory() as name:
         case(f"a compiler is missing: {told}", room / "small", ["tools/check", "--compiler", "clang++-99"], 1, "0 passed, 1 failed", "clang-99", FAKE_MISSING="clang-99", **fakes)
 
     # examples and benchmarks
+    case("every figure where its program is missing", source, ["bash", "-c", "set -o pipefail; tools/figures --dry | sed 's/of [1-9][0-9][0-9] /of many /'"], 0, "0 of many figures met",
+         "not measured")
     for told, shell, code, closing in [("speaks", "echo so", 0, "1 passed, 0 failed"), ("says nothing", ":", 1, "0 passed, 1 failed"), ("fails", "echo so; exit 3", 1, "0 passed, 1 failed"),
                                        ("refuses", "echo none here; exit 77", 1, "0 passed, 1 failed")]:
         case(f"a benchmark {told}", room, [sys.executable, str(source / "tools" / "lib" / "runs.py"), "sh", "-c", shell], code, closing)
