@@ -38,7 +38,9 @@ constexpr std::uint64_t hash(std::string_view text) {
 }
 
 /// The nearest bf16, of two the even one; and the float that it is.
-inline std::uint16_t bf16(float x) { return static_cast<std::uint16_t>(bf16_of_fp32(std::bit_cast<std::uint32_t>(x))); }
+inline std::uint16_t nearest_bf16(float x) {
+  return static_cast<std::uint16_t>(bf16_of_fp32(std::bit_cast<std::uint32_t>(x)));
+}
 inline float widened(std::uint16_t x) { return std::bit_cast<float>(std::uint32_t{x} << 16); }
 
 /// Element (i, k) of a matrix lies at data[i row + k column].

@@ -28,7 +28,7 @@ struct adamw {
   }
 
   /// m = 0.9 m + 0.1 g;  v = 0.95 v + 0.05 g^2;  w -= rate 0.1 w of a matrix, then
-  /// w -= rate (m / first) / (sqrt(v / second) + 1e-8);  param = bf16(w)
+  /// w -= rate (m / first) / (sqrt(v / second) + 1e-8);  param = nearest_bf16(w)
   void update(const run& r, const float* gradient) const {
     for (index_t i = 0; i < r.count; ++i) {
       const float g = gradient[r.at + i] * clip;
@@ -36,7 +36,7 @@ struct adamw {
       const float m = 0.9f * r.exp_avg[i] + 0.1f * g, v = 0.95f * r.exp_avg_sq[i] + 0.05f * g * g;
       if (r.decays) w -= rate * 0.1f * w;
       w -= rate * (m / first) / (std::sqrt(v / second) + 1e-8f);
-      r.exp_avg[i] = m, r.exp_avg_sq[i] = v, r.master[i] = w, r.param[i] = bf16(w);
+      r.exp_avg[i] = m, r.exp_avg_sq[i] = v, r.master[i] = w, r.param[i] = nearest_bf16(w);
     }
   }
 };

@@ -97,7 +97,7 @@ class rank_state {
         const std::uint64_t h = mix(key ^ static_cast<std::uint64_t>(i));
         return static_cast<float>(static_cast<double>((h >> 40) + (h >> 16 & 0xFFFFFF)) / 16777216.0 - 1) * 0.05f;
       };
-      if (b.state == param) each_element<std::uint16_t>(b, of, [&](auto& x, index_t i) { x = bf16(first(i)); });
+      if (b.state == param) each_element<std::uint16_t>(b, of, [&](auto& x, index_t i) { x = nearest_bf16(first(i)); });
       else each_element<float>(b, of, [&](float& x, index_t i) { x = b.state == master ? first(i) : 0; });
     }
   }
