@@ -3,6 +3,7 @@
 // many there are, and sums that do not depend on who adds what first.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cfloat>
 #include <cmath>
@@ -62,12 +63,13 @@ template <typename Real, typename Store>
 void multiply(index_t m, index_t n, index_t k, strided<Real> a, strided<Real> b, Store&& store) {
   static thread_local std::vector<Real> panels, rows;
   const index_t wide = ceil_divide(n, tile_columns);
-  panels.assign(static_cast<std::size_t>(wide * tile_columns * k), 0);
-  rows.assign(static_cast<std::size_t>(tile_rows * k), 0);
+  panels.resize(static_cast<std::size_t>(wide * tile_columns * k));
+  rows.resize(static_cast<std::size_t>(tile_rows * k));
   for (index_t p = 0; p < wide; ++p) {
     const index_t columns = least(tile_columns, n - p * tile_columns);
     Real* const panel = panels.data() + p * tile_columns * k;
     const Real* const from = b.data + p * tile_columns * b.column;
+    if (columns < tile_columns) std::fill_n(panel, k * tile_columns, Real{0});
     if (b.column == 1) {
       for (index_t x = 0; x < k; ++x)
         for (index_t j = 0; j < columns; ++j) panel[x * tile_columns + j] = from[x * b.row + j];
@@ -79,9 +81,16 @@ void multiply(index_t m, index_t n, index_t k, strided<Real> a, strided<Real> b,
   alignas(64) Real tile[tile_rows * tile_columns];
   for (index_t i = 0; i < m; i += tile_rows) {
     const index_t height = least(tile_rows, m - i);
-    for (index_t r = 0; r < height; ++r)
+    const Real* const from = a.data + i * a.row;
+    if (height < tile_rows) std::fill(rows.begin(), rows.end(), Real{0});
+    if (a.row == 1) {
       for (index_t x = 0; x < k; ++x)
-        rows[static_cast<std::size_t>(x * tile_rows + r)] = a.data[(i + r) * a.row + x * a.column];
+        for (index_t r = 0; r < height; ++r) rows[static_cast<std::size_t>(x * tile_rows + r)] = from[x * a.column + r];
+    } else {
+      for (index_t r = 0; r < height; ++r)
+        for (index_t x = 0; x < k; ++x)
+          rows[static_cast<std::size_t>(x * tile_rows + r)] = from[r * a.row + x * a.column];
+    }
     for (index_t p = 0; p < wide; ++p) {
       multiply_tile(k, rows.data(), panels.data() + p * tile_columns * k, tile);
       const index_t columns = least(tile_columns, n - p * tile_columns);

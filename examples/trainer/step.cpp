@@ -152,6 +152,8 @@ void rank_trainer::gradients(serial_cursor at, index_t step, const damage& bad) 
   const auto dense = static_cast<std::size_t>(state_.dense_elements());
   with_.data->sum(all.first(dense));
   with_.expert_data->sum(all.subspan(dense));
+  const double positions = static_cast<double>(c_.z.batch * c_.z.length);
+  for (std::size_t i = 0; i < gradient_.size(); ++i) mean_gradient_[i] = static_cast<float>(gradient_[i] / positions);
 }
 
 void rank_trainer::read(tape& t, index_t step, const damage& bad) const {
@@ -214,7 +216,6 @@ void rank_trainer::backward(tape& t) {
 scalars rank_trainer::scalar() {
   const auto ranks = static_cast<std::size_t>(with_.data->size());
   const double positions = static_cast<double>(c_.z.batch * c_.z.length);
-  for (std::size_t i = 0; i < gradient_.size(); ++i) mean_gradient_[i] = static_cast<float>(gradient_[i] / positions);
   std::vector<double> all(3 + 2 * ranks);  // loss, squares, whether a sum left its range; begin and end of samples
   for (const run& r : state_.runs())
     for (index_t i = r.at; r.counted && i < r.at + r.count; ++i) {
