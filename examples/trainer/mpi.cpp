@@ -47,48 +47,71 @@ class mpi_ranks final : public group {
   mpi_ranks(mpi_waits& waits, MPI_Comm of) : waits_(waits), of_(of) {
     MPI_Comm_rank(of_, &rank_), MPI_Comm_size(of_, &size_);
   }
-  ~mpi_ranks() override { MPI_Comm_free(&of_); }
+  ~mpi_ranks() override {
+    // MPI may still use what waits that did not end have under way
+    static std::vector<std::vector<std::byte>> left;
+    static std::vector<std::vector<int>> left_sizes;
+    if (waiting_) {
+      left.push_back(std::move(kept_)), left.push_back(std::move(mine_));
+      left_sizes.push_back(std::move(sizes_)), left_sizes.push_back(std::move(begins_));
+    } else MPI_Comm_free(&of_);
+  }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void sum(std::span<double> values) override { reduce(values.data(), values.size(), MPI_DOUBLE, MPI_SUM); }
-  void max(std::span<float> values) override { reduce(values.data(), values.size(), MPI_FLOAT, MPI_MAX); }
+  void sum(std::span<double> values) override { reduce(values, MPI_DOUBLE, MPI_SUM); }
+  void max(std::span<float> values) override { reduce(values, MPI_FLOAT, MPI_MAX); }
   std::vector<bytes> exchange(bytes mine) override {
-    std::vector<int> sizes(static_cast<std::size_t>(size_)), begins(sizes.size());
+    sizes_.resize(static_cast<std::size_t>(size_)), begins_.resize(sizes_.size());
+    mine_.assign(mine.begin(), mine.end());
     const int size = static_cast<int>(mine.size());
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, of_, &request);
-    waits_.wait(request);
-    std::exclusive_scan(sizes.begin(), sizes.end(), begins.begin(), 0);
-    kept_.resize(static_cast<std::size_t>(begins.back() + sizes.back()) + 1);
-    MPI_Iallgatherv(mine.data(), size, MPI_BYTE, kept_.data(), sizes.data(), begins.data(), MPI_BYTE, of_, &request);
-    waits_.wait(request);
+    sizes_[static_cast<std::size_t>(rank_)] = size;
+    finish(
+        [&](MPI_Request* r) { MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sizes_.data(), 1, MPI_INT, of_, r); });
+    std::exclusive_scan(sizes_.begin(), sizes_.end(), begins_.begin(), 0);
+    kept_.resize(static_cast<std::size_t>(begins_.back() + sizes_.back()) + 1);
+    finish([&](MPI_Request* r) {
+      MPI_Iallgatherv(mine_.data(), size, MPI_BYTE, kept_.data(), sizes_.data(), begins_.data(), MPI_BYTE, of_, r);
+    });
     std::vector<bytes> all;
-    for (std::size_t r = 0; r < sizes.size(); ++r)
-      all.emplace_back(kept_.data() + begins[r], static_cast<std::size_t>(sizes[r]));
+    for (std::size_t r = 0; r < sizes_.size(); ++r)
+      all.emplace_back(kept_.data() + begins_[r], static_cast<std::size_t>(sizes_[r]));
     return all;
   }
   void send(int to, bytes mine) override {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, to, 0, of_, &request);
-    waits_.wait(request);
+    mine_.assign(mine.begin(), mine.end());
+    finish([&](MPI_Request* r) { MPI_Isend(mine_.data(), static_cast<int>(mine_.size()), MPI_BYTE, to, 0, of_, r); });
   }
   void receive(int from, std::span<std::byte> into) override {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Irecv(into.data(), static_cast<int>(into.size()), MPI_BYTE, from, 0, of_, &request);
-    waits_.wait(request);
+    mine_.resize(into.size());
+    finish([&](MPI_Request* r) { MPI_Irecv(mine_.data(), static_cast<int>(mine_.size()), MPI_BYTE, from, 0, of_, r); });
+    std::copy(mine_.begin(), mine_.end(), into.begin());
   }
 
  private:
-  void reduce(void* values, std::size_t count, MPI_Datatype type, MPI_Op how) {
+  template <typename T>
+  void reduce(std::span<T> values, MPI_Datatype type, MPI_Op how) {
+    const auto all = std::as_writable_bytes(values);
+    mine_.assign(all.begin(), all.end());
+    finish([&](MPI_Request* r) {
+      MPI_Iallreduce(MPI_IN_PLACE, mine_.data(), static_cast<int>(values.size()), type, how, of_, r);
+    });
+    std::copy(mine_.begin(), mine_.end(), all.begin());
+  }
+  template <typename Begin>
+  void finish(Begin&& begin) {
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallreduce(MPI_IN_PLACE, values, static_cast<int>(count), type, how, of_, &request);
+    begin(&request);
+    waiting_ = true;
     waits_.wait(request);
+    waiting_ = false;
   }
 
   mpi_waits& waits_;
   MPI_Comm of_;
   int rank_ = 0, size_ = 0;
-  std::vector<std::byte> kept_;
+  bool waiting_ = false;
+  std::vector<int> sizes_, begins_;
+  std::vector<std::byte> mine_, kept_;  // of what is under way
 };
 
 class mpi_device final : public world {
