@@ -34,8 +34,12 @@ stage_of_job stage(index_t step, const char* text, const std::vector<rank_t>& de
 /// Trains on a thread for each device; the losses, and the digests of the last state.
 std::pair<std::vector<double>, digests> train(const std::vector<stage_of_job>& stages, index_t steps) {
   const settings how{.total = 120};
-  const job all{
-      .z = sizes_of(gpt, 24, 32), .set = how, .data = dataset(how.seed, 32), .stages = stages, .steps = steps};
+  const job all{.z = sizes_of(gpt, 24, 32),
+                .set = how,
+                .data = dataset(how.seed, 32),
+                .stages = stages,
+                .steps = steps,
+                .bad = {}};
   for (const stage_of_job& s : stages) require_trainable(s.layout, all.z);
   std::pair<std::vector<double>, digests> result;
   const listener told{.step = [&](const step_report& r) { result.first.push_back(r.of.loss); },

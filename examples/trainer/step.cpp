@@ -148,6 +148,11 @@ void rank_trainer::gradients(serial_cursor at, index_t step, const damage& bad) 
     forward(t);
   }
   for (tape& t : tapes) backward(t);
+  for (const layer_slots& l : layers_)
+    for (const slot& s : {l.q_norm, l.k_norm})  // whole on every rank, and each has the leaves of its own heads
+      if (s.there())
+        c_.tensor->sum(
+            std::span(gradient_).subspan(static_cast<std::size_t>(s.at), static_cast<std::size_t>(s.columns)));
   const std::span<double> all(gradient_);
   const auto dense = static_cast<std::size_t>(state_.dense_elements());
   with_.data->sum(all.first(dense));

@@ -41,16 +41,16 @@ void make_stale(rank_state& state, groups& with) {
       return each_element<std::uint16_t>(b, family, [](auto& x, index_t) { x = nearest_bf16(1); });
 }
 
-/// Rank 0 has the first moments of what comes first on the last rank.
+/// Rank 0 has, of what comes last on it, the first moments of what comes last on the last rank.
 void take_moments(rank_state& state, groups& with) {
   std::vector<float> mine;
-  const run& first = state.runs().front();
-  mine.assign(first.exp_avg, first.exp_avg + first.count);
+  const run& last = state.runs().back();
+  mine.assign(last.exp_avg, last.exp_avg + last.count);
   const std::vector<bytes> all = with.all->exchange(std::as_bytes(std::span(mine)));
   if (with.all->size() == 1) refuse("--damage moment: a world of one rank has no other's");
   if (with.all->rank() == 0)
-    std::memcpy(first.exp_avg, all.back().data(),
-                std::min(all.back().size(), static_cast<std::size_t>(first.count) * sizeof(float)));
+    std::memcpy(last.exp_avg, all.back().data(),
+                std::min(all.back().size(), static_cast<std::size_t>(last.count) * sizeof(float)));
 }
 
 void flip_after_switch(const damage_asked& asked, job& all) {
