@@ -61,8 +61,8 @@ struct end_report {
   bytes_t peak_bytes = 0;  // of all their processes
 };
 
-/// Where a device tells what it knows: each is called on the device that is rank 0 then, `finish` on all that have a rank
-/// at the end.
+/// Where a device tells what it knows: each is called on the device that is rank 0 then, `finish` on all that have a
+/// rank at the end.
 struct listener {
   std::function<void(const step_report&)> step = {};
   std::function<void(const change_report&)> change = {};

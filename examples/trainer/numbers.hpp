@@ -99,7 +99,8 @@ void multiply(index_t m, index_t n, index_t k, strided<Real> a, strided<Real> b,
   }
 }
 
-/// How sums are made that parallelism divides. A leaf is a piece of a sum that no layout divides, computed in one order.
+/// How sums are made that parallelism divides. A leaf is a piece of a sum that no layout divides, computed in one
+/// order.
 ///   exact:  sum of round(leaf, 2^-32), as doubles
 /// Multiples of 2^-32 below 2^20 have at most 52 binary digits, so no addition of them rounds, and neither order nor
 /// grouping, nor how many ranks there are, can be seen in the sum. A tree over ranks, or Kahan's sum, depends on it.

@@ -6,35 +6,9 @@
 #include <fstream>
 #include <map>
 
+#include "parts.hpp"
+
 namespace train {
-
-namespace {
-
-/// Calls visit(state, tensor, part) with what rank q has and no lower rank has.
-template <typename Visit>
-void each_part(const computed_holding& h, rank_t q, Visit&& visit) {
-  for (const int state : {param, master, exp_avg, exp_avg_sq})
-    each_shared(h, q, state == param ? role::parameter : role::optimizer,
-                [&](int f, const family_box& b, const auto& holders) {
-                  if (holders[0] != q) return;
-                  each_tensor(f, b, [&](const tensor_id& t, const box<3>& part) { visit(state, t, part); });
-                });
-}
-
-/// Binds a part to memory in which its elements lie row by row, and copies between it and what meets it.
-template <typename Copy>
-void each_copied_row(const bound_box& piece, const box<3>& part, std::byte* packed, Copy&& copy) {
-  const index_t rows = part.dim[1].size(), columns = part.dim[2].size();
-  for (index_t p = piece.where.dim[0].begin; p < piece.where.dim[0].end; ++p)
-    for (index_t r = piece.where.dim[1].begin; r < piece.where.dim[1].end; ++r) {
-      const index_t at = ((p - part.dim[0].begin) * rows + r - part.dim[1].begin) * columns + piece.where.dim[2].begin -
-                         part.dim[2].begin,
-                    from = (p - piece.where.dim[0].begin) * piece.stride[0] +
-                           (r - piece.where.dim[1].begin) * piece.stride[1];
-      copy(packed + at * piece.element_bytes, piece.data + from * piece.element_bytes,
-           static_cast<std::size_t>(piece.where.dim[2].size() * piece.element_bytes));
-    }
-}
 
 std::vector<std::byte> packed(rank_state& of) {
   std::vector<std::byte> all;
@@ -42,12 +16,14 @@ std::vector<std::byte> packed(rank_state& of) {
     const std::size_t at = all.size();
     all.resize(at + static_cast<std::size_t>(part.volume() * width(adam[state].type)));
     of.tensors().meet({state, t, part}, [&](const bound_box& piece) {
-      each_copied_row(piece, part, all.data() + at,
-                      [](std::byte* to, const std::byte* from, std::size_t n) { std::memcpy(to, from, n); });
+      each_row_of(piece, part, all.data() + at,
+                  [](std::byte* to, const std::byte* from, std::size_t n) { std::memcpy(to, from, n); });
     });
   });
   return all;
 }
+
+namespace {
 
 /// Tensors by "STATE/NAME", whole.
 struct whole_tensors {
@@ -72,9 +48,8 @@ struct whole_tensors {
                         whole.bytes.data(),
                         {rows * columns, columns, 1},
                         of_element};
-    auto* const read = const_cast<std::byte*>(from);
-    each_copied_row(all.narrowed(part), part, read,
-                    [](const std::byte* source, std::byte* to, std::size_t n) { std::memcpy(to, source, n); });
+    each_row_of(all.narrowed(part), part, from,
+                [](const std::byte* source, std::byte* to, std::size_t n) { std::memcpy(to, source, n); });
     from += part.volume() * of_element;
   }
   void write(const std::string& path) const {

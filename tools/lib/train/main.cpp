@@ -11,6 +11,7 @@
 #include "damage.hpp"
 #include "dump.hpp"
 #include "report.hpp"
+#include "restart.hpp"
 
 namespace train {
 
@@ -78,6 +79,8 @@ int run_beside(const options& asked, const job& all) {
 
 int train_as(const options& asked) {
   job all = job_of(asked);
+  if (asked.restarted >= 0) return read_restarted(asked, all);
+  if (!asked.restart.empty()) return compare_with_restart(asked, all);
   do_damage(asked.damaged, all);
   if (!asked.json) return run_beside(asked, all);
   if (!asked.svg.empty()) refuse("--svg draws two runs; it does not go with --json, which prints one");

@@ -73,6 +73,7 @@ void read_key(options& o, const std::string& key, const std::string& value) {
   else if (key == "--dump") o.dump = value;
   else if (key == "--damage") o.damaged = damage_of(value);
   else if (key == "--restart") o.restart = value;
+  else if (key == "--restarted") o.restarted = number(key, value, 0);
   else refuse("'", key, "' is no option of tools/train");
 }
 
@@ -133,7 +134,7 @@ options read_options(const std::vector<std::string>& words) {
     if (!words[i].starts_with("--")) refuse("'", words[i], "' is no option of tools/train");
     if (i + 1 == words.size()) refuse(words[i], " needs a value");
     read_key(o, words[i], words[i + 1]);
-    asked = asked || (words[i] != "--svg" && words[i] != "--transport" && words[i] != "--restart");
+    asked = asked || (words[i] != "--svg" && words[i] != "--transport");
     ++i;
   }
   if (o.total == 0) o.total = o.steps;

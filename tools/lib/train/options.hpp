@@ -27,7 +27,8 @@ struct options {
   bool exact = true, json = false, demonstration = false;
   bytes_t budget = no_budget;
   damage_asked damaged;
-  std::string restart;  // a folder: each switch is also made by way of files there, and timed
+  std::string restart;     // a folder: the first switch is made by way of files there, beside the switch in memory
+  index_t restarted = -1;  // of its processes alone: which one this is
 };
 
 /// Reads the words of a command line; refuses what is not of its form.
