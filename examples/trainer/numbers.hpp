@@ -137,10 +137,19 @@ class summing {
   const char* beyond_ = nullptr;
 };
 
-/// A square rounded to a multiple of 2^-44: such squares add without rounding while their sum stays below 2^8.
-inline double square_leaf(float g) {
-  constexpr double grid = 1.5 * (1 << 8);
-  return (double{g} * double{g} + grid) - grid;
-}
+/// A sum of squares, each rounded to a multiple of 2^-44 and parted into a multiple of 2^-18 and the rest, below 2^-19:
+/// neither sum rounds below 2^33, with fewer than 2^26 elements. A double alone would leave its range at a norm of 16.
+struct sum_of_squares {
+  double whole = 0, rest = 0;
+
+  void add(float g) {
+    constexpr double fine = 1.5 * (1 << 8), coarse = 1.5 * (std::int64_t{1} << 34);
+    const double square = double{g} * double{g}, leaf = square < 64 ? (square + fine) - fine : square;
+    const double part = (leaf + coarse) - coarse;
+    whole += part, rest += leaf - part;
+  }
+  bool in_range() const { return whole < 8589934592.0; }  // nor is what is no number
+  double total() const { return whole + rest; }
+};
 
 }  // namespace trainer

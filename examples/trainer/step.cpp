@@ -218,36 +218,46 @@ void rank_trainer::backward(tape& t) {
   else with_.pipeline->send(with_.pipeline->rank() - 1, std::as_bytes(std::span(dx)));
 }
 
+void rank_trainer::refuse_beyond(const char* mine) {
+  const std::string_view of = mine != nullptr ? mine : "";
+  for (const bytes name : with_.all->exchange(std::as_bytes(std::span(of))))
+    if (!name.empty())
+      throw range_left("a leaf of " + std::string(reinterpret_cast<const char*>(name.data()), name.size()) +
+                       " is beyond what its sum may have, or no number; sums would depend on the layout");
+}
+
 scalars rank_trainer::scalar() {
+  constexpr std::size_t first_sample = 4;  // behind the loss, two sums of squares, and whether a sum left its range
   const auto ranks = static_cast<std::size_t>(with_.data->size());
   const double positions = static_cast<double>(c_.z.batch * c_.z.length);
-  std::vector<double> all(3 + 2 * ranks);  // loss, squares, whether a sum left its range; begin and end of samples
+  sum_of_squares squares;
+  double free = 0;
   for (const run& r : state_.runs())
     for (index_t i = r.at; r.counted && i < r.at + r.count; ++i) {
       const float g = mean_gradient_[static_cast<std::size_t>(i)];
-      if (!(std::abs(g) < 16)) c_.sums.leaves_range("the norm");  // nor is what is no number
-      all[1] += c_.set.exact ? square_leaf(g) : static_cast<double>(g * g);
+      if (c_.set.exact) squares.add(g);
+      else free += static_cast<double>(g * g);
     }
   const char* const beyond = c_.sums.beyond();
-  if (beyond != nullptr) all[2] = 1;
-  if (with_.tensor->rank() == 0 && last_stage()) all[0] = loss_;
+  std::vector<double> all(first_sample);
+  all[0] = with_.tensor->rank() == 0 && last_stage() ? loss_ : 0;
+  all[1] = squares.whole + free, all[2] = squares.rest;
+  all[3] = beyond != nullptr ? 1 : 0;
+  all.resize(first_sample + 2 * ranks);  // begin and end of each data-parallel rank's
   if (with_.tensor->rank() == 0 && first_stage()) {
-    const auto at = 3 + 2 * static_cast<std::size_t>(with_.data->rank());
+    const auto at = first_sample + 2 * static_cast<std::size_t>(with_.data->rank());
     all[at] = static_cast<double>(used_.begin), all[at + 1] = static_cast<double>(used_.end);
   }
   with_.all->sum(all);
-  if (all[2] > 0) {
-    const std::string_view mine = beyond != nullptr ? beyond : "";
-    for (const bytes name : with_.all->exchange(std::as_bytes(std::span(mine))))
-      if (!name.empty())
-        throw range_left("a leaf of " + std::string(reinterpret_cast<const char*>(name.data()), name.size()) +
-                         " is beyond what its sum may have, or no number; sums would depend on the layout");
-  }
-  if (!(all[1] < 256))
-    throw range_left("the sum of the norm's squares left its range, 2^8; it would depend on the layout");
-  scalars result{all[0] / positions, static_cast<float>(std::sqrt(all[1])), {}};
+  if (all[3] > 0) refuse_beyond(beyond);
+  squares = {all[1], all[2]};
+  if (!squares.in_range())
+    throw range_left("the sum of the norm's squares, " + std::to_string(squares.total()) +
+                     ", left the range in which it does not depend on the layout");
+  scalars result{all[0] / positions, static_cast<float>(std::sqrt(squares.total())), {}};
   for (std::size_t r = 0; r < ranks; ++r)
-    result.samples.push_back({static_cast<index_t>(all[3 + 2 * r]), static_cast<index_t>(all[4 + 2 * r])});
+    result.samples.push_back(
+        {static_cast<index_t>(all[first_sample + 2 * r]), static_cast<index_t>(all[first_sample + 1 + 2 * r])});
   return result;
 }
 

@@ -86,6 +86,7 @@ class rank_trainer {
   void read(tape& t, index_t step, const damage& bad) const;
   void forward(tape& t);
   void backward(tape& t);
+  void refuse_beyond(const char* mine);
   void gather_over(group& of, const std::vector<std::vector<part>>& parts);
   bool first_stage() const { return with_.pipeline->rank() == 0; }
   bool last_stage() const { return with_.pipeline->rank() + 1 == with_.pipeline->size(); }
