@@ -94,7 +94,7 @@ class picture {
   }
 
  private:
-  static constexpr int width = 900, height = 520, left = 60, right = 880, top = 110, bottom = 400, low = 470;
+  static constexpr int width = 1060, height = 560, left = 60, right = 880, top = 160, bottom = 440, low = 510;
   double x(index_t step) const {
     return left +
            (right - left) * static_cast<double>(step) / static_cast<double>(std::max<index_t>(all_.steps - 1, 1));
@@ -129,7 +129,7 @@ class picture {
   void mark(const change_report& c) {
     out_ += printed("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\" stroke=\"#666\" stroke-width=\"0.7\"/>\n",
                     x(c.step), x(c.step), top, low + 15);
-    out_ += printed("<text transform=\"translate(%.1f %d) rotate(-28)\" font-size=\"9\">", x(c.step), top - 4) + c.to +
+    out_ += printed("<text transform=\"translate(%.1f %d) rotate(-35)\" font-size=\"9\">", x(c.step), top - 4) + c.to +
             printed(", %.0f ms</text>\n", 1e3 * c.seconds);
   }
   void difference() {
