@@ -7,6 +7,7 @@
 
 #include <reshard/memory/each_element.hpp>
 #include <reshard/memory/rank_storage.hpp>
+#include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/config.hpp>
 
 #include "../support/refused.hpp"

@@ -5,6 +5,7 @@
 #include <range/v3/view/cartesian_product.hpp>
 #include <range/v3/view/indices.hpp>
 
+#include <reshard/parallelism/layout_keys.hpp>
 #include <reshard/parallelism/mesh.hpp>
 
 #include "../support/refused.hpp"

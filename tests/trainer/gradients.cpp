@@ -112,7 +112,9 @@ TEST_CASE("the gradient of every kind of parameter is that of differences") {
   tiny t;
   CHECK(t.loss(true) > 0);
   const vector<double> gradient = t.gradient;
-  for (const auto& [kind, s] : t.kinds) {
+  for (const auto& of : t.kinds) {
+    const std::string kind = of.first;
+    const slot s = of.second;
     double squares = 0, off = 0;  // of this tensor: |gradient|^2, |gradient - differences|^2
     const index_t n = s.rows * s.columns, step = greatest(1, n / 40);
     for (index_t i = 0; i < n; i += step) {

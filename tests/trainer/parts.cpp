@@ -3,6 +3,7 @@
 // update late, from the scalar alone; gradients that end with a peer change no state; and what is refused.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -161,6 +162,53 @@ TEST_CASE("gradients that end with a peer write no state, and the step can be ma
   CHECK(digests_now() == before);
   CHECK(attempt(false) == std::vector<int>{1, 1, 1, 1});
   CHECK_FALSE(digests_now() == before);
+}
+
+TEST_CASE(
+    "with ZeRO a death in the gather undoes nothing: with other groups it is made again, from the updated parts") {
+  const space layout(gpt, parse_degrees("dp=3,zero=1"));
+  const std::vector<rank_t> devices = {0, 1, 2};
+  std::vector<std::unique_ptr<rank_state>> states;
+  for (const rank_t d : devices) {
+    states.push_back(std::make_unique<rank_state>(computed_holding(layout), d, "a rank", pages_are::committed));
+    states.back()->initialize(how.seed);
+  }
+  int ended = 0;
+  const auto on_threads = [&](const std::function<void(rank_trainer&, world&)>& body) {
+    thread_hub hub(3);
+    std::vector<std::thread> running;
+    std::atomic<int> gone = 0;
+    for (const rank_t d : devices)
+      running.emplace_back([&, d] {
+        const std::unique_ptr<world> here = hub.at(d);
+        groups with = groups::make(*here, layout, d, devices);
+        rank_trainer rank(z, how, data, *states[static_cast<std::size_t>(d)], with);
+        try {
+          body(rank, *here);
+        } catch (const peer_gone&) {
+          ++gone;
+        }
+      });
+    for (std::thread& t : running) t.join();
+    ended = gone;
+  };
+  on_threads([](rank_trainer& rank, world& here) {
+    rank.gradients({}, 0);
+    rank.update(0, rank.scalar().norm);
+    if (here.device() == 1) return here.close();
+    rank.gather();
+  });
+  CHECK(ended == 2);
+  on_threads([](rank_trainer& rank, world&) {
+    rank.forget_gathered();
+    rank.gradients(serial_cursor{z.batch}, 1);
+    rank.update(1, rank.scalar().norm);
+    rank.gather();
+  });
+  CHECK(ended == 0);
+  std::vector<digests> found;
+  for (const auto& s : states) found.push_back(s->digest());
+  CHECK(found == trained("dp=3,zero=1", 2, -1));
 }
 
 TEST_CASE("an update is a function of state, gradients, norm and step: made twice from the same, it is the same") {

@@ -15,7 +15,7 @@ void require_switch(const job& all, const damage_asked& asked) {
   refuse("--damage ", asked.kind, "@", asked.step, ": it is done in a switch, and none is before step ", asked.step);
 }
 
-/// Of the ranks that have a part of it: a row of the embedding that the language uses, the space's.
+/// A row of the embedding that the language uses: the space's.
 constexpr index_t used_row = ' ';
 
 void flip(rank_state& state, int of, int bit) {
