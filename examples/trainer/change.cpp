@@ -144,6 +144,16 @@ change_report switched(const job& all, world& here, const stage_of_job& from, co
   return told;
 }
 
+/// What all ranks know together; where a sum left its range, all know that too, and rank 0 says it.
+scalars scalars_of(seat& at) {
+  try {
+    return at.trainer->scalar();
+  } catch (const range_left&) {
+    if (at.rank == 0) throw;
+    throw peer_gone("rank 0 says which sum left its range");
+  }
+}
+
 void train(const job& all, world& here, const listener& told) {
   auto stage = all.stages.begin();
   auto at = std::make_unique<seat>(all, here, *stage, pages_are::committed);
@@ -159,7 +169,7 @@ void train(const job& all, world& here, const listener& told) {
     const double begin = now();
     const serial_cursor cursor{known.cursor};
     at->trainer->gradients(cursor, known.step, all.bad);
-    const scalars of = at->trainer->scalar();
+    const scalars of = scalars_of(*at);
     at->trainer->update(known.step, of.norm, all.bad);
     ++known.step, known.cursor = cursor.after(all.z.batch).used;
     if (at->rank == 0 && told.step)

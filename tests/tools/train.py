@@ -143,6 +143,8 @@ def check_switches(count, steps):
     def one(number):
         model = ("dense", "moe")[number % 2]
         at = sorted(rolls[number].sample(range(1, steps), rolls[number].randint(2, min(6, steps - 1))))
+        if number > 0 and number % 20 == 0:
+            print(f"{number} of {count} sequences", flush=True)
         words = [placed(*rolls[number].choice(layouts(model))) for _ in range(len(at) + 1)]
         same(Run(model=model, steps=steps, layout=words[0], switches=[f"{s}:{w}" for s, w in zip(at, words[1:])]), alone[model], steps)
     rolls = [random.Random(dice.random()) for _ in range(count)]
@@ -260,7 +262,8 @@ def check_refusals():
             (["--dropout", "1"], 2, "it is 0 to below 1"),
             (["--transport", "pigeons"], 2, "is none of threads, sockets, mpi"),
             (["--what"], 2, "needs a value"),
-            (["--batch", "100000", "--length", "2", "--steps", "1", "--model", str(SMALL)], 3, "beyond what its sum may have")):
+            (["--batch", "100000", "--length", "2", "--steps", "1", "--model", str(SMALL)], 3, "beyond what its sum may have"),
+            (["--batch", "100000", "--length", "2", "--steps", "1", "--model", str(SMALL), "--layout", "dp=2", "--transport", "sockets"], 3, "beyond what its sum may have")):
         done = subprocess.run([str(options.train), "--json", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
         check(done.returncode == code and sentence in done.stderr and done.stderr.count("\n") == 1 and "step" not in done.stdout,
               f"{words}: {done.returncode}, {done.stderr[:300]!r} {done.stdout[:100]!r}")

@@ -36,6 +36,7 @@ listener kept(told_by_run& in, const listener& live) {
 /// How a process says what went wrong with it: what the last exit code of the tool is, and a sentence.
 int said(const std::exception& e) {
   const bool left_range = dynamic_cast<const range_left*>(&e) != nullptr;
+  if (left_range) std::fputs("reshard: ", stderr);
   if (dynamic_cast<const peer_gone*>(&e) == nullptr && dynamic_cast<const peer_failed*>(&e) == nullptr)
     std::fprintf(stderr, "%s\n", e.what());
   return left_range ? 3 : 1;

@@ -2,7 +2,9 @@
 // A job on the processes of MPI's world. mpirun passes on what processes write in no order, so lines are kept, and
 // process 0 writes them all at the end.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include <mpi.h>
 
@@ -61,6 +63,7 @@ void run_on_mpi(const job& all, const listener& live) {
     std::fprintf(stderr, "%s\n", e.what());
     code = 1;
   }
+  if (code == 1) std::this_thread::sleep_for(std::chrono::seconds(1));  // who knows why comes first
   if (code != 0) MPI_Abort(MPI_COMM_WORLD, code);
   MPI_Finalize();
 }
