@@ -106,7 +106,7 @@ if (docs / "reference" / "names.md").read_text() != names.page(source):
     fault(docs / "reference" / "names.md", "is not what docs/names.py writes; run it")
 
 # Code that is shown is code that is compiled
-programs = {p.name: squeezed(p.read_text()) for p in sorted((source / "examples").glob("*.[ch]pp"))}
+programs = {p.relative_to(source): squeezed(p.read_text()) for p in sorted((source / "examples").rglob("*.[ch]pp"))}
 for page in pages:
     for block in re.findall(r"^```cpp\n(.*?)^```", page.read_text(), flags=re.S | re.M):
         seen += 1

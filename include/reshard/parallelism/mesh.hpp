@@ -6,6 +6,8 @@
 // Builds on: parallelism/degrees.hpp, model/family.hpp (which mesh a family uses).
 #pragma once
 
+#include <vector>
+
 #include <reshard/model/family.hpp>
 #include <reshard/parallelism/degrees.hpp>
 
@@ -92,6 +94,18 @@ constexpr mesh mesh_of(const degrees& d, mesh_kind kind) {
   for (int axis = 0; axis < mesh_ndim; ++axis)
     if (!placed[axis]) put(axis);
   return result;
+}
+
+/// The ranks that differ from one in its coordinate on an axis alone, itself among them, ascending by it: its tensor-,
+/// data-, expert-data- or pipeline-parallel group.
+///   { r : coordinate(a, r) = coordinate(a, rank) for every a != axis }
+constexpr std::vector<rank_t> ranks_with(const mesh& m, int axis, rank_t rank) {
+  if (rank < 0 || rank >= m.ranks()) refuse("mesh: there is no rank ", rank, " among ", m.ranks());
+  if (axis < 0 || axis >= mesh_ndim) refuse("mesh: there is no axis ", axis, "; axes are 0 to ", mesh_ndim - 1);
+  std::vector<rank_t> ranks;
+  const rank_t first = rank - m.coordinate(axis, rank) * m.pitch(axis);
+  for (index_t c = 0; c < m.along(axis); ++c) ranks.push_back(first + c * m.pitch(axis));
+  return ranks;
 }
 
 }  // namespace reshard

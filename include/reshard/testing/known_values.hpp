@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known values for a switch to move: every element of a binding is written as a function of (state, tensor, global
 // index), and compared with it afterwards. For anybody's tests of a layout, a binding or a back end.
-// Builds on: memory/binding.hpp.
+// Builds on: memory/each_element.hpp.
 #pragma once
 
 #include <cstring>
 
-#include <reshard/memory/binding.hpp>
+#include <reshard/memory/each_element.hpp>
 
 namespace reshard {
 
@@ -15,38 +15,6 @@ struct comparison {
   index_t elements = 0;
   index_t wrong = 0;
 };
-
-namespace detail {
-
-/// Calls visit(element, global index) for a bound box, `tensor` being [parts, rows, columns] of the whole tensor.
-template <typename Element, typename Visit>
-void each_element(const bound_box& b, const index_t (&tensor)[3], Visit&& visit) {
-  for (index_t part = b.where.dim[0].begin; part < b.where.dim[0].end; ++part)
-    for (index_t row = b.where.dim[1].begin; row < b.where.dim[1].end; ++row) {
-      const index_t first = (part * tensor[1] + row) * tensor[2] + b.where.dim[2].begin;
-      auto* at = reinterpret_cast<Element*>(
-          b.data + ((part - b.where.dim[0].begin) * b.stride[0] + (row - b.where.dim[1].begin) * b.stride[1]) *
-                       static_cast<bytes_t>(sizeof(Element)));
-      const index_t columns = b.where.dim[2].size(), stride = b.stride[2];
-      if (stride == 1) {
-        for (index_t c = 0; c < columns; ++c) visit(at[c], first + c);
-      } else {
-        for (index_t c = 0; c < columns; ++c) visit(at[c * stride], first + c);
-      }
-    }
-}
-
-template <typename Visit>
-void each_element_of_width(bytes_t width, const bound_box& b, const index_t (&tensor)[3], Visit&& visit) {
-  switch (width) {
-    case 1: return each_element<std::uint8_t>(b, tensor, visit);
-    case 2: return each_element<std::uint16_t>(b, tensor, visit);
-    case 4: return each_element<std::uint32_t>(b, tensor, visit);
-    default: return each_element<std::uint64_t>(b, tensor, visit);
-  }
-}
-
-}  // namespace detail
 
 /// Values that differ between tensors and states, and between the elements of one: an odd multiple of the index, plus
 /// what depends on the tensor, of which an element of w bytes keeps the highest of 32 bits (or all 64).
