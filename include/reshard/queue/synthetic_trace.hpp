@@ -4,7 +4,7 @@
 // Of a kind with batch B a step with n devices takes
 //   fixed + sample B / n + ring (n - 1) / n + hop (n - 1)
 // microseconds: what every step takes, a device's samples, bytes around a ring, and one hop more for each device.
-// Builds on: queue/job_trace.hpp.
+// Builds on: base/digest.hpp, queue/job_trace.hpp.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/queue/job_trace.hpp>
 
 namespace reshard {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch with relay moves, as streams with phases: every hop, with what it carries of each. Neither tensors nor
 // stages are expanded.
-// Builds on: plan/relay.hpp, cost/detail/stream.hpp.
+// Builds on: base/digest.hpp, plan/relay.hpp, cost/detail/stream.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/cost/detail/stream.hpp>
 #include <reshard/plan/relay.hpp>
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a message says of itself where that is asked for, in its last 16 bytes: a digest of whose it is, and a sum over
 // its words whose order of evaluation is free. Both are compared before anything is unpacked.
-// Builds on: transport/wire.hpp, base/integer.hpp.
+// Builds on: base/digest.hpp, transport/wire.hpp, base/integer.hpp.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/transport/wire.hpp>
 
 namespace reshard {
