@@ -22,7 +22,14 @@ class any_holders {
   explicit any_holders(const rank_product& of) : product_(&of) {}
   template <Holders R>
     requires(!std::same_as<R, any_holders>)
-  explicit any_holders(const R& of) : other_(&of), ask_(&questions_to<R>) {}
+  explicit any_holders(const R& of) : other_(&of), ask_(&questions_to<R>) {
+    if constexpr (std::same_as<R, living_holders<any_holders>>) all_ = &of.all();
+  }
+
+  /// The product that they are; null where they are none.
+  const rank_product* product() const { return product_; }
+  /// Of living holders of an any_holding: those that are lost, too; null of any others.
+  const any_holders* with_lost() const { return all_; }
 
   index_t count() const { return product_ != nullptr ? product_->count() : ask_->count(other_); }
   rank_t operator[](index_t i) const { return product_ != nullptr ? (*product_)[i] : ask_->at(other_, i); }
@@ -51,6 +58,7 @@ class any_holders {
   const rank_product* product_ = nullptr;
   const void* other_ = nullptr;
   const questions* ask_ = nullptr;
+  const any_holders* all_ = nullptr;
 };
 
 static_assert(Holders<any_holders>);
