@@ -163,6 +163,18 @@ constexpr void sort_plan(plan& p) {
   sort_transfers(p.lost, &transfer::src);
 }
 
+/// make_plan, whatever stands for it.
+template <Holding From, Holding To>
+constexpr plan planned(const layout_switch<From, To>& change, rank_t device) {
+  plan result;
+  result.device = device;
+  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
+  if (change.lost_ranks().empty()) route_all(change, change.from(), result);
+  else route_all(change, living_holding(change.from(), change.lost_ranks()), result);
+  sort_plan(result);
+  return result;
+}
+
 }  // namespace detail
 
 /// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
@@ -171,13 +183,7 @@ constexpr void sort_plan(plan& p) {
 /// past the switch's devices(), as those of a larger world are, has nothing to do: its plan is empty.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
-  plan result;
-  result.device = device;
-  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
-  if (change.lost_ranks().empty()) detail::route_all(change, change.from(), result);
-  else detail::route_all(change, living_holding(change.from(), change.lost_ranks()), result);
-  detail::sort_plan(result);
-  return result;
+  return detail::planned(change, device);
 }
 
 }  // namespace reshard
