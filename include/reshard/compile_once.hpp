@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What files with RESHARD_COMPILED_ONCE leave out, defined: one file of a program includes it, after the doors that any
-// of them includes. Planning over any_holding is defined always.
-// Builds on: reshard/reshard.hpp.
+// What files with RESHARD_COMPILED_ONCE leave out, compiled: one file of a program includes this, and behind it the
+// doors that the others include. Each door defines what it declares to them: reshard.hpp planning over any_holding,
+// the others the switches over their transports.
+// Builds on: nothing of the library.
 #pragma once
 
-#ifndef RESHARD_COMPILED_ONCE
-#error "reshard/compile_once.hpp defines what RESHARD_COMPILED_ONCE leaves out; define that for every file"
+#ifdef RESHARD_HAS_DOORS
+#error "reshard/compile_once.hpp is included before the doors: they define what they find asked for"
 #endif
-
-#include <reshard/reshard.hpp>
-
-namespace reshard {
-
-template <>
-plan make_plan(const any_switch& change, rank_t device) {
-  return detail::planned(change, device);
-}
-
-RESHARD_PLANNING_OVER_ANY(template);
-
-}  // namespace reshard
+#undef RESHARD_COMPILED_ONCE
+#define RESHARD_COMPILES_ONCE

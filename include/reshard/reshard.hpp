@@ -37,3 +37,5 @@
 #include <reshard/space/listed_holding.hpp>
 #include <reshard/space/static_space.hpp>
 #include <reshard/space/sub_space.hpp>
+
+#define RESHARD_HAS_DOORS

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planning and figures over any_holding, compiled once: with RESHARD_COMPILED_ONCE defined they are declared here and
-// defined by the one file that includes reshard/compile_once.hpp. Without it nothing is declared.
-// Builds on: cost/choose_routing.hpp, cost/relayed_figures.hpp, plan/relabel.hpp.
+// Planning and figures over any_holding, compiled once: declared here in files with RESHARD_COMPILED_ONCE, defined in
+// the one with reshard/compile_once.hpp. In any other file neither.
+// Builds on: cost/choose_routing.hpp, cost/direct_stages.hpp, cost/relayed_figures.hpp, plan/relabel.hpp,
+// plan/relay.hpp.
 #pragma once
-
-#ifdef RESHARD_COMPILED_ONCE
 
 #include <optional>
 #include <vector>
@@ -15,13 +14,9 @@
 #include <reshard/plan/relabel.hpp>
 #include <reshard/plan/relay.hpp>
 
-namespace reshard {
-
-template <>
-[[nodiscard]] plan make_plan(const any_switch& change, rank_t device);
-
-/// Every instance over any_holding, `extern template` or `template`.
+/// Every instance over any_holding, as `extern template` or `template`.
 #define RESHARD_PLANNING_OVER_ANY(instance)                                                                           \
+  instance plan detail::planned_apart(const any_switch&, rank_t);                                                     \
   instance plan detail::relayed_plan(const any_switch&, rank_t, index_t);                                             \
   instance void detail::route_relay(const any_switch&, index_t, const detail::wanted_hops&, const detail::hop_sink&); \
   instance relabelling relabel(const any_switch&, relabel_by);                                                        \
@@ -34,8 +29,10 @@ template <>
   instance switch_figures figures_of_relay(const any_switch&, const std::vector<relayed_stream>&, const routing&,     \
                                            index_t, sources)
 
+namespace reshard {
+#if defined(RESHARD_COMPILES_ONCE)
+RESHARD_PLANNING_OVER_ANY(template);
+#elif defined(RESHARD_COMPILED_ONCE)
 RESHARD_PLANNING_OVER_ANY(extern template);
-
-}  // namespace reshard
-
 #endif
+}  // namespace reshard

@@ -4,6 +4,10 @@
 // Builds on: plan/lost.hpp, plan/detail/source.hpp, plan/node_holders.hpp, plan/plan.hpp.
 #pragma once
 
+#include <concepts>
+#include <type_traits>
+#include <vector>
+
 #include <reshard/plan/detail/source.hpp>
 #include <reshard/plan/lost.hpp>
 #include <reshard/plan/node_holders.hpp>
@@ -163,7 +167,7 @@ constexpr void sort_plan(plan& p) {
   sort_transfers(p.lost, &transfer::src);
 }
 
-/// make_plan, whatever stands for it.
+/// make_plan(change, device).
 template <Holding From, Holding To>
 constexpr plan planned(const layout_switch<From, To>& change, rank_t device) {
   plan result;
@@ -174,6 +178,11 @@ constexpr plan planned(const layout_switch<From, To>& change, rank_t device) {
   sort_plan(result);
   return result;
 }
+/// planned, not inline, so that who declares an instance `extern` does not compile it again.
+template <Holding From, Holding To>
+plan planned_apart(const layout_switch<From, To>& change, rank_t device) {
+  return planned(change, device);
+}
 
 }  // namespace detail
 
@@ -183,7 +192,9 @@ constexpr plan planned(const layout_switch<From, To>& change, rank_t device) {
 /// past the switch's devices(), as those of a larger world are, has nothing to do: its plan is empty.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
-  return detail::planned(change, device);
+  if constexpr (std::same_as<From, any_holding> && std::same_as<To, any_holding>)
+    return detail::planned_apart(change, device);
+  else return detail::planned(change, device);
 }
 
 }  // namespace reshard
