@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A door: planning, arrays bound to memory, and switches over threads of one process (Linux). In files with
-// RESHARD_COMPILED_ONCE it brings layouts, arrays and declared switches; who plans, too, includes reshard/reshard.hpp.
+// RESHARD_COMPILED_ONCE it brings layouts, arrays and declared switches: who plans, too, includes reshard/reshard.hpp,
+// who goes on from torn switches switch/torn_switch.hpp.
 // Builds on: reshard/reshard.hpp.
 #pragma once
 
 #include <reshard/io/plan_text.hpp>
+#include <reshard/job/exchange_small_state.hpp>
 #include <reshard/memory/bind_shard.hpp>
 #include <reshard/memory/rank_arrays.hpp>
 #include <reshard/memory/rank_storage.hpp>
@@ -18,7 +20,6 @@
 #include <reshard/transport/mailbox_group.hpp>
 #include <reshard/transport/thread_group.hpp>
 #ifndef RESHARD_COMPILED_ONCE
-#include <reshard/job/exchange_small_state.hpp>
 #include <reshard/reshard.hpp>
 #include <reshard/switch/torn_switch.hpp>
 #endif
