@@ -300,16 +300,19 @@ std::vector<shard> rows_on(rank_t ranks) {
 }
 #define RESHARD_OVER_ANY(name, ...) \
   BENCHMARK_CAPTURE(over_any, name, __VA_ARGS__)->Iterations(1)->Unit(benchmark::kMillisecond)
-RESHARD_OVER_ANY(parameters, between(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,split=account",
-                                     "tp=8,pp=16,dp=1,ep=8,split=account", parameter_states),
+RESHARD_OVER_ANY(parameters,
+                 between(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,split=account",
+                         "tp=8,pp=16,dp=1,ep=8,split=account", parameter_states),
                  77);
 RESHARD_OVER_ANY(zero1, between(models::qwen3_235b_a22b, relayed_from, relayed_to, optimizer_states), 77);
-RESHARD_OVER_ANY(to_one_stage, between(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,split=account",
-                                       "tp=8,pp=1,dp=16,ep=8,split=account", parameter_states),
+RESHARD_OVER_ANY(to_one_stage,
+                 between(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,split=account",
+                         "tp=8,pp=1,dp=16,ep=8,split=account", parameter_states),
                  77);
 RESHARD_OVER_ANY(ranks_16384, between(models::qwen3_235b_a22b, large_from, large_to, all_states), 77);
-RESHARD_OVER_ANY(buckets, between(models::qwen3_235b_a22b, "tp=4,dp=32,zero=1,bucket=1000000",
-                                  "tp=4,dp=16,zero=1,bucket=1000000", optimizer_states),
+RESHARD_OVER_ANY(buckets,
+                 between(models::qwen3_235b_a22b, "tp=4,dp=32,zero=1,bucket=1000000",
+                         "tp=4,dp=16,zero=1,bucket=1000000", optimizer_states),
                  5);
 RESHARD_OVER_ANY(deepseek_all_states, between(models::deepseek_v3, deepseek_from, deepseek_to, all_states), 777);
 RESHARD_OVER_ANY(relayed, between(models::qwen3_235b_a22b, relayed_from, relayed_to, all_states, 8), 77,

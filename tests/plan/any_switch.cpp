@@ -27,8 +27,8 @@ using namespace reshard;
 using testing::dice;
 using testing::refused;
 
-static_assert(std::is_same_v<decltype(layout_switch(std::declval<any_holding&>(), std::declval<any_holding>())),
-                             any_switch>);
+static_assert(
+    std::is_same_v<decltype(layout_switch(std::declval<any_holding&>(), std::declval<any_holding>())), any_switch>);
 
 namespace {
 
@@ -84,9 +84,7 @@ void check_alike(const layout_switch<From, To>& change, const any_switch& any, s
 /// Both sides as they are, or listed.
 void check_kinds(const drawn_sides& sides, const placement& placed, seen& of) {
   const tensor_table table(sides.m);
-  const auto listed = [&](const computed_holding& h) {
-    return listed_holding(table, testing::listed(h), h.ranks());
-  };
+  const auto listed = [&](const computed_holding& h) { return listed_holding(table, testing::listed(h), h.ranks()); };
   check_alike(layout_switch(sides.from, sides.to, placed), any_switch(sides.from, sides.to, placed), of);
   const listed_holding from = listed(sides.from), to = listed(sides.to);
   check_alike(layout_switch(from, sides.to, placed), any_switch(from, sides.to, placed), of);
@@ -118,6 +116,29 @@ TEST_CASE("plans over any_holding are those over what it holds") {
   CHECK_DRAWN(of.sent > 300);
   CHECK_DRAWN(of.relayed > 30);
   CHECK_DRAWN(of.lost > 10);
+}
+
+TEST_CASE("of living ranks, too: what relay goes by is all holders, with those that are lost") {
+  dice random(43);
+  int relayed = 0;
+  for (int n = 0; n < testing::thrown(20); ++n) {
+    const drawn_sides sides = draw_sides(random);
+    CAPTURE(sides.text);
+    if (sides.to.ranks() < 4) continue;
+    const living_holding fewer(sides.to, {{1, 2}});
+    const placement placed{.on = nodes_of(2)};
+    const layout_switch change(fewer, sides.from, placed);
+    const any_switch any(fewer, sides.from, placed);
+    for (rank_t device = 0; device < change.devices(); ++device) {
+      const routing how{relay::always, 1, 1};
+      plan wanted, found;
+      CHECK(refused([&] { found = make_plan(any, device, how); }) ==
+            refused([&] { wanted = make_plan(change, device, how); }));
+      CHECK(found == wanted);
+      for (const transfer& t : found.receives) relayed += t.why == purpose::passed_on ? 1 : 0;
+    }
+  }
+  CHECK_DRAWN(relayed > 10);
 }
 
 TEST_CASE("spaces and lists are sides of any_switch without more words") {
@@ -161,7 +182,8 @@ TEST_CASE("relabelling, seconds and figures over any_holding are those over what
     for (const relabel_by how : {relabel_by::nodes, relabel_by::groups}) {
       const relabelling wanted = relabel(change, how), found = relabel(any, how);
       CHECK(found.relabelled == wanted.relabelled);
-      for (rank_t rank = 0; rank < sides.to.ranks(); ++rank) CHECK(found.to.device_of(rank) == wanted.to.device_of(rank));
+      for (rank_t rank = 0; rank < sides.to.ranks(); ++rank)
+        CHECK(found.to.device_of(rank) == wanted.to.device_of(rank));
       relabelled += found.relabelled ? 1 : 0;
     }
     const layout_switch timed(sides.from, sides.to, placed);

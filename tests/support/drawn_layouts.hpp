@@ -51,7 +51,12 @@ inline std::vector<reshard::shard> listed(const reshard::computed_holding& h) {
         each_tensor(f, b, [&](const tensor_id& t, const box<3>& part) {
           for (index_t p = part.dim[0].begin; p < part.dim[0].end; ++p) {
             const index_t rows = of.extent[axis_of::row], columns = of.extent[axis_of::column];
-            shard one{rank, s.tensor_on(t, rank), adam[i].type, {columns}, {part.dim[2].begin}, {part.dim[2].size()},
+            shard one{rank,
+                      s.tensor_on(t, rank),
+                      adam[i].type,
+                      {columns},
+                      {part.dim[2].begin},
+                      {part.dim[2].size()},
                       std::string(adam[i].name)};
             if (!of.vector()) {
               one.whole = {of.extent[axis_of::part] * rows, columns};

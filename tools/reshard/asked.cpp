@@ -155,8 +155,8 @@ std::optional<double> seconds_asked_for(const arguments& given, const any_switch
 
 }  // namespace
 
-relabelled_switch relabelled_for(const arguments& given, const model& m, const any_switch& change,
-                                 relay_when otherwise, stages_unless_named stages) {
+relabelled_switch relabelled_for(const arguments& given, const model& m, const any_switch& change, relay_when otherwise,
+                                 stages_unless_named stages) {
   relabelled_switch found;
   if (!given.relabel) return found;
   found.saves.emplace();

@@ -30,17 +30,16 @@ interval devices_asked_for(const any_switch& change, rank_t only_device);
 /// Refuses options that are not built, or that say nothing without another.
 void require_sensible(const arguments& given);
 /// The switch; where TO's map is named, with that.
-any_switch switch_asked_for(const arguments& given, const model& m,
-                                 const std::optional<device_map>& to_devices = {});
+any_switch switch_asked_for(const arguments& given, const model& m, const std::optional<device_map>& to_devices = {});
 
 struct relabelled_switch {
-  std::optional<any_switch> change;  // none where nothing is permuted
-  std::optional<relabel_saves> saves;     // none where --relabel is not asked for
-  double planning_seconds = 0;            // that finding it took; not that of comparing
+  std::optional<any_switch> change;    // none where nothing is permuted
+  std::optional<relabel_saves> saves;  // none where --relabel is not asked for
+  double planning_seconds = 0;         // that finding it took; not that of comparing
 };
 /// --relabel: TO's ranks on others of its devices, where that saves seconds or bytes of the whole switch.
-relabelled_switch relabelled_for(const arguments& given, const model& m, const any_switch& change,
-                                 relay_when otherwise, stages_unless_named stages);
+relabelled_switch relabelled_for(const arguments& given, const model& m, const any_switch& change, relay_when otherwise,
+                                 stages_unless_named stages);
 /// Refuses a switch of which something is lost that is not left out.
 void require_possible(const arguments& given, const any_switch& change);
 

@@ -107,7 +107,8 @@ constexpr void require_nothing_missing(const layout_switch<From, To>& change) {
     if (change.states().of(r).empty() || !has_role(to, r)) continue;
     for (int f = 0; f < to.families(); ++f) {
       const family &there = from.family_at(f), &here = to.family_at(f);
-      if (known_as<computed_holding>(from) != nullptr && there.extent[axis_of::layer] >= here.extent[axis_of::layer]) continue;
+      if (known_as<computed_holding>(from) != nullptr && there.extent[axis_of::layer] >= here.extent[axis_of::layer])
+        continue;
       to.owners(f, r, here.whole(), [&](const family_box& wanted, const Holders auto& destinations) {
         index_t missing = wanted.volume() - padding_beyond(there, wanted).volume();
         from.owners(f, r, wanted, [&](const family_box& source, const Holders auto&) {

@@ -26,7 +26,7 @@ inline std::string layout_name(const space& s) {
 template <Holding H>
 std::string side_text(const H& h) {
   const computed_holding* const c = known_as<computed_holding>(h);
-  const std::string name = c != nullptr                                ? layout_name(c->space())
+  const std::string name = c != nullptr                             ? layout_name(c->space())
                            : known_as<listed_holding>(h) != nullptr ? "a list of shards"
                                                                     : "a holding";
   return text_of(name, " (", count_text(h.ranks()), h.ranks() == 1 ? " rank)" : " ranks)");

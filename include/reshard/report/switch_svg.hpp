@@ -48,7 +48,7 @@ inline std::vector<heat_group> heat_groups(const port_table& on, std::size_t mos
 /// Draws a heat map from top to bottom, in tenths of a pixel.
 class heat_map {
  public:
-  /// Of a model, between two sides, each in words.
+  /// A model and two sides, each in words.
   struct words {
     std::string model, from, to;
   };

@@ -28,7 +28,7 @@ class any_holders {
 
   /// The product that they are; null where they are none.
   const rank_product* product() const { return product_; }
-  /// Of living holders of an any_holding: those that are lost, too; null of any others.
+  /// Living holders with those that are lost, where they are an any_holding's; null of any others.
   const any_holders* with_lost() const { return all_; }
 
   index_t count() const { return product_ != nullptr ? product_->count() : ask_->count(other_); }
@@ -109,8 +109,7 @@ class kept_holding final : public asked_holding {
     each_shared(h_, rank, r, over(sink));
   }
   void owners(int f, role r, const family_box& within, const any_owned_sink& sink) const override {
-    h_.owners(f, r, within,
-              [&](const family_box& b, const Holders auto& holders) { sink(b, any_holders(holders)); });
+    h_.owners(f, r, within, [&](const family_box& b, const Holders auto& holders) { sink(b, any_holders(holders)); });
   }
   storage_order order_of(const tensor_id& t, rank_t rank, role r) const override { return h_.order_of(t, rank, r); }
 

@@ -10,15 +10,15 @@
 
 /// The switches between two sides of one kind over a transport, as `extern template` or `template`; the transport comes
 /// last, as its name may have commas.
-#define RESHARD_SWITCHES_OF(instance, Side, ...)                                                                \
-  instance switch_report switch_state(const layout_switch<Side, Side>&, binding&, binding&, __VA_ARGS__&,       \
-                                      const switch_options&);                                                   \
+#define RESHARD_SWITCHES_OF(instance, Side, ...)                                                          \
+  instance switch_report switch_state(const layout_switch<Side, Side>&, binding&, binding&, __VA_ARGS__&, \
+                                      const switch_options&);                                             \
   instance class prepared_switch<Side, Side, __VA_ARGS__>
-#define RESHARD_SWITCHES_OVER(instance, ...)                      \
-  RESHARD_SWITCHES_OF(instance, computed_holding, __VA_ARGS__);   \
+#define RESHARD_SWITCHES_OVER(instance, ...)                    \
+  RESHARD_SWITCHES_OF(instance, computed_holding, __VA_ARGS__); \
   RESHARD_SWITCHES_OF(instance, any_holding, __VA_ARGS__)
 /// Over a transport whose devices part with one another's word, the ends of switches, too.
-#define RESHARD_ATTEMPTS_OVER(instance, ...)                                                                   \
-  instance switch_ending attempt_switch(const computed_switch&, binding&, binding&, __VA_ARGS__&,              \
-                                        const switch_options&);                                                \
+#define RESHARD_ATTEMPTS_OVER(instance, ...)                                                      \
+  instance switch_ending attempt_switch(const computed_switch&, binding&, binding&, __VA_ARGS__&, \
+                                        const switch_options&);                                   \
   instance switch_ending attempt_switch(const any_switch&, binding&, binding&, __VA_ARGS__&, const switch_options&)
