@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 
+#include <reshard/reshard.hpp>
 #include <reshard/switching.hpp>
 #include <reshard/testing.hpp>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A switch compiled once, whatever number of files call it, and not again when they change. custom_trainer.cpp is
-// built with it, its text as it is.
-#include "switch_compiled_once.hpp"
-
-template reshard::switch_report reshard::switch_state(const reshard::computed_switch&, reshard::binding&,
-                                                      reshard::binding&, reshard::thread_group::endpoint&,
-                                                      const reshard::switch_options&);
+// The one file of a program that compiles its switches: all others are compiled with RESHARD_COMPILED_ONCE, and find
+// them declared by the doors. custom_trainer.cpp is built with it, its text as it is.
+#include <reshard/compile_once.hpp>
+// What compile_once.hpp asks for:
+#include <reshard/switching.hpp>

@@ -10,7 +10,9 @@
 // transfers: 504 holders share with 64 destinations in other parts than 512. `ratio` is the time of one transfer.
 // relayed: one device's plan with relay, from nothing, over writing and sorting its own transfers; of some devices the
 // one with the greatest ratio. `spaces_us` is what making both spaces and the switch takes beside it, and `messages`
-// the most that one of the devices sends or receives in a stage.
+// the most that one of the devices sends or receives in a stage. over_any: a plan over any_holding over that of the
+// same switch by its own types, also with relay and from a list of shards. `ratio` is of the best of many times each,
+// taken by turns.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -267,6 +269,57 @@ RESHARD_RELAYED(ranks_16384, models::qwen3_235b_a22b, large_from, large_to, all_
 RESHARD_RELAYED(ranks_16384_nodes_of_72, models::qwen3_235b_a22b, large_from, large_to, all_states, 72, 1, 1203);
 RESHARD_RELAYED(to_2048_replicas, models::llama2_70b, "tp=8", "tp=8,dp=2048", parameter_states, 8, 4, 601);
 RESHARD_RELAYED(to_2048_replicas_one_chain, models::llama2_70b, "tp=8", "tp=8,dp=2048", parameter_states, 8, 1, 601);
+
+/// One device's plan over any_holding, over the template's.
+template <Holding From, Holding To>
+void over_any(benchmark::State& state, const layout_switch<From, To>& change, rank_t device, const routing& how = {}) {
+  const any_switch any(change.from(), change.to(), {.on = change.on(), .states = change.states()});
+  double over = 1e9, direct = 1e9;
+  const std::size_t transfers = make_plan(change, device, how).receives.size();
+  const int calls = transfers > 1000 ? 40 : 1000;
+  for (auto _ : state)
+    for (int i = 0; i < calls; ++i) {  // by turns, as the machine is not equally fast all the time
+      over = std::min(over, seconds_of([&] { benchmark::DoNotOptimize(make_plan(any, device, how)); }));
+      direct = std::min(direct, seconds_of([&] { benchmark::DoNotOptimize(make_plan(change, device, how)); }));
+    }
+  if (make_plan(any, device, how) != make_plan(change, device, how)) state.SkipWithError("the plans differ");
+  state.counters["ratio"] = over / direct;
+  state.counters["us"] = over * 1e6;
+}
+layout_switch<computed_holding, computed_holding> between(const model& m, const char* from, const char* to,
+                                                          state_set states, index_t gpus = 0) {
+  return layout_switch(space(m, parse_degrees(from)), space(m, parse_degrees(to)),
+                       {.on = gpus == 0 ? cluster() : nodes_of(gpus), .states = states});
+}
+/// Rows of one matrix, on so many ranks.
+std::vector<shard> rows_on(rank_t ranks) {
+  std::vector<shard> shards;
+  const index_t each = 9240 / ranks;
+  for (rank_t r = 0; r < ranks; ++r) shards.push_back({r, "w", bf16, {9240, 8}, {r * each, 0}, {each, 8}});
+  return shards;
+}
+#define RESHARD_OVER_ANY(name, ...) \
+  BENCHMARK_CAPTURE(over_any, name, __VA_ARGS__)->Iterations(1)->Unit(benchmark::kMillisecond)
+RESHARD_OVER_ANY(parameters,
+                 between(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,split=account",
+                         "tp=8,pp=16,dp=1,ep=8,split=account", parameter_states),
+                 77);
+RESHARD_OVER_ANY(zero1, between(models::qwen3_235b_a22b, relayed_from, relayed_to, optimizer_states), 77);
+RESHARD_OVER_ANY(to_one_stage,
+                 between(models::qwen3_235b_a22b, "tp=4,pp=8,dp=4,ep=16,split=account",
+                         "tp=8,pp=1,dp=16,ep=8,split=account", parameter_states),
+                 77);
+RESHARD_OVER_ANY(ranks_16384, between(models::qwen3_235b_a22b, large_from, large_to, all_states), 77);
+RESHARD_OVER_ANY(buckets,
+                 between(models::qwen3_235b_a22b, "tp=4,dp=32,zero=1,bucket=1000000",
+                         "tp=4,dp=16,zero=1,bucket=1000000", optimizer_states),
+                 5);
+RESHARD_OVER_ANY(deepseek_all_states, between(models::deepseek_v3, deepseek_from, deepseek_to, all_states), 777);
+RESHARD_OVER_ANY(relayed, between(models::qwen3_235b_a22b, relayed_from, relayed_to, all_states, 8), 77,
+                 routing{relay::always, 1, 1});
+RESHARD_OVER_ANY(relayed_16384, between(models::qwen3_235b_a22b, large_from, large_to, all_states, 8), 77,
+                 routing{relay::always, 1, 1});
+RESHARD_OVER_ANY(listed, layout_switch(rows_on(77), rows_on(120)), 7);
 
 /// The region of a rank, and the owners of its boxes, in a world that grows: the set-up is told apart.
 void of_a_rank(benchmark::State& state, const char* layout, role r) {

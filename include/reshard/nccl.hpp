@@ -8,3 +8,12 @@
 #include <reshard/switching.hpp>
 #include <reshard/transport/nccl.hpp>
 #include <reshard/transport/socket_meeting.hpp>
+
+// Its switches, compiled once (reshard/compile_once.hpp).
+namespace reshard {
+#if defined(RESHARD_COMPILES_ONCE)
+RESHARD_SWITCHES_OVER(template, nccl_endpoint<socket_meeting>);
+#elif defined(RESHARD_COMPILED_ONCE)
+RESHARD_SWITCHES_OVER(extern template, nccl_endpoint<socket_meeting>);
+#endif
+}  // namespace reshard

@@ -6,6 +6,7 @@
 #include <reshard/base/version.hpp>
 #include <reshard/cost/choose_routing.hpp>
 #include <reshard/cost/compare_layouts.hpp>
+#include <reshard/cost/compiled_once.hpp>
 #include <reshard/cost/direct_stages.hpp>
 #include <reshard/cost/floor_seconds.hpp>
 #include <reshard/cost/simulate.hpp>
@@ -36,3 +37,5 @@
 #include <reshard/space/listed_holding.hpp>
 #include <reshard/space/static_space.hpp>
 #include <reshard/space/sub_space.hpp>
+
+#define RESHARD_HAS_DOORS

@@ -6,3 +6,14 @@
 #include <reshard/switching.hpp>
 #include <reshard/transport/socket_meeting.hpp>
 #include <reshard/transport/sockets.hpp>
+
+// Its switches, compiled once (reshard/compile_once.hpp).
+namespace reshard {
+#if defined(RESHARD_COMPILES_ONCE)
+RESHARD_SWITCHES_OVER(template, socket_endpoint);
+RESHARD_ATTEMPTS_OVER(template, socket_endpoint);
+#elif defined(RESHARD_COMPILED_ONCE)
+RESHARD_SWITCHES_OVER(extern template, socket_endpoint);
+RESHARD_ATTEMPTS_OVER(extern template, socket_endpoint);
+#endif
+}  // namespace reshard

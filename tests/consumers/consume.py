@@ -56,7 +56,7 @@ def flags(package, share):
 
 
 def compile_with(name, *options):
-    alone = {"reshard-mpi": "with_mpi.cpp", "reshard-nccl": "with_nccl.cpp"}  # programs of one unit
+    alone = {"reshard-mpi": "with_mpi.cpp", "reshard-nccl": "with_nccl.cpp", "reshard-compiled-once": "with_once.cpp"}  # programs of one unit
     units = [u for u in consumer.glob("*.cpp") if (u.name == alone[name] if name in alone else u.name not in alone.values())]
     run(*compiler, "-std=c++20", *warnings.split(), *units, *options, "-o", consumer / name)
     run_program(name)
@@ -95,6 +95,8 @@ with tempfile.TemporaryDirectory() as name:
         install(room / "prefix", "/")
         for package in packages + more:
             compile_with(package, *flags(package, room / "prefix" / "share"))
+        once = run("pkg-config", "--variable=source", "reshard-compiled-once", PKG_CONFIG_PATH=str(room / "prefix" / "share" / "pkgconfig")).strip()
+        compile_with("reshard-compiled-once", once, *flags("reshard-compiled-once", room / "prefix" / "share"))
     elif way == "copied":
         compile_with("consumer", "-isystem", source / "include", "-pthread")
     elif way == "subproject":
@@ -103,7 +105,7 @@ with tempfile.TemporaryDirectory() as name:
         run(*meson, "setup", consumer / "build", consumer, "--force-fallback-for=reshard", f"-Dreshard:nccl_root={nccl_root if has_nccl else ''}",
             CXXFLAGS=warnings)
         run("ninja", "-C", consumer / "build")
-        for package in packages + more:
+        for package in packages + ("reshard-compiled-once",) + more:
             run_program("build/with-" + package)
         run(*meson, "install", "-C", consumer / "build", "--destdir", room / "installed")
         if list((room / "installed").rglob("*.hpp")):
@@ -116,6 +118,6 @@ with tempfile.TemporaryDirectory() as name:
             *(f"-D{key}={value}" for key, value in settings.items()), CXXFLAGS=warnings)
         run("cmake", "--build", consumer / "build")
         linked = packages if way == "cmake" else ("reshard-threads",)
-        for package in linked + more:
+        for package in linked + ("reshard-compiled-once",) + more:
             run_program("build/with-" + package)
 print("1 passed, 0 failed")

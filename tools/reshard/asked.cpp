@@ -7,7 +7,6 @@
 #include <reshard/cost/simulate.hpp>
 #include <reshard/cost/switch_bytes.hpp>
 #include <reshard/io/arguments.hpp>
-#include <reshard/io/cluster_json.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/plan/relabel.hpp>
@@ -39,7 +38,7 @@ struct budget_verdict {
 constexpr rank_t most_searched_devices = 256;  // the least budget is sought by planning every device 13 times
 
 /// That no number of stages keeps the budget.
-budget_verdict not_kept(const computed_switch& change, bytes_t budget, rank_t only_device, sources after_use) {
+budget_verdict not_kept(const any_switch& change, bytes_t budget, rank_t only_device, sources after_use) {
   const std::string why = text_of("--budget: ", budget, " bytes cannot work: of 1, 2, 4 .. ", most_stages,
                                   " stages none keeps it on ", only_device < 0 ? "every device" : "that device");
   if (change.devices() > most_searched_devices && only_device < 0) return {false, {}, why};
@@ -69,7 +68,7 @@ class rails_check {
   bool any_ = false;
   std::string why_;
 };
-std::string rails_of_direct(const computed_switch& change, rank_t only_device) {
+std::string rails_of_direct(const any_switch& change, rank_t only_device) {
   rails_check found(change.on());
   const interval devices = devices_asked_for(change, only_device);
   for (rank_t device = devices.begin; found.any() && device < devices.end; ++device) {
@@ -79,7 +78,7 @@ std::string rails_of_direct(const computed_switch& change, rank_t only_device) {
   }
   return found.why();
 }
-std::string rails_of_relay(const computed_switch& change) {
+std::string rails_of_relay(const any_switch& change) {
   rails_check found(change.on());
   if (found.any()) each_relayed(change, 1, [&](const transfer& t) { found.add(t); });
   return found.why();
@@ -87,11 +86,11 @@ std::string rails_of_relay(const computed_switch& change) {
 
 }  // namespace
 
-interval devices_asked_for(const computed_switch& change, rank_t only_device) {
+interval devices_asked_for(const any_switch& change, rank_t only_device) {
   return only_device < 0 ? interval{0, change.devices()} : interval{only_device, only_device + 1};
 }
 
-computed_switch switch_asked_for(const arguments& given, const model& m, const std::optional<device_map>& to_devices) {
+any_switch switch_asked_for(const arguments& given, const model& m, const std::optional<device_map>& to_devices) {
   const state_list list = list_asked_for(given);
   const degrees from_degrees = parse_degrees(given.layout), to_degrees = parse_degrees(given.to);
   const space from(m, from_degrees), to(m, to_degrees);
@@ -106,16 +105,16 @@ computed_switch switch_asked_for(const arguments& given, const model& m, const s
   if (given.leave_out_lost) placed.lost_elements = when_lost::leave_out;
   if (given.cluster) {
     const rank_t needed = greatest(placed.from.devices(), placed.to.devices());
-    placed.on = load_cluster(*given.cluster).for_devices(needed);
+    placed.on = cluster_asked_for(*given.cluster).for_devices(needed);
     placed.devices = placed.on.devices();
     if (placed.devices < needed)
       refuse("--cluster ", one_line(*given.cluster, 40), " has ", placed.devices, " devices, but device ", needed - 1,
              " is named");
   }
-  return layout_switch(from, to, placed);
+  return any_switch(from, to, placed);
 }
 
-void require_possible(const arguments&, const computed_switch& change) {
+void require_possible(const arguments&, const any_switch& change) {
   if (change.lost_elements() == when_lost::refuse && !change.lost_ranks().empty())
     if (const bytes_t bytes = lost_bytes(change); bytes > 0)
       refuse("--lost-devices: ", bytes, " bytes that TO holds were on lost devices alone: ", lost_families(change),
@@ -142,7 +141,7 @@ bytes_t budget_asked_for(const arguments& given) { return given.budget ? parse_b
 namespace {
 
 /// The seconds of the question on this switch, 0 without speeds; none where it is refused.
-std::optional<double> seconds_asked_for(const arguments& given, const computed_switch& change, relay_when otherwise,
+std::optional<double> seconds_asked_for(const arguments& given, const any_switch& change, relay_when otherwise,
                                         stages_unless_named stages) {
   try {
     require_possible(given, change);
@@ -156,8 +155,8 @@ std::optional<double> seconds_asked_for(const arguments& given, const computed_s
 
 }  // namespace
 
-relabelled_switch relabelled_for(const arguments& given, const model& m, const computed_switch& change,
-                                 relay_when otherwise, stages_unless_named stages) {
+relabelled_switch relabelled_for(const arguments& given, const model& m, const any_switch& change, relay_when otherwise,
+                                 stages_unless_named stages) {
   relabelled_switch found;
   if (!given.relabel) return found;
   found.saves.emplace();
@@ -184,7 +183,7 @@ std::optional<index_t> named_stages(const arguments& given) {
 }
 
 /// The stages of the direct plan, and whether they keep the budget.
-budget_verdict direct_in_stages(const arguments& given, const computed_switch& change, rank_t only_device,
+budget_verdict direct_in_stages(const arguments& given, const any_switch& change, rank_t only_device,
                                 routing_asked& found) {
   const std::optional<index_t> named = named_stages(given);
   found.how.stages = named.value_or(1);
@@ -209,7 +208,7 @@ budget_verdict direct_in_stages(const arguments& given, const computed_switch& c
 }
 
 /// With its seconds, where there are speeds.
-routing_asked predicted(const computed_switch& change, routing_asked direct) {
+routing_asked predicted(const any_switch& change, routing_asked direct) {
   if (change.on().has_speeds()) direct.seconds = direct_seconds(change, direct.how.stages);
   return direct;
 }
@@ -226,7 +225,7 @@ std::string why_relay_is_not_kept(const arguments& given, bytes_t budget, const 
 
 }  // namespace
 
-routing_asked routing_asked_for(const arguments& given, const computed_switch& change, relay_when otherwise,
+routing_asked routing_asked_for(const arguments& given, const any_switch& change, relay_when otherwise,
                                 stages_unless_named stages, rank_t only_device) {
   const relay_when when = !given.relay               ? otherwise
                           : *given.relay == "auto"   ? relay_when::faster

@@ -9,6 +9,7 @@
 
 #include <reshard/model/state_list.hpp>
 
+#include <reshard/plan/cluster.hpp>
 #include <reshard/report/regions.hpp>
 
 namespace CLI {
@@ -55,6 +56,11 @@ void add_schedule(CLI::App& elastic);
 
 /// Adds `elastic` and its subcommands: they keep what they are given, and answer when they have been parsed.
 void add_elastic(CLI::App& app);
+
+/// MODEL: a preset or what a configuration file says.
+model model_asked_for(const arguments& given);
+/// --cluster: a name, a shape or what a file says.
+cluster cluster_asked_for(const std::string& text);
 
 /// --states: the list of states, of mixed-precision Adam by default.
 state_list list_asked_for(const arguments& given);

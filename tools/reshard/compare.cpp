@@ -14,7 +14,6 @@
 #include <reshard/cost/relayed_figures.hpp>
 #include <reshard/cost/simulate.hpp>
 #include <reshard/io/arguments.hpp>
-#include <reshard/io/hf_config.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/parallelism/legal_layouts.hpp>
 #include <reshard/plan/make_plan.hpp>
@@ -60,14 +59,14 @@ index_t top_asked_for(const arguments& given) {
 std::optional<compared_layout> compared(const arguments& given, const model& m, const degrees& layout, bytes_t memory) {
   arguments question = given;
   question.to = to_text(layout);
-  const computed_switch asked = switch_asked_for(question, m);
+  const any_switch asked = switch_asked_for(question, m);
   compared_layout row;
   row.layout = layout;
   row.bytes_per_rank = max_bytes_per_rank(asked.to(), asked.states());
   if (memory > 0 && row.bytes_per_rank > memory) return {};
   const relay_when usual = asked.on().has_speeds() ? relay_when::faster : relay_when::never;
   const relabelled_switch relabelled = relabelled_for(question, m, asked, usual, stages_unless_named::fastest);
-  const computed_switch& change = relabelled.change ? *relabelled.change : asked;
+  const any_switch& change = relabelled.change ? *relabelled.change : asked;
   require_possible(question, change);
   routing_asked routed = routing_asked_for(question, change, usual, stages_unless_named::fastest);
   row.seconds = routed.seconds;
@@ -118,7 +117,7 @@ void compare(const arguments& given) {
   const rank_t devices = devices_asked_for(given);
   const index_t top = top_asked_for(given);
   const bytes_t memory = given.memory ? parse_bytes("--memory", *given.memory) : 0;
-  const model m = load_model(given.model);
+  const model m = model_asked_for(given);
   const degrees from = parse_degrees(given.layout);
   const space from_space(m, from);
   const varied_axes axes = given.axes ? parse_axes(*given.axes) : default_axes(m);

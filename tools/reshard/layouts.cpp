@@ -4,7 +4,6 @@
 #include <string>
 
 #include <reshard/io/arguments.hpp>
-#include <reshard/io/hf_config.hpp>
 #include <reshard/io/text_output.hpp>
 #include <reshard/report/layout_picture.hpp>
 #include <reshard/report/layout_svg.hpp>
@@ -22,7 +21,7 @@ state_set states_asked_for(const arguments& given, const state_list& list) {
 
 void check(const arguments& given) {
   const state_list list = list_asked_for(given);
-  const space where(load_model(given.model), parse_degrees(given.layout));
+  const space where(model_asked_for(given), parse_degrees(given.layout));
   require_listable("the layout", where.ranks());
   const computed_holding holding(where, list);
   text_output out(stdout);
@@ -33,7 +32,7 @@ void check(const arguments& given) {
 
 void regions(const arguments& given) {
   const state_list list = list_asked_for(given);
-  const space where(load_model(given.model), parse_degrees(given.layout));
+  const space where(model_asked_for(given), parse_degrees(given.layout));
   require_listable("the layout", where.ranks());
   const state_set states = states_asked_for(given, list);
   const computed_holding holding(where, states);

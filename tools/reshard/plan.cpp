@@ -17,12 +17,12 @@ namespace reshard::tool {
 void plan(const arguments& given) {
   require_sensible(given);
   if (given.transfers && !given.json) refuse("--transfers lists every transfer as JSON; give --json with it");
-  const model m = load_model(given.model);
-  std::optional<computed_switch> asked;
+  const model m = model_asked_for(given);
+  std::optional<any_switch> asked;
   double seconds = timed([&] { asked.emplace(switch_asked_for(given, m)); });
   const relabelled_switch relabelled = relabelled_for(given, m, *asked, relay_when::never, stages_unless_named::one);
   seconds += relabelled.planning_seconds;
-  const computed_switch& change = relabelled.change ? *relabelled.change : *asked;
+  const any_switch& change = relabelled.change ? *relabelled.change : *asked;
   const rank_t only_device = given.rank ? parse_rank(*given.rank, change.devices(), "device") : -1;
   if (only_device >= 0 && change.lost(only_device)) refuse("--rank: device ", only_device, " is lost");
   require_possible(given, change);

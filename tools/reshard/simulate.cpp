@@ -19,21 +19,21 @@ void simulate(const arguments& given) {
   require_sensible(given);
   if (!given.cluster)
     refuse("simulate: --cluster is missing; it is a800, h100, h200, gb200 or a file that describes the cluster");
-  const model m = load_model(given.model);
-  const computed_switch asked = switch_asked_for(given, m);
+  const model m = model_asked_for(given);
+  const any_switch asked = switch_asked_for(given, m);
   if (!asked.on().has_speeds())
     refuse("--cluster: ", *given.cluster, " is a shape, which has no speeds; simulate wants a name (a800, h100, h200, ",
            "gb200) or a file that describes the cluster");
   const relabelled_switch relabelled =
       relabelled_for(given, m, asked, relay_when::faster, stages_unless_named::fastest);
-  const computed_switch& change = relabelled.change ? *relabelled.change : asked;
+  const any_switch& change = relabelled.change ? *relabelled.change : asked;
   require_possible(given, change);
   const routing_asked routed = routing_asked_for(given, change, relay_when::faster, stages_unless_named::fastest);
   const routing& how = routed.how;
   figure_collector figures(change, how, routed.phases, figures_of::whole_switch, sources_asked_for(given),
                            limit_asked_for(given));
   simulator seconds(change);
-  std::optional<live_recorder<computed_holding, computed_holding>> memory;
+  std::optional<live_recorder<any_holding, any_holding>> memory;
   if (given.trace) memory.emplace(change, how, routed.phases, sources_asked_for(given));
   relayed_streams streams;
   for (rank_t device = 0; device < change.devices(); ++device) {

@@ -5,7 +5,8 @@
 //   synchronous:   pairs with bytes for each other meet in XOR order; a meeting begins when both have ended their
 //                  earlier ones and lasts message_us + its longer direction over the slowest of its ports;
 //   naive:         a message for every tensor of a state: message_us x the larger number of its two directions.
-// Builds on: cost/detail/switch_seconds.hpp, cost/switch_bytes.hpp, plan/lost.hpp, plan/node_holders.hpp.
+// Builds on: cost/detail/switch_seconds.hpp, cost/switch_bytes.hpp, plan/lost.hpp, plan/node_holders.hpp,
+// space/any_holding.hpp.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include <reshard/cost/switch_bytes.hpp>
 #include <reshard/plan/lost.hpp>
 #include <reshard/plan/node_holders.hpp>
+#include <reshard/space/any_holding.hpp>
 
 namespace reshard {
 
@@ -50,7 +52,7 @@ namespace detail {
 template <Holding H>
 std::pair<int, box<2>> tensors_of_box(const H& h, int f, const family_box& b) {
   std::pair<int, box<2>> named{0, {{b.dim[axis_of::layer], b.dim[axis_of::expert]}}};
-  if constexpr (requires { h.space().piece_of(f, b); }) named.first = h.space().piece_of(f, b);
+  if (const computed_holding* const c = known_as<computed_holding>(h)) named.first = c->space().piece_of(f, b);
   return named;
 }
 

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arrays that a rank keeps in memory under a holding, in order, and the binding that they make: one array per
 // tensor and state, or, where a state lies in optimizer buffers, one per buffer of what the rank keeps of it.
-// Builds on: space/buffer_slices.hpp, space/holding_of.hpp, memory/binding.hpp.
+// Builds on: space/any_holding.hpp, space/buffer_slices.hpp, space/holding_of.hpp, memory/binding.hpp.
 #pragma once
 
 #include <optional>
 
 #include <reshard/memory/binding.hpp>
+#include <reshard/space/any_holding.hpp>
 #include <reshard/space/buffer_slices.hpp>
 #include <reshard/space/holding_of.hpp>
 
 namespace reshard {
+
+namespace detail {
+/// What lays a holding's states in buffers: itself, or the computed layout that it holds; null where nothing does.
+template <Holding H>
+const auto* buffers_behind(const H& h) {
+  if constexpr (BufferedHolding<H>) return &h;
+  else return known_as<computed_holding>(h);
+}
+}  // namespace detail
 
 /// One array: `box` of a tensor, or, where `sharded`, a rank's slices of an optimizer buffer; of `box` only the state
 /// counts then. Elements of element_bytes each.
@@ -42,13 +52,11 @@ void each_array(const H& h, rank_t rank, const std::optional<state_set>& wanted,
   for (const int state : asked) {
     const role r = asked.role_of(state);
     const bytes_t width = asked.width_of(state);
-    if constexpr (BufferedHolding<H>) {
-      if (h.buffered(r)) {
-        each_buffer(h, rank, [&](const buffer_slices& b) {
-          sink(rank_array{{state, {}, {}}, true, b, b.elements, width});
-        });
-        continue;
-      }
+    if (const auto* const in_buffers = detail::buffers_behind(h); in_buffers != nullptr && in_buffers->buffered(r)) {
+      each_buffer(*in_buffers, rank, [&](const buffer_slices& b) {
+        sink(rank_array{{state, {}, {}}, true, b, b.elements, width});
+      });
+      continue;
     }
     each_held(h, rank, r, [&](int f, const family_box& b) {
       each_tensor(f, b, [&](const tensor_id& t, const reshard::box<3>& part) {
@@ -62,14 +70,14 @@ void each_array(const H& h, rank_t rank, const std::optional<state_set>& wanted,
 template <Holding H>
 void bind_array(binding& out, const H& h, rank_t rank, const rank_array& array, memory at) {
   if (!array.sharded) return out.add(array.box, at);
-  if constexpr (BufferedHolding<H>) {
+  if (const auto* const in_buffers = detail::buffers_behind(h)) {
     const state kept = out.list()[array.box.state];
     const dtype holds = detail::require_memory(at, kept.type, array.elements, array.elements, [&] {
       return detail::text_of(out.who(), ": ", kept.name, " of the optimizer buffer of pipeline chunk ",
                              array.buffer.chunk, array.buffer.mesh == mesh_kind::expert ? ", experts," : "");
     });
     const bytes_t bytes = width(holds);
-    each_slice_part(h, rank, array.buffer, [&](const slice_part& p) {
+    each_slice_part(*in_buffers, rank, array.buffer, [&](const slice_part& p) {
       const memory part(at.data + p.begin * bytes, p.range.size() * bytes);
       out.add_flat({array.box.state, p.tensor, p.local}, p.range, part.as(holds));
     });

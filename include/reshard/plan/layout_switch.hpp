@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A switch: from what to what, where the ranks of both sides sit, and which devices are lost. Every question about
 // moving is asked of it.
-// Builds on: space/holding_of.hpp, plan/cluster.hpp, plan/device_map.hpp.
+// Builds on: space/any_holding.hpp, space/holding_of.hpp, plan/cluster.hpp, plan/device_map.hpp.
 #pragma once
 
 #include <optional>
@@ -14,6 +14,7 @@
 #include <reshard/base/sort.hpp>
 #include <reshard/plan/cluster.hpp>
 #include <reshard/plan/device_map.hpp>
+#include <reshard/space/any_holding.hpp>
 #include <reshard/space/holding_of.hpp>
 
 namespace reshard {
@@ -85,6 +86,12 @@ constexpr two_sides<From, To> make_sides(A&& from, B&& to, const placement& plac
 inline tensor_table table_beside(const space& s) { return tensor_table(s.model()); }
 inline tensor_table table_beside(const computed_holding& h) { return table_beside(h.space()); }
 inline tensor_table table_beside(const listed_holding& h) { return h.table(); }
+inline tensor_table table_beside(const any_holding& h) {
+  if (const computed_holding* const c = known_as<computed_holding>(h)) return table_beside(*c);
+  if (const listed_holding* const l = known_as<listed_holding>(h)) return table_beside(*l);
+  refuse("switch: a list of shards is beside a holding of ", h.ranks(),
+         " ranks that names no tensors; give it as a listed_holding, made with a table");
+}
 template <typename H>
 tensor_table table_beside(const H&) {
   static_assert(
@@ -269,5 +276,7 @@ layout_switch(A&&, B&&, const placement& = {}) -> layout_switch<detail::side_of_
 
 /// Between two spaces.
 using computed_switch = layout_switch<computed_holding, computed_holding>;
+/// Between sides of any kind: plans, reports and switches over it are compiled once.
+using any_switch = layout_switch<any_holding, any_holding>;
 
 }  // namespace reshard

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a switch cannot bring: because the devices that held it are lost, box by box, each once, in bytes, and as the
 // sentence that refuses it, at the cost of the lost ranks' own boxes; or because FROM never held it.
-// Builds on: plan/layout_switch.hpp, plan/plan.hpp, space/living_holding.hpp.
+// Builds on: plan/layout_switch.hpp, plan/plan.hpp, space/any_holding.hpp.
 #pragma once
 
-#include <concepts>
 #include <string>
 #include <vector>
 
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/plan/plan.hpp>
-#include <reshard/space/living_holding.hpp>
+#include <reshard/space/any_holding.hpp>
 
 namespace reshard {
 
@@ -108,7 +107,8 @@ constexpr void require_nothing_missing(const layout_switch<From, To>& change) {
     if (change.states().of(r).empty() || !has_role(to, r)) continue;
     for (int f = 0; f < to.families(); ++f) {
       const family &there = from.family_at(f), &here = to.family_at(f);
-      if (std::same_as<From, computed_holding> && there.extent[axis_of::layer] >= here.extent[axis_of::layer]) continue;
+      if (known_as<computed_holding>(from) != nullptr && there.extent[axis_of::layer] >= here.extent[axis_of::layer])
+        continue;
       to.owners(f, r, here.whole(), [&](const family_box& wanted, const Holders auto& destinations) {
         index_t missing = wanted.volume() - padding_beyond(there, wanted).volume();
         from.owners(f, r, wanted, [&](const family_box& source, const Holders auto&) {

@@ -4,6 +4,10 @@
 // Builds on: plan/lost.hpp, plan/detail/source.hpp, plan/node_holders.hpp, plan/plan.hpp.
 #pragma once
 
+#include <concepts>
+#include <type_traits>
+#include <vector>
+
 #include <reshard/plan/detail/source.hpp>
 #include <reshard/plan/lost.hpp>
 #include <reshard/plan/node_holders.hpp>
@@ -163,6 +167,23 @@ constexpr void sort_plan(plan& p) {
   sort_transfers(p.lost, &transfer::src);
 }
 
+/// make_plan(change, device).
+template <Holding From, Holding To>
+constexpr plan planned(const layout_switch<From, To>& change, rank_t device) {
+  plan result;
+  result.device = device;
+  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
+  if (change.lost_ranks().empty()) route_all(change, change.from(), result);
+  else route_all(change, living_holding(change.from(), change.lost_ranks()), result);
+  sort_plan(result);
+  return result;
+}
+/// planned, not inline, so that who declares an instance `extern` does not compile it again.
+template <Holding From, Holding To>
+plan planned_apart(const layout_switch<From, To>& change, rank_t device) {
+  return planned(change, device);
+}
+
 }  // namespace detail
 
 /// The plan of one device. Every element that its TO rank holds arrives exactly once, or is retained iff the device's
@@ -171,13 +192,9 @@ constexpr void sort_plan(plan& p) {
 /// past the switch's devices(), as those of a larger world are, has nothing to do: its plan is empty.
 template <Holding From, Holding To>
 [[nodiscard]] constexpr plan make_plan(const layout_switch<From, To>& change, rank_t device) {
-  plan result;
-  result.device = device;
-  for (std::vector<transfer>* list : {&result.sends, &result.receives, &result.retains}) list->reserve(64);
-  if (change.lost_ranks().empty()) detail::route_all(change, change.from(), result);
-  else detail::route_all(change, living_holding(change.from(), change.lost_ranks()), result);
-  detail::sort_plan(result);
-  return result;
+  if constexpr (std::same_as<From, any_holding> && std::same_as<To, any_holding>)
+    return detail::planned_apart(change, device);
+  else return detail::planned(change, device);
 }
 
 }  // namespace reshard

@@ -65,9 +65,10 @@ inline group_choice devices_of(const node_choice& choice, const relabel_table& t
 
 /// Searched from where `blocks`, the best by nodes, has them, and from elsewhere; never worse than that.
 template <Holding From, Holding To>
-group_choice choose_groups(const layout_switch<From, To>& change, relabel_table& table, const node_choice& blocks) {
+group_choice choose_groups(const layout_switch<From, To>& change, const degrees& to, relabel_table& table,
+                           const node_choice& blocks) {
   const rank_t ranks = change.to().ranks();
-  const rank_units units = tensor_units(change.to().space().degrees(), table, ranks);
+  const rank_units units = tensor_units(to, table, ranks);
   const relabel_bytes bytes = relabel_bytes_of(change, table, units.unit_of, units.ranks.size(), true);
   const group_relabeller search(table, bytes, units);
   assignment moved = units.node_of;
@@ -97,12 +98,10 @@ template <Holding From, Holding To>
   };
   detail::group_choice best = detail::devices_of(blocks, table, change.to().ranks());
   if (how == relabel_by::groups) {
-    if constexpr (requires { change.to().space().degrees(); }) {
-      detail::group_choice other = detail::choose_groups(change, table, blocks);
-      if (saves(other)) best = std::move(other);  // without speeds the best by groups may save nothing where nodes do
-    } else {
-      refuse("relabel: a TO without a layout has no tensor-parallel groups; relabel by nodes");
-    }
+    const computed_holding* const to = known_as<computed_holding>(change.to());
+    if (to == nullptr) refuse("relabel: a TO without a layout has no tensor-parallel groups; relabel by nodes");
+    detail::group_choice other = detail::choose_groups(change, to->space().degrees(), table, blocks);
+    if (saves(other)) best = std::move(other);  // without speeds the best by groups may save nothing where nodes do
   }
   relabelling result{change.to_devices(), false, {was.seconds, was.retained}, {was.seconds, was.retained}};
   if (!saves(best)) return result;

@@ -247,5 +247,6 @@ inline std::string layout_picture(const computed_holding& holding) {
   }
   return text;
 }
+inline std::string layout_picture(const any_holding& holding) { return layout_picture(computed_of(holding)); }
 
 }  // namespace reshard::io

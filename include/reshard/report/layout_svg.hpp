@@ -319,5 +319,8 @@ class layout_drawing {
 inline void write_svg(text_output& out, const computed_holding& holding, rank_t rank) {
   detail::layout_drawing(out, holding, rank).draw();
 }
+inline void write_svg(text_output& out, const any_holding& holding, rank_t rank) {
+  write_svg(out, computed_of(holding), rank);
+}
 
 }  // namespace reshard::io

@@ -22,6 +22,24 @@ inline std::string layout_name(const space& s) {
   return text.empty() ? "''" : text;
 }
 
+/// "tp=2, dp=2 (4 ranks)", or of what is no computed layout what it is.
+template <Holding H>
+std::string side_text(const H& h) {
+  const computed_holding* const c = known_as<computed_holding>(h);
+  const std::string name = c != nullptr                             ? layout_name(c->space())
+                           : known_as<listed_holding>(h) != nullptr ? "a list of shards"
+                                                                    : "a holding";
+  return text_of(name, " (", count_text(h.ranks()), h.ranks() == 1 ? " rank)" : " ranks)");
+}
+
+/// "llama2-7b", by the side of a switch that knows it.
+template <Holding From, Holding To>
+std::string model_name(const From& from, const To& to) {
+  for (const computed_holding* const side : {known_as<computed_holding>(from), known_as<computed_holding>(to)})
+    if (side != nullptr) return std::string(side->space().model().name);
+  return "tensors of no model";
+}
+
 /// "llama2-7b under tp=2,pp=2"
 inline std::string title_text(const space& s) {
   return text_of(one_line(s.model().name, 60), " under ", layout_name(s));
@@ -327,6 +345,14 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, const
   for (const state_set& states : {beside, apart})
     if (!states.empty()) text += detail::boxes_text(holding, rank, states, boxes_shown, list);
   return text;
+}
+
+inline std::string check_text(const any_holding& holding, const state_list& list = adam) {
+  return check_text(computed_of(holding), list);
+}
+inline std::string rank_text(const any_holding& holding, rank_t rank, const state_set& wanted, index_t boxes_shown = 4,
+                             const state_list& list = adam) {
+  return rank_text(computed_of(holding), rank, wanted, boxes_shown, list);
 }
 
 }  // namespace reshard::io

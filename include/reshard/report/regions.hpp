@@ -18,8 +18,19 @@ namespace reshard::io {
 /// Ranks that a program's answer lists at most, where each costs memory.
 inline constexpr rank_t max_listed_ranks = rank_t{1} << 22;
 
+/// The computed layout that a holding is or holds. Refuses any other, of which neither degrees nor names are known.
+template <Holding H>
+const computed_holding& computed_of(const H& h) {
+  const computed_holding* const computed = known_as<computed_holding>(h);
+  if (computed == nullptr)
+    refuse("a holding of ", h.ranks(),
+           " ranks that is no computed layout has neither degrees nor names to be told by; tell of a space");
+  return *computed;
+}
+
 /// Bytes of the given states on every rank.
-inline std::vector<bytes_t> bytes_of_ranks(const computed_holding& holding, const state_set& states) {
+template <Holding H>
+std::vector<bytes_t> bytes_of_ranks(const H& holding, const state_set& states) {
   if (holding.ranks() > max_listed_ranks)
     refuse("the layout has ", holding.ranks(), " ranks; at most ", max_listed_ranks, " are listed one by one");
   std::vector<bytes_t> bytes;
@@ -29,7 +40,8 @@ inline std::vector<bytes_t> bytes_of_ranks(const computed_holding& holding, cons
 }
 
 /// {"legal":true,"world":..,"bytes_per_rank":{"param":[..],"master":[..],..}}
-inline void write_check_json(text_output& out, const computed_holding& holding, const state_list& list = adam) {
+template <Holding H>
+void write_check_json(text_output& out, const H& holding, const state_list& list = adam) {
   std::vector<std::pair<state_set, std::vector<bytes_t>>> counted;  // states of one level and width count alike
   out << "{\"legal\":true,\"world\":" << holding.ranks() << ",\"bytes_per_rank\":{";
   json_items states(out);
@@ -111,9 +123,10 @@ inline void write_tensors(json_items& items, const space& s, int f, rank_t rank,
 }
 
 /// {"rank":..,"coordinates":{..},"regions":[..]}
-inline void write_rank_json(text_output& out, const computed_holding& holding, rank_t rank, const state_set& states,
-                            const state_list& list = adam) {
-  const space& s = holding.space();
+template <Holding H>
+void write_rank_json(text_output& out, const H& holding, rank_t rank, const state_set& states,
+                     const state_list& list = adam) {
+  const space& s = computed_of(holding).space();
   out << "{\"rank\":" << rank << ",\"coordinates\":{";
   constexpr const char* names[2][mesh_ndim] = {{"tp", "cp", "dp", "pp"}, {"etp", "ep", "edp", nullptr}};
   json_items coordinates(out);
@@ -136,8 +149,9 @@ inline void write_rank_json(text_output& out, const computed_holding& holding, r
 }
 
 /// {"ranks":[..]} of the ranks in an interval.
-inline void write_regions_json(text_output& out, const computed_holding& holding, interval ranks,
-                               const state_set& states, const state_list& list = adam) {
+template <Holding H>
+void write_regions_json(text_output& out, const H& holding, interval ranks, const state_set& states,
+                        const state_list& list = adam) {
   out << "{\"ranks\":[";
   json_items items(out);
   for (rank_t rank = ranks.begin; rank < ranks.end; ++rank) {

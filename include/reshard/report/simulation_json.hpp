@@ -12,8 +12,9 @@ namespace reshard::io {
 
 /// {"seconds":..,"floor_seconds":..,"direct_seconds":..,"dynatrain":{..},"parts":{..},"busiest":{..},
 /// "rank_of_device":[..], and the summary's fields}
-inline void write_simulation(text_output& out, const computed_switch& change, const simulation& s,
-                             const switch_figures& f, const std::optional<relabel_saves>& saves = {}) {
+template <Holding From, Holding To>
+void write_simulation(text_output& out, const layout_switch<From, To>& change, const simulation& s,
+                      const switch_figures& f, const std::optional<relabel_saves>& saves = {}) {
   const auto seconds_or_null = [&](const char* key, const std::optional<double>& value) {
     out << "\"" << key << "\":";
     if (value) out << *value;

@@ -52,8 +52,9 @@ inline std::string port_text(port_kind kind) {
 }  // namespace detail
 
 /// What `reshard simulate` prints. `budget` is 0 where none was given.
-inline std::string simulation_text(const computed_switch& change, const simulation& s, const switch_figures& f,
-                                   bytes_t budget, const std::optional<relabel_saves>& saves = {}) {
+template <Holding From, Holding To>
+std::string simulation_text(const layout_switch<From, To>& change, const simulation& s, const switch_figures& f,
+                            bytes_t budget, const std::optional<relabel_saves>& saves = {}) {
   std::string text = switch_heading(change) + relabel_text(change, saves) +
                      detail::links_text(change.on().for_devices(change.devices())) + "\n";
   const auto times_floor = [&](double seconds) {

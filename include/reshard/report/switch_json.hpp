@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A switch between two spaces as JSON: transfers expanded to the tensors that a framework knows by name, figures of
+// A switch as JSON: transfers expanded to the tensors that a framework knows by name, figures of
 // devices, what is lost, and the summary.
 // Builds on: plan/relabel.hpp, cost/switch_bytes.hpp, report/regions.hpp.
 #pragma once
@@ -26,9 +26,10 @@ rank_t rank_with(const H& h, int f, role r, const family_box& b) {
   return lowest;
 }
 
-inline void write_transfer(json_items& items, const computed_switch& change, rank_t src, rank_t dst,
-                           const state_set& states, int f, const family_box& b, index_t stage, int phase, purpose why) {
-  const space& target = change.to().space();
+template <Holding From, Holding To>
+void write_transfer(json_items& items, const layout_switch<From, To>& change, rank_t src, rank_t dst,
+                    const state_set& states, int f, const family_box& b, index_t stage, int phase, purpose why) {
+  const space& target = computed_of(change.to()).space();
   for (const int s : states) {
     const rank_t named_by =
         why == purpose::delivered ? change.to_rank(dst) : rank_with(change.to(), f, states.role_of(s), b);
@@ -39,11 +40,13 @@ inline void write_transfer(json_items& items, const computed_switch& change, ran
     write_tensors(items, target, f, named_by, b, before.text(), after.text());
   }
 }
-inline void write_list(json_items& items, const computed_switch& change, const std::vector<transfer>& list) {
+template <Holding From, Holding To>
+void write_list(json_items& items, const layout_switch<From, To>& change, const std::vector<transfer>& list) {
   for (const transfer& t : list)
     write_transfer(items, change, t.src, t.dst, t.states, t.family, t.where, 0, t.phase, t.why);
 }
-inline void write_list(json_items& items, const computed_switch& change, const std::vector<staged_piece>& list) {
+template <Holding From, Holding To>
+void write_list(json_items& items, const layout_switch<From, To>& change, const std::vector<staged_piece>& list) {
   for (const staged_piece& t : list)
     write_transfer(items, change, t.src, t.dst, t.states, t.tensor.family, family_box_of(t.tensor, t.where), t.stage,
                    t.phase, t.why);
@@ -53,15 +56,16 @@ inline void write_list(json_items& items, const computed_switch& change, const s
 
 /// The transfers that a device's plan, or plan in stages, adds to the list: those of a whole switch where they arrive,
 /// of one device's view all.
-template <typename Plan>
-void write_transfers(json_items& items, const computed_switch& change, const Plan& p, figures_of told) {
+template <Holding From, Holding To, typename Plan>
+void write_transfers(json_items& items, const layout_switch<From, To>& change, const Plan& p, figures_of told) {
   if (told == figures_of::one_device) detail::write_list(items, change, p.sends);
   detail::write_list(items, change, p.receives);
   detail::write_list(items, change, p.retains);
 }
 
 /// "rank_of_device":[..]
-inline void write_rank_of_device(text_output& out, const computed_switch& change) {
+template <Holding From, Holding To>
+void write_rank_of_device(text_output& out, const layout_switch<From, To>& change) {
   out << "\"rank_of_device\":[";
   json_items ranks(out);
   for (rank_t device = 0; device < change.devices(); ++device) ranks.next() << change.to_rank(device);
@@ -69,8 +73,9 @@ inline void write_rank_of_device(text_output& out, const computed_switch& change
 }
 
 /// "lost":[..],: what is left out of a switch, each element once; or of one device's plan.
-inline void write_lost(text_output& out, const computed_switch& change, const std::vector<transfer>* of_device) {
-  const space& target = change.to().space();
+template <Holding From, Holding To>
+void write_lost(text_output& out, const layout_switch<From, To>& change, const std::vector<transfer>* of_device) {
+  const space& target = computed_of(change.to()).space();
   out << "\"lost\":[";
   json_items items(out);
   const auto write = [&](const state_set& states, int f, const family_box& b) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <reshard/cost/simulate.hpp>
@@ -47,9 +48,13 @@ inline std::vector<heat_group> heat_groups(const port_table& on, std::size_t mos
 /// Draws a heat map from top to bottom, in tenths of a pixel.
 class heat_map {
  public:
-  heat_map(text_output& out, const computed_switch& change, const port_table& on,
-           const std::vector<sized_stream>& streams)
-      : change_(&change), on_(&on), groups_(heat_groups(on, most_cells)),
+  /// A model and two sides, each in words.
+  struct words {
+    std::string model, from, to;
+  };
+
+  heat_map(text_output& out, words said, const port_table& on, const std::vector<sized_stream>& streams)
+      : said_(std::move(said)), on_(&on), groups_(heat_groups(on, most_cells)),
         by_device_(groups_.size() == on.seats().size()), cell_(least(900, side / greatest(1, std::ssize(groups_)))),
         bytes_(groups_.size() * groups_.size(), 0),
         canvas_(out, greatest(left + plot() + 400, 8300), top + plot() + 1400) {
@@ -96,15 +101,10 @@ class heat_map {
   }
 
   void title() {
-    const auto side_text = [](const char* which, const space& s) {
-      return one_line(
-          text_of(which, layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)"), 98);
-    };
-    const space &from = change_->from().space(), &to = change_->to().space();
-    canvas_.text(200, 320, text_of(one_line(from.model().name, 40), ": bytes from device to device"), "start",
+    canvas_.text(200, 320, text_of(one_line(said_.model, 40), ": bytes from device to device"), "start",
                  " font-size=\"16\" font-weight=\"bold\"");
-    canvas_.text(200, 540, side_text("from ", from));
-    canvas_.text(200, 720, side_text("to ", to));
+    canvas_.text(200, 540, one_line("from " + said_.from, 98));
+    canvas_.text(200, 720, one_line("to " + said_.to, 98));
     const index_t nodes = groups_.empty() ? 0 : groups_[0].nodes.size();
     canvas_.text(200, 900,
                  text_of("down: who sends, across: who receives; a cell is ",
@@ -180,7 +180,7 @@ class heat_map {
                          " to ", cell_name(darkest % groups_.size()), "; shades are in proportion"));
   }
 
-  const computed_switch* change_;
+  words said_;
   const port_table* on_;
   std::vector<heat_group> groups_;
   bool by_device_;
@@ -193,9 +193,14 @@ class heat_map {
 }  // namespace detail
 
 /// Draws what a switch moves from device to device.
-inline void write_switch_svg(text_output& out, const computed_switch& change, const port_table& on,
-                             const std::vector<sized_stream>& streams) {
-  detail::heat_map(out, change, on, streams).draw();
+template <Holding From, Holding To>
+void write_switch_svg(text_output& out, const layout_switch<From, To>& change, const port_table& on,
+                      const std::vector<sized_stream>& streams) {
+  detail::heat_map(out,
+                   {detail::model_name(change.from(), change.to()), detail::side_text(change.from()),
+                    detail::side_text(change.to())},
+                   on, streams)
+      .draw();
 }
 
 }  // namespace reshard::io

@@ -74,13 +74,11 @@ inline std::string device_table(const switch_figures& f) {
 }  // namespace detail
 
 /// Which switch it is: the model, both sides, where they sit, and which states move, each line folded.
-inline std::string switch_heading(const computed_switch& change, rank_t told_device = -1) {
-  const space &from = change.from().space(), &to = change.to().space();
-  const auto side = [](const space& s) {
-    return text_of(detail::layout_name(s), " (", count_text(s.ranks()), s.ranks() == 1 ? " rank)" : " ranks)");
-  };
-  std::string text = text_of(folded(text_of(one_line(from.model().name, 60), " from ", side(from)), 4), "\n",
-                             folded(text_of("to ", side(to)), 4), "\n");
+template <Holding From, Holding To>
+std::string switch_heading(const layout_switch<From, To>& change, rank_t told_device = -1) {
+  const std::string model = one_line(detail::model_name(change.from(), change.to()), 60);
+  std::string text = text_of(folded(text_of(model, " from ", detail::side_text(change.from())), 4), "\n",
+                             folded(text_of("to ", detail::side_text(change.to())), 4), "\n");
   const index_t node = change.node_devices();
   std::string on = node == 0 ? text_of("on ", count_text(change.devices()),
                                        change.devices() == 1 ? " device" : " devices", " of one node")
@@ -97,7 +95,8 @@ inline std::string switch_heading(const computed_switch& change, rank_t told_dev
 
 /// "TO relabelled: 1.5 GiB saved, 20 ms saved" and on which devices its ranks sit; or that nothing is saved. Empty
 /// where it is not asked for.
-inline std::string relabel_text(const computed_switch& change, const std::optional<relabel_saves>& saves) {
+template <Holding From, Holding To>
+std::string relabel_text(const layout_switch<From, To>& change, const std::optional<relabel_saves>& saves) {
   if (!saves) return "";
   if (!saves->relabelled) return "relabelling saves nothing: TO sits where it was\n";
   std::string text = "TO relabelled: ";
@@ -124,8 +123,9 @@ inline std::string stages_text(const switch_figures& f) {
 }
 
 /// What `reshard plan` prints. `budget` is 0 where none was given; `told_device` -1 where the whole switch is told.
-inline std::string switch_text(const computed_switch& change, const switch_figures& f, double planning_seconds,
-                               bytes_t budget, rank_t told_device, const std::optional<relabel_saves>& saves = {}) {
+template <Holding From, Holding To>
+std::string switch_text(const layout_switch<From, To>& change, const switch_figures& f, double planning_seconds,
+                        bytes_t budget, rank_t told_device, const std::optional<relabel_saves>& saves = {}) {
   std::string text = switch_heading(change, told_device) + relabel_text(change, saves) + "\n";
   const auto line = [&](const char* name, const std::string& value, const std::string& note) {
     std::string label(name);

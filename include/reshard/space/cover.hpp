@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact cover, proved from the boxes alone: put together, neighbour to neighbour, they are the family. Whether both
 // questions of a holding have one answer. And what a rank holds in bytes. All of it runs in a static_assert.
-// Builds on: space/holding_of.hpp.
+// Builds on: space/any_holding.hpp, space/holding_of.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include <reshard/space/any_holding.hpp>
 #include <reshard/space/holding_of.hpp>
 
 namespace reshard {
@@ -151,9 +152,9 @@ template <Holding H>
 constexpr bytes_t max_bytes_per_rank_of(const H& h, const std::optional<state_set>& wanted) {
   const role_widths width(h, wanted);
   bytes_t most = 0;
+  const computed_holding* const computed = known_as<computed_holding>(h);
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
-    if constexpr (std::same_as<H, computed_holding>)
-      if (h.as_much_as_a_lower_rank(rank)) continue;
+    if (computed != nullptr && computed->as_much_as_a_lower_rank(rank)) continue;
     most = greatest(most, held_bytes_of(h, rank, width));
   }
   return most;

@@ -87,6 +87,10 @@ class living_holding {
   }
   living_holding(const H&&, std::vector<interval>) = delete;  // a temporary would not outlive it
 
+  /// The holding with all its ranks, and those that are lost.
+  constexpr const H& all() const { return *of_; }
+  constexpr const std::vector<interval>& lost_ranks() const { return lost_; }
+
   constexpr rank_t ranks() const { return of_->ranks(); }
   constexpr state_set states() const { return of_->states(); }
   constexpr int families() const { return of_->families(); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which ranks of one layout can have elements that given ranks of another have: a bound that asks for no boxes.
-// Builds on: space/computed_holding.hpp.
+// Builds on: space/any_holding.hpp.
 #pragma once
 
-#include <reshard/space/computed_holding.hpp>
+#include <reshard/space/any_holding.hpp>
 
 namespace reshard::detail {
 
@@ -14,12 +14,6 @@ struct meeting_ranks {
 
   friend constexpr bool operator==(const meeting_ranks&, const meeting_ranks&) = default;
 };
-
-/// A rank of `a` is in `of`. Of holdings about which nothing is known: all ranks of both sides.
-template <Holding A, Holding B>
-constexpr meeting_ranks meeting_ranks_of(const A& a, rank_t, const B& b) {
-  return {{0, a.ranks()}, {0, b.ranks()}};
-}
 
 /// The rank's stage, and from the first to the last of the stages that have a chunk, or a copy, of what is on it, where
 /// the ranks of a pipeline stage lie side by side in both spaces; else all ranks. Costs the stage's families and, of
@@ -42,6 +36,13 @@ constexpr meeting_ranks meeting_ranks_of(const computed_holding& a, rank_t rank,
   if (first >= past) first = past = 0;
   return {{from.first_rank(stage), from.first_rank(stage) + from.stage_ranks()},
           {first * to.stage_ranks(), past * to.stage_ranks()}};
+}
+/// A rank of `a` is in `of`. Of holdings that are not both computed nothing is known: all ranks of both sides.
+template <Holding A, Holding B>
+constexpr meeting_ranks meeting_ranks_of(const A& a, rank_t rank, const B& b) {
+  const computed_holding *const from = known_as<computed_holding>(a), *const to = known_as<computed_holding>(b);
+  if (from != nullptr && to != nullptr) return meeting_ranks_of(*from, rank, *to);
+  return {{0, a.ranks()}, {0, b.ranks()}};
 }
 
 }  // namespace reshard::detail

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The switch of a job that outlives its devices: it does not throw, it says how it ended, the same way on all who live.
-// Builds on: switch/detail/switch_steps.hpp, switch/ending.hpp.
+// Builds on: plan/layout_switch.hpp, memory/binding.hpp, switch/ending.hpp, switch/detail/switch_steps.hpp.
 #pragma once
 
 #include <exception>
 #include <string>
 
-#include <reshard/switch/detail/switch_steps.hpp>
+#include <reshard/memory/binding.hpp>
+#include <reshard/plan/layout_switch.hpp>
 #include <reshard/switch/ending.hpp>
+#ifndef RESHARD_COMPILED_ONCE
+#include <reshard/switch/detail/switch_steps.hpp>
 #include <reshard/transport/parting.hpp>
+#endif
 
 namespace reshard {
 
@@ -20,7 +24,12 @@ namespace reshard {
 ///   refused   where it ended before anything was touched.
 template <Holding From, Holding To, typename T>
 [[nodiscard]] switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old_tensors,
-                                           binding& new_tensors, T& transport, const switch_options& options = {}) {
+                                           binding& new_tensors, T& transport, const switch_options& options = {});
+
+#ifndef RESHARD_COMPILED_ONCE
+template <Holding From, Holding To, typename T>
+switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors,
+                             T& transport, const switch_options& options) {
   static_assert(PartingTransport<T>, "reshard: this transport cannot tell who is left; a socket_endpoint can");
   typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
   std::string sentence;
@@ -49,5 +58,6 @@ template <Holding From, Holding To, typename T>
   if (options.budget != no_budget) end.unread_kept = steps.unread_kept();
   return end;
 }
+#endif
 
 }  // namespace reshard

@@ -2,10 +2,15 @@
 // The switch: every device calls switch_state with its tensors before and after, and the state moves from one layout to
 // the other in memory-bounded stages. Whatever can be refused is refused, on all devices, before the first page is
 // touched.
-// Builds on: switch/detail/switch_steps.hpp.
+// Builds on: plan/layout_switch.hpp, memory/binding.hpp, switch/options.hpp, switch/detail/switch_steps.hpp.
 #pragma once
 
+#include <reshard/memory/binding.hpp>
+#include <reshard/plan/layout_switch.hpp>
+#include <reshard/switch/options.hpp>
+#ifndef RESHARD_COMPILED_ONCE
 #include <reshard/switch/detail/switch_steps.hpp>
+#endif
 
 namespace reshard {
 
@@ -14,12 +19,18 @@ namespace reshard {
 /// kept, or cannot).
 template <Holding From, Holding To, typename T>
 switch_report switch_state(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors,
-                           T& transport, const switch_options& options = {}) {
+                           T& transport, const switch_options& options = {});
+
+#ifndef RESHARD_COMPILED_ONCE
+template <Holding From, Holding To, typename T>
+switch_report switch_state(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors,
+                           T& transport, const switch_options& options) {
   static_assert(Transport<T>, "reshard: this is no Transport; transport/transport.hpp says what one does");
   typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
   steps.prepare();
   steps.run();
   return steps.report();
 }
+#endif
 
 }  // namespace reshard

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A number for a set of ranks: equal sets that a holding gives for one box have one number, whoever asks. Sets that
 // differ have different ones but for chance, 1 in 2^64.
-// Builds on: space/living_holding.hpp, parallelism/rank_product.hpp.
+// Builds on: base/digest.hpp, space/any_holding.hpp, parallelism/rank_product.hpp.
 #pragma once
 
 #include <cstdint>
 
 #include <reshard/base/digest.hpp>
 #include <reshard/parallelism/rank_product.hpp>
-#include <reshard/space/living_holding.hpp>
+#include <reshard/space/any_holding.hpp>
 
 namespace reshard {
 
@@ -38,6 +38,11 @@ constexpr std::uint64_t holder_key(const rank_product& all) {
       key = ((key << 29 | key >> 35) ^ static_cast<std::uint64_t>(word)) * 0xd6e8feb86659fd93u;
   }
   return mixed_key(key, 0);
+}
+/// A key of any holders is that of what they are.
+inline std::uint64_t holder_key(const any_holders& any) {
+  if (any.product() != nullptr) return holder_key(*any.product());
+  return any.with_lost() != nullptr ? holder_key(*any.with_lost()) : holder_key<any_holders>(any);
 }
 /// A key of living holders is that of all: which are lost does not differ between the sets of a switch.
 template <Holders All>

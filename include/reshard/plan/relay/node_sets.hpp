@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holders lifted to nodes: a node holds what a device on it holds. By arithmetic where the nodes are a progression,
 // else as a list that is made by going from node to node.
-// Builds on: plan/device_map.hpp, parallelism/rank_product.hpp, space/living_holding.hpp.
+// Builds on: plan/device_map.hpp, parallelism/rank_product.hpp, space/any_holding.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include <reshard/parallelism/rank_product.hpp>
 #include <reshard/plan/device_map.hpp>
-#include <reshard/space/living_holding.hpp>
+#include <reshard/space/any_holding.hpp>
 
 namespace reshard {
 
@@ -97,6 +97,9 @@ inline std::optional<progression> node_progression(const rank_product& all, rank
 template <Holders All>
 std::optional<progression> node_progression(const All&, rank_t, index_t) {
   return {};
+}
+inline std::optional<progression> node_progression(const any_holders& any, rank_t shift, index_t gpus) {
+  return any.product() != nullptr ? node_progression(*any.product(), shift, gpus) : std::nullopt;
 }
 
 }  // namespace detail

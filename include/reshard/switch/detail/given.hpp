@@ -131,24 +131,23 @@ template <Holding H>
 given given_side(const H& h) {
   digest of;
   of.add(h.ranks());
-  if constexpr (requires { to_text(h.space().degrees()); }) {
-    const std::string text = to_text(h.space().degrees());
-    for (const char c : text) of.add(c);
+  if (const computed_holding* const c = known_as<computed_holding>(h)) {
+    const std::string text = to_text(c->space().degrees());
+    for (const char letter : text) of.add(letter);
     return {number_of(of), text_of("'", text, "'")};
-  } else if constexpr (std::is_same_v<H, listed_holding>) {
-    index_t boxes = 0;
-    for (const role r : roles)
-      for (int f = 0; f < h.families(); ++f)
-        h.owners(f, r, h.family_at(f).whole(), [&](const family_box& b, const listed_ranks& holders) {
-          ++boxes;
-          of.add(static_cast<int>(r)), of.add(f), of.add(holders.count());
-          for (const interval& i : b.dim) of.add(i.begin), of.add(i.end);
-          for (index_t i = 0; i < holders.count(); ++i) of.add(holders[i]);
-        });
-    return {number_of(of), text_of("a list of ", boxes, " boxes on ", h.ranks(), " ranks, hash ", number_of(of))};
-  } else {
-    return {number_of(of), text_of("a holding of ", h.ranks(), " ranks")};
   }
+  const listed_holding* const list = known_as<listed_holding>(h);
+  if (list == nullptr) return {number_of(of), text_of("a holding of ", h.ranks(), " ranks")};
+  index_t boxes = 0;
+  for (const role r : roles)
+    for (int f = 0; f < h.families(); ++f)
+      list->owners(f, r, h.family_at(f).whole(), [&](const family_box& b, const listed_ranks& holders) {
+        ++boxes;
+        of.add(static_cast<int>(r)), of.add(f), of.add(holders.count());
+        for (const interval& i : b.dim) of.add(i.begin), of.add(i.end);
+        for (index_t i = 0; i < holders.count(); ++i) of.add(holders[i]);
+      });
+  return {number_of(of), text_of("a list of ", boxes, " boxes on ", h.ranks(), " ranks, hash ", number_of(of))};
 }
 template <Holding From, Holding To>
 given given_layouts(const layout_switch<From, To>& change) {

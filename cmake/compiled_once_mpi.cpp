@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// The switches over threads and MPI of a program whose files have RESHARD_COMPILED_ONCE; the build recipes compile it into
+// what asks for it.
+#include <reshard/compile_once.hpp>
+// What compile_once.hpp asks for:
+#include <reshard/mpi.hpp>
+#include <reshard/testing.hpp>
