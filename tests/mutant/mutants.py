@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutants.py SOURCE LIBRARY [--of N] [NAME...] -- COMPILER...: each mutant of the .toml files beside this must be killed by its test.
+"""mutants.py SOURCE LIBRARY [--of N | --texts] [NAME...] -- COMPILER...: each mutant of the .toml files beside this must be killed by its test.
 
 A mutant is a copy of include/ with one text changed. The test is compiled against it and run; that it passes unmutated is shown first.
 LIBRARY holds doctest's main. With names, only those mutants; with --of N an N-th of them, another every day (UTC), though the texts of
-all are looked for. ROOM.toml holds the faults in include/reshard/ROOM/:
+all are looked for; with --texts that alone is done. ROOM.toml holds the faults in include/reshard/ROOM/:
   [[mutant]]
   name = "interval-touching"                  unique
   header = "reshard/algebra/interval.hpp"     what is changed
@@ -44,6 +44,8 @@ source, library, *names = sys.argv[1:split]
 share = 1
 if names[:1] == ["--of"]:
     share, names = int(names[1]), names[2:]
+texts = names[:1] == ["--texts"]
+names = names[texts:]
 source = pathlib.Path(source)
 compiler = sys.argv[split + 1:]
 DEFAULTS = {"expect": "exit", "timeout": 300, "flags": [], "args": [], "packages": []}
@@ -192,6 +194,17 @@ def main():
         sys.exit(f"mutants: there is no {' '.join(sorted(set(names) - {m['name'] for m in mutants}))}")
     mutants = [m for m in mutants if not names or m["name"] in names]
     failed = killed = 0
+    if texts:
+        for m in mutants:
+            try:
+                mutated(m)
+                if not (source / m["test"]).is_file():
+                    raise Fault(f"has a test that there is not: {m['test']}")
+            except Fault as fault:
+                failed += 1
+                print(f"mutant {m['name']} {fault}")
+        print(f"{len(mutants) - failed} passed, {failed} failed")
+        return bool(failed)
     skipped = [m for m in mutants if package_flags(m["packages"]) is None]
     for m in skipped:
         print(f"mutant {m['name']} is skipped: pkg-config knows no {' '.join(m['packages'])}", flush=True)
