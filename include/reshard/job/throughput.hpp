@@ -62,6 +62,21 @@ class throughput_table {
 /// The largest world that a model is asked about.
 inline constexpr rank_t most_modelled_ranks = rank_t{1} << 22;
 
+namespace detail {
+
+/// The first n of [low, high) that something holds for, as it does from there on; else high.
+template <typename Holds>
+constexpr rank_t first_rank(rank_t low, rank_t high, Holds&& holds) {
+  while (low < high) {
+    const rank_t middle = low + (high - low) / 2;
+    if (holds(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+}  // namespace detail
+
 /// A model of a step: seconds = a + b B / n + c n, a, b, c >= 0. It assumes that what does not depend on the world (a)
 /// overlaps nothing, that ranks are equal and their time is in proportion to their samples (b), and that gradients cost
 /// in proportion to the ranks (c), as in a ring over slow links. It knows no memory, no nodes and no kernel that is
@@ -79,25 +94,13 @@ struct step_model {
     // seconds are convex in n: they fall while c n (n + 1) < b B, and from there on rise
     const rank_t most = least(most_ranks, batch);
     const double work = b * static_cast<double>(batch);
-    const rank_t fastest =
-        first_rank(1, most, [&](rank_t n) { return c * static_cast<double>(n) * static_cast<double>(n + 1) >= work; });
+    const rank_t fastest = detail::first_rank(
+        1, most, [&](rank_t n) { return c * static_cast<double>(n) * static_cast<double>(n + 1) >= work; });
     const double best = seconds(batch, fastest);
-    return first_rank(fastest, most, [&](rank_t n) { return fewer_seconds(best, seconds(batch, n + 1)); });
+    return detail::first_rank(fastest, most, [&](rank_t n) { return fewer_seconds(best, seconds(batch, n + 1)); });
   }
 
   friend constexpr bool operator==(const step_model&, const step_model&) = default;
-
- private:
-  /// The first n of [low, high) that something holds for, as it does from there on; else high.
-  template <typename Holds>
-  static constexpr rank_t first_rank(rank_t low, rank_t high, Holds&& holds) {
-    while (low < high) {
-      const rank_t middle = low + (high - low) / 2;
-      if (holds(middle)) high = middle;
-      else low = middle + 1;
-    }
-    return low;
-  }
 };
 
 namespace detail {
