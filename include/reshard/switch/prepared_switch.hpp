@@ -41,8 +41,6 @@ class prepared_switch {
 
 template <Holding From, Holding To, typename T>
 struct prepared_switch<From, To, T>::made {
-  static_assert(Transport<T>, "reshard: this is no Transport; transport/transport.hpp says what one does");
-
   made(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors, T& transport,
        const switch_options& options)
       : steps(change, old_tensors, new_tensors, transport, options) {}
@@ -54,6 +52,7 @@ struct prepared_switch<From, To, T>::made {
 template <Holding From, Holding To, typename T>
 prepared_switch<From, To, T>::prepared_switch(const layout_switch<From, To>& change, binding& old_tensors,
                                               binding& new_tensors, T& transport, switch_options options) {
+  static_assert(Transport<T>, "reshard: this is no Transport; transport/transport.hpp says what one does");
   options.after_use = sources::keep;
   made_ = std::make_unique<made>(change, old_tensors, new_tensors, transport, options);
   made_->steps.prepare();
