@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pipeline layout string of Megatron-core, "Et*3|(tt|)*29m|L": how many decoder layers each pipeline chunk has, and
 // where prediction layers sit. Kept as runs of equal chunks, so that a string of any length is a small value.
-// Builds on: base/integer.hpp.
+// Builds on: base/integer.hpp, base/text.hpp.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <reshard/base/integer.hpp>
+#include <reshard/base/text.hpp>
 
 namespace reshard {
 
@@ -162,12 +163,12 @@ constexpr pipeline_string parse_pipeline_string(std::string_view text) {
   std::string text = "E";
   index_t chunk = 0;
   const auto letters = [](index_t n) {
-    return n < 3 ? std::string(static_cast<std::size_t>(n), 't') : "t*" + std::to_string(n);
+    return n < 3 ? std::string(static_cast<std::size_t>(n), 't') : text_of("t*", n);
   };
   const auto chunks = [&](index_t count, index_t layers) {
-    if (count > 1 && layers > 0) text += "(" + letters(layers) + "|)*" + std::to_string(count);
-    else if (count > 1) text += "|*" + std::to_string(count);
-    else if (count == 1) text += letters(layers) + "|";
+    if (count > 1 && layers > 0) text += text_of("(", letters(layers), "|)*", count);
+    else if (count > 1) text += text_of("|*", count);
+    else if (count == 1) text += text_of(letters(layers), "|");
     chunk += count;
   };
   for (int r = 0; r < s.runs; ++r) {
