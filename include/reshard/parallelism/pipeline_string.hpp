@@ -163,12 +163,12 @@ constexpr pipeline_string parse_pipeline_string(std::string_view text) {
   std::string text = "E";
   index_t chunk = 0;
   const auto letters = [](index_t n) {
-    return n < 3 ? std::string(static_cast<std::size_t>(n), 't') : text_of("t*", n);
+    return n < 3 ? std::string(static_cast<std::size_t>(n), 't') : detail::text_of("t*", n);
   };
   const auto chunks = [&](index_t count, index_t layers) {
-    if (count > 1 && layers > 0) text += text_of("(", letters(layers), "|)*", count);
-    else if (count > 1) text += text_of("|*", count);
-    else if (count == 1) text += text_of(letters(layers), "|");
+    if (count > 1 && layers > 0) text += detail::text_of("(", letters(layers), "|)*", count);
+    else if (count > 1) text += detail::text_of("|*", count);
+    else if (count == 1) text += detail::text_of(letters(layers), "|");
     chunk += count;
   };
   for (int r = 0; r < s.runs; ++r) {
