@@ -94,6 +94,11 @@ def is_jump(statement):
 def weave(finder, mutants, folder):
     """Writes include/ with all these (number, mutant) into a folder. Returns the switch's text for -include."""
     folder = pathlib.Path(folder)
+    for path in sorted(p for p in finder.include.rglob("*") if p.is_file()):  # what no fault is put into, kernels too
+        target = folder / path.relative_to(finder.include)
+        if str(path.relative_to(finder.include)) not in finder.headers and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
     for header in finder.headers:
         source = finder.source[header].decode("latin-1")
         mine = [(n, m) for n, m in mutants if m.header == header]
