@@ -251,12 +251,12 @@ struct switch_in_memory {
     const std::string sentence = refused([&] { run(world, options); });
     if (sentence != "accepted") {
       CHECK(untouched());
-      const std::string words = "the least budget that does is ";
-      const std::size_t at = sentence.find(words);
+      const std::string announced = "the least budget that does is ";
+      const std::size_t at = sentence.find(announced);
       INFO(sentence);
       REQUIRE(at != sentence.npos);
       World another(change.devices(), soon, how...);
-      options.budget = std::stoll(sentence.substr(at + words.size()));
+      options.budget = std::stoll(sentence.substr(at + announced.size()));
       run(another, options);
     }
     kept_budget = options.budget;

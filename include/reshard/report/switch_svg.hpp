@@ -158,8 +158,8 @@ class heat_map {
   }
 
   void legend(index_t y) {
-    const auto scale = [&](std::string_view colour, std::string_view words, bytes_t sum) {
-      canvas_.text(200, y + 110, words);
+    const auto scale = [&](std::string_view colour, std::string_view called, bytes_t sum) {
+      canvas_.text(200, y + 110, called);
       for (index_t i = 0; i < 5; ++i)
         canvas_.rectangle(1500 + i * 240, y, 220, 140, shade(colour, static_cast<double>(i) / 4));
       canvas_.text(2800, y + 110, text_of(bytes_text(sum), " in all"));
