@@ -33,7 +33,7 @@ struct left_behind {
          away = 0;  // when it began, and something was; how long it did not run, while it should
   long wrong = 0, elements = 0, stages = 0, untouched = 0, unsent = 0, kernel_agrees = 0, reached = 0, several = 0;
 
-  void say(const std::string& words) { std::snprintf(sentence, sizeof sentence, "%s", words.c_str()); }
+  void say(const std::string& told) { std::snprintf(sentence, sizeof sentence, "%s", told.c_str()); }
 };
 
 /// One device's part of a switch, its memory watched.

@@ -68,7 +68,7 @@ void random_small_worlds(std::uint64_t stream, int count, bool some_absent, Run&
       CHECK(left[d].reached == 1);
       CHECK(sentence.empty() != shall.refused());
       if (!world.devices[0].absent) CHECK(sentence == left[0].sentence);
-      for (const std::string& words : shall.refusal_words) CHECK(sentence.find(words) != sentence.npos);
+      for (const std::string& part : shall.refusal_words) CHECK(sentence.find(part) != sentence.npos);
       if (!shall.refused()) CHECK(left[d].elements == static_cast<long>(shall.after[d].size()));
     }
   }
