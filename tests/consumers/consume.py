@@ -76,8 +76,8 @@ with tempfile.TemporaryDirectory() as name:
     room = pathlib.Path(name)
     consumer = room / "consumer"
     shutil.copytree(here / "consumer", consumer)
-    # What the README shows first, as it stands, in a header of two units.
-    shown = re.search(r"^```cpp\n(.*?)^```", (source / "README.md").read_text(), flags=re.S | re.M)[1]
+    # What the README asserts of layouts, as it stands, in a header of two units.
+    shown = next(block for block in re.findall(r"^```cpp\n(.*?)^```", (source / "README.md").read_text(), flags=re.S | re.M) if "static_assert" in block)
     start = "#pragma once\n#include <reshard/reshard.hpp>\nusing namespace reshard;\n"
     (consumer / "layouts.hpp").write_text(start + shown)
     if way == "install":
