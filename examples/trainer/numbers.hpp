@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/base/integer.hpp>
 #include <reshard/model/float_conversion.hpp>
 
@@ -25,12 +26,7 @@ namespace trainer {
 using namespace reshard;
 
 /// x += 0x9E37..; (x ^ x >> 30) 0xBF58..; (x ^ x >> 27) 0x94D0..; x ^ x >> 31, mod 2^64: splitmix64's.
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
-  x = (x ^ x >> 27) * 0x94D049BB133111EB;
-  return x ^ x >> 31;
-}
+constexpr std::uint64_t mix(std::uint64_t x) { return mix64(x); }
 /// 64-bit FNV-1a of the characters.
 constexpr std::uint64_t hash(std::string_view text) {
   std::uint64_t h = 0xCBF29CE484222325;

@@ -52,7 +52,7 @@ namespace detail {
 template <Holding H>
 std::pair<int, box<2>> tensors_of_box(const H& h, int f, const family_box& b) {
   std::pair<int, box<2>> named{0, {{b.dim[axis_of::layer], b.dim[axis_of::expert]}}};
-  if (const computed_holding* const c = known_as<computed_holding>(h)) named.first = c->space().piece_of(f, b);
+  if (const computed_holding* c = known_as<computed_holding>(h)) named.first = c->space().piece_of(f, b);
   return named;
 }
 

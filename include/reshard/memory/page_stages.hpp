@@ -148,7 +148,7 @@ class page_stages {
   }
 
   /// Appends the pages of a box that no claim had before, in spans: what to commit ahead of the copy that writes it.
-  /// But for those that must be taken; where it is written ahead of what claimed before, all its pages.
+  /// Pages that must be taken are not among them. A box that is written ahead of what claimed before has all its pages.
   void claim(const bound_box& b, std::vector<block_span>& spans, bool ahead = false) {
     if (all_stay_) return;
     const std::size_t before = spans.size();

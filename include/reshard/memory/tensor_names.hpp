@@ -15,7 +15,7 @@ namespace reshard {
 /// The name of a tensor of a holding: a model's by its layer and expert, any other family's as it is.
 template <Holding H>
 std::string tensor_name(const H& h, const tensor_id& t) {
-  if (const computed_holding* const c = known_as<computed_holding>(h)) return c->space().model().tensor(t);
+  if (const computed_holding* c = known_as<computed_holding>(h)) return c->space().model().tensor(t);
   return std::string(h.family_at(t.family).name);
 }
 
@@ -31,8 +31,8 @@ inline tensor_names names_of(const tensor_table& table) {
 }
 template <Holding H>
 tensor_names names_of(const H& h) {
-  if (const computed_holding* const c = known_as<computed_holding>(h)) return names_of(c->space().model());
-  if (const listed_holding* const l = known_as<listed_holding>(h)) return names_of(l->table());
+  if (const computed_holding* c = known_as<computed_holding>(h)) return names_of(c->space().model());
+  if (const listed_holding* l = known_as<listed_holding>(h)) return names_of(l->table());
   std::vector<std::string> families;
   for (int f = 0; f < h.families(); ++f) families.emplace_back(h.family_at(f).name);
   return [families](const tensor_id& t) { return families[static_cast<std::size_t>(t.family)]; };

@@ -87,8 +87,8 @@ inline tensor_table table_beside(const space& s) { return tensor_table(s.model()
 inline tensor_table table_beside(const computed_holding& h) { return table_beside(h.space()); }
 inline tensor_table table_beside(const listed_holding& h) { return h.table(); }
 inline tensor_table table_beside(const any_holding& h) {
-  if (const computed_holding* const c = known_as<computed_holding>(h)) return table_beside(*c);
-  if (const listed_holding* const l = known_as<listed_holding>(h)) return table_beside(*l);
+  if (const computed_holding* c = known_as<computed_holding>(h)) return table_beside(*c);
+  if (const listed_holding* l = known_as<listed_holding>(h)) return table_beside(*l);
   refuse("switch: a list of shards is beside a holding of ", h.ranks(),
          " ranks that names no tensors; give it as a listed_holding, made with a table");
 }

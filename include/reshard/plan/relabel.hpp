@@ -98,7 +98,7 @@ template <Holding From, Holding To>
   };
   detail::group_choice best = detail::devices_of(blocks, table, change.to().ranks());
   if (how == relabel_by::groups) {
-    const computed_holding* const to = known_as<computed_holding>(change.to());
+    const computed_holding* to = known_as<computed_holding>(change.to());
     if (to == nullptr) refuse("relabel: a TO without a layout has no tensor-parallel groups; relabel by nodes");
     detail::group_choice other = detail::choose_groups(change, to->space().degrees(), table, blocks);
     if (saves(other)) best = std::move(other);  // without speeds the best by groups may save nothing where nodes do

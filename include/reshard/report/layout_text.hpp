@@ -25,7 +25,7 @@ inline std::string layout_name(const space& s) {
 /// "tp=2, dp=2 (4 ranks)", or of what is no computed layout what it is.
 template <Holding H>
 std::string side_text(const H& h) {
-  const computed_holding* const c = known_as<computed_holding>(h);
+  const computed_holding* c = known_as<computed_holding>(h);
   const std::string name = c != nullptr                             ? layout_name(c->space())
                            : known_as<listed_holding>(h) != nullptr ? "a list of shards"
                                                                     : "a holding";

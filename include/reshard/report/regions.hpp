@@ -21,7 +21,7 @@ inline constexpr rank_t max_listed_ranks = rank_t{1} << 22;
 /// The computed layout that a holding is or holds. Refuses any other, of which neither degrees nor names are known.
 template <Holding H>
 const computed_holding& computed_of(const H& h) {
-  const computed_holding* const computed = known_as<computed_holding>(h);
+  const computed_holding* computed = known_as<computed_holding>(h);
   if (computed == nullptr)
     refuse("a holding of ", h.ranks(),
            " ranks that is no computed layout has neither degrees nor names to be told by; tell of a space");

@@ -152,7 +152,7 @@ template <Holding H>
 constexpr bytes_t max_bytes_per_rank_of(const H& h, const std::optional<state_set>& wanted) {
   const role_widths width(h, wanted);
   bytes_t most = 0;
-  const computed_holding* const computed = known_as<computed_holding>(h);
+  const computed_holding* computed = known_as<computed_holding>(h);
   for (rank_t rank = 0; rank < h.ranks(); ++rank) {
     if (computed != nullptr && computed->as_much_as_a_lower_rank(rank)) continue;
     most = greatest(most, held_bytes_of(h, rank, width));

@@ -40,7 +40,7 @@ constexpr meeting_ranks meeting_ranks_of(const computed_holding& a, rank_t rank,
 /// A rank of `a` is in `of`. Of holdings that are not both computed nothing is known: all ranks of both sides.
 template <Holding A, Holding B>
 constexpr meeting_ranks meeting_ranks_of(const A& a, rank_t rank, const B& b) {
-  const computed_holding *const from = known_as<computed_holding>(a), *const to = known_as<computed_holding>(b);
+  const computed_holding *from = known_as<computed_holding>(a), *to = known_as<computed_holding>(b);
   if (from != nullptr && to != nullptr) return meeting_ranks_of(*from, rank, *to);
   return {{0, a.ranks()}, {0, b.ranks()}};
 }

@@ -131,12 +131,12 @@ template <Holding H>
 given given_side(const H& h) {
   digest of;
   of.add(h.ranks());
-  if (const computed_holding* const c = known_as<computed_holding>(h)) {
+  if (const computed_holding* c = known_as<computed_holding>(h)) {
     const std::string text = to_text(c->space().degrees());
     for (const char letter : text) of.add(letter);
     return {number_of(of), text_of("'", text, "'")};
   }
-  const listed_holding* const list = known_as<listed_holding>(h);
+  const listed_holding* list = known_as<listed_holding>(h);
   if (list == nullptr) return {number_of(of), text_of("a holding of ", h.ranks(), " ranks")};
   index_t boxes = 0;
   for (const role r : roles)
