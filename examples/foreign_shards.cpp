@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/io/plan_text.hpp>
 #include <reshard/reshard.hpp>
 
 using namespace reshard;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A door: all planning, from sets of integers to staged plans, what they cost and as text, and what a job asks when its
+// A door: all planning, from sets of integers to staged plans, what they cost, and what a job asks when its
 // size changes. It needs C++20 alone; what moves bytes has doors of its own (switching.hpp and those that build on it).
 #pragma once
 
@@ -11,7 +11,6 @@
 #include <reshard/cost/floor_seconds.hpp>
 #include <reshard/cost/simulate.hpp>
 #include <reshard/cost/switch_bytes.hpp>
-#include <reshard/io/plan_text.hpp>
 #include <reshard/job/batch.hpp>
 #include <reshard/job/cursor.hpp>
 #include <reshard/job/documents.hpp>

@@ -12,6 +12,8 @@ ROOMS = ("base algebra model parallelism space plan schedule cost queue memory c
 LARGEST = 22  # headers of a room, folders below it not counted
 # Doors lie in no room: each includes what one purpose needs.
 DOORS = [f"reshard/{name}.hpp" for name in ("reshard", "switching", "sockets", "mpi", "nccl", "testing", "compile_once")]
+# The door that needs C++20 alone: what it reaches is of these rooms, and includes what none of them may.
+PLANNING, PLAIN = "reshard/reshard.hpp", set(ROOMS[:ROOMS.index("queue") + 1]) | {"job"}
 # What the rooms from the first to the second must not include.
 PURE = [("base", "schedule", r"iostream|functional|regex|range/v3/.*"), ("base", "queue", r"thread|mutex|condition_variable|mpi\.h|nccl\.h|cuda.*"),
         ("base", "checkpoint", r"nlohmann/.*|fmt/.*|CLI/.*")]
@@ -62,6 +64,7 @@ for header in on_disk:
                 faults.append(f"{header} includes {name}, which lies in no room")
             elif header in DOORS:
                 faults += [f"{header} includes {name}, which {ROOMS[there]} keeps to itself"] if private(name) else []
+                faults += [f"{header} includes {name}, which needs more than this door says"] if name in backend and header not in backend else []
             elif there > here:
                 faults.append(f"{header} includes {name}: {ROOMS[here]} comes before {ROOMS[there]} and must not know it")
             elif there != here and private(name):
@@ -69,6 +72,16 @@ for header in on_disk:
         elif header not in DOORS:
             faults += [f"{header} includes <{name}>, which stays out of {first} to {last}" for first, last, pattern in PURE
                        if ROOMS.index(first) <= here <= ROOMS.index(last) and re.fullmatch(pattern, name)]
+
+reached, pending = set(), [PLANNING]
+while pending:
+    for name in set(includes(pending.pop())) - reached:
+        reached.add(name)
+        if name.startswith("reshard/"):
+            pending.append(name)
+            faults += [f"{PLANNING} reaches {name}: it needs C++20 alone, and so the rooms {', '.join(r for r in ROOMS if r in PLAIN)}"] if name.split("/")[1] not in PLAIN else []
+        else:
+            faults += [f"{PLANNING} reaches <{name}>, which planning does without" for _, last, pattern in PURE[:2] if re.fullmatch(pattern, name)]
 
 for folder in sorted({h.rsplit("/", 1)[0] for h in on_disk}):
     count = sum(h.rsplit("/", 1)[0] == folder for h in on_disk)
