@@ -8,6 +8,7 @@
 #include <reshard/memory/bind_shard.hpp>
 #include <reshard/switch/detail/given_alike.hpp>
 #include <reshard/switch/switch_state.hpp>
+#include <reshard/transport/forwarding.hpp>
 #include <reshard/transport/mailbox_group.hpp>
 #include <reshard/transport/thread_group.hpp>
 
@@ -233,19 +234,71 @@ TEST_CASE("types of one width are told apart") {
 
 TEST_CASE("the first of many families that differs is found, wherever it is") {
   const computed_switch change = testing::tiny_switch(4, "dp=2", "tp=2");
-  const std::vector<digest> digests = detail::digests_of_families(change.to());
-  REQUIRE(digests.size() == static_cast<std::size_t>(change.to().families()) + 1);
-  for (int f = 0; f < change.to().families(); ++f) {
+  const std::vector<detail::given> usual = detail::all_given(change, {});
+  const std::size_t before = 4, families = static_cast<std::size_t>(change.to().families());
+  REQUIRE(usual.size() == before + families + 3);
+  for (std::size_t f = 0; f < families; ++f) {
     thread_group world(2, std::chrono::seconds(20));
     std::string sentences[2];
     world.run([&](auto& here) {
       const rank_t d = here.device();
-      std::vector<digest> mine = digests;
-      if (d == 1)
-        for (std::size_t n = static_cast<std::size_t>(f) + 1; n < mine.size(); ++n) mine[n].add(1);
-      sentences[d] = detail::difference_of_families(here, change.to(), mine);
+      std::vector<detail::given> mine = usual;
+      for (std::size_t i = before + f; d == 1 && i < mine.size(); ++i) mine[i].value += 1;
+      sentences[d] = detail::difference_between(here, mine);
       here.all_reduce_max(0);
     });
     for (const std::string& s : sentences) CHECK(s.find("given tensor " + std::to_string(f) + " as ") != s.npos);
   }
+}
+
+TEST_CASE(
+    "of devices that differ at several places the first place is told, and of those that differ there the lowest") {
+  const std::vector<detail::given> usual = {{1, "a"}, {2, "b"}, {3, "c"}};
+  thread_group world(4, std::chrono::seconds(20));
+  std::string sentences[4];
+  world.run([&](auto& here) {
+    const rank_t d = here.device();
+    std::vector<detail::given> mine = usual;
+    if (d == 1) mine[2] = {7, "of 1"};
+    if (d == 2) mine[1] = {std::int64_t{2} << 32, "of 2"}, mine[2] = {8, "x"};
+    if (d == 3) mine[1] = {9, "of 3"};
+    sentences[d] = detail::difference_between(here, mine);
+    here.all_reduce_max(0);
+  });
+  for (const std::string& s : sentences) CHECK(s == "device 0 was given b and device 2 of 2; all make one switch");
+}
+
+namespace {
+/// Device d of a world in which device 0 is gone, and device d - 1 of one in which nobody is.
+struct after_a_loss : forwarding<thread_group::endpoint> {
+  bool told;  // that it is gone
+  rank_t device() const { return inner.device() + 1; }
+  rank_t devices() const { return inner.devices() + 1; }
+  transport_facts facts() const {
+    transport_facts all = inner.facts();
+    if (told) all.absent = {0};
+    return all;
+  }
+  std::vector<std::string> gather(const std::string& text) {
+    std::vector<std::string> all = inner.gather(text);
+    all.insert(all.begin(), std::string());
+    return all;
+  }
+};
+}  // namespace
+
+TEST_CASE("who is gone was given nothing, and all who are left may have been given the same") {
+  for (const bool told : {true, false})
+    for (const bool alike : {true, false}) {
+      thread_group world(2, std::chrono::seconds(20));
+      std::string sentences[2];
+      world.run([&](auto& inner) {
+        after_a_loss here{{inner}, told};
+        sentences[inner.device()] = detail::difference_between(
+            here, {{1, "a"}, {alike ? 2 : inner.device(), detail::text_of("b of ", here.device())}});
+        inner.all_reduce_max(0);
+      });
+      for (const std::string& s : sentences)
+        CHECK(s == (alike ? "" : "device 1 was given b of 1 and device 2 b of 2; all make one switch"));
+    }
 }

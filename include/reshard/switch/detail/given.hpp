@@ -59,28 +59,18 @@ inline given given_states(const state_list& list, const state_set& moving) {
   return {number_of(of), "the states " + (text.empty() ? "of statistics alone" : text)};
 }
 
-/// result[n] is the digest of the first n tensor families of a holding, 0 <= n <= families.
+/// A tensor family of a holding, by its number.
 template <Holding H>
-std::vector<digest> digests_of_families(const H& of) {
-  std::vector<digest> result(1);
-  for (int f = 0; f < of.families(); ++f) {
-    const family& tensors = of.family_at(f);
-    digest next = result.back();
-    next.add(static_cast<std::int64_t>(tensors.name.size()));
-    for (const char c : tensors.name) next.add(c);
-    for (const index_t extent : tensors.extent) next.add(extent);
-    result.push_back(next);
-  }
-  return result;
-}
-/// A family by its number; how many there are where there are fewer.
-template <Holding H>
-std::string family_in_words(const H& of, index_t f) {
-  if (f >= of.families()) return text_of("no more than ", of.families(), " tensors");
-  const family& tensors = of.family_at(static_cast<int>(f));
+given given_family(const H& of, int f) {
+  const family& tensors = of.family_at(f);
+  digest all;
+  for (const char c : tensors.name) all.add(c);
   std::string extents;
-  for (const index_t extent : tensors.extent) extents += text_of(extents.empty() ? "" : " x ", extent);
-  return text_of("tensor ", f, " as ", tensors.name, " of ", extents);
+  for (const index_t extent : tensors.extent) {
+    all.add(extent);
+    extents += text_of(extents.empty() ? "" : " x ", extent);
+  }
+  return {number_of(all), text_of("tensor ", f, " as ", tensors.name, " of ", extents)};
 }
 /// "0-5,7,6": numbers in runs, of which a few are told.
 class run_words {

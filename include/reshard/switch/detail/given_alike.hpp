@@ -2,78 +2,74 @@
 // What all devices must be given alike before they can make one switch: the budget, what becomes of sources, the route,
 // the states by name, type and level, the tensors by name and extents, the layouts and where their ranks sit. Their
 // numbers alone are what plans speak of; two devices whose numbers mean other things would move the wrong bytes.
-// Builds on: switch/detail/given.hpp, transport/transport.hpp.
+// Builds on: switch/detail/given.hpp, transport/agreeing_transport.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include <reshard/switch/detail/given.hpp>
-#include <reshard/transport/transport.hpp>
+#include <reshard/transport/agreeing_transport.hpp>
 
 namespace reshard {
 
 namespace detail {
 
-/// Whether all devices call with the same number.
-template <Transport T>
-bool alike_over(T& transport, std::int64_t mine) {
-  const std::int64_t most = transport.all_reduce_max(mine), least = -transport.all_reduce_max(-mine);
-  return most == least;
+/// What a device was given, in the order in which differences are told. Of two numbers of tensors the less stands where
+/// the other list has one more tensor.
+template <Holding From, Holding To>
+std::vector<given> all_given(const layout_switch<From, To>& change, const switch_options& options) {
+  std::vector<given> all = {given_budget(options.budget), given_sources(options.after_use),
+                            given_states(change.list(), change.states()), given_routing(options.route, change.on())};
+  const int families = change.to().families();
+  for (int f = 0; f < families; ++f) all.push_back(given_family(change.to(), f));
+  all.push_back({families, text_of("no more than ", families, " tensors")});
+  all.push_back(given_placement(change));
+  all.push_back(given_layouts(change));
+  return all;
 }
 
-/// Where devices were given different things: the lowest device's and the lowest that was given another.
-template <Transport T>
-std::string difference_between(T& transport, const given& mine) {
-  if (alike_over(transport, mine.value)) return {};
-  const agreement first = transport.agree({0, 0, mine.text});
-  const std::int64_t of_first = transport.all_reduce_max(transport.device() == first.refuser ? mine.value : -1);
-  const agreement other = transport.agree({0, 0, mine.value != of_first ? mine.text : std::string()});
-  return text_of("device ", first.refuser, " was given ", first.sentence, " and device ", other.refuser, " ",
-                 other.sentence, "; all make one switch");
-}
-
-/// Where devices were given different families: what difference_between says of the first that differs.
-template <Transport T, Holding H>
-std::string difference_of_families(T& transport, const H& of, const std::vector<digest>& of_first) {
-  const auto value = [&](index_t n) {  // of the first n families, and of their number where there are not as many
-    digest d = of_first[static_cast<std::size_t>(least(n, of.families()))];
-    if (n > of.families()) d.add(of.families());
-    return number_of(d);
-  };
-  index_t same = 0, differ = transport.all_reduce_max(of.families());
-  while (differ - same > 1) {
-    const index_t middle = same + (differ - same) / 2;
-    (alike_over(transport, value(middle)) ? same : differ) = middle;
+/// Called by all devices: nothing where they were given the same, which takes one agreement; else a sentence, the same
+/// on all, about the first thing that differs, as the lowest device was given it and the lowest that was given another.
+template <AgreeingTransport T>
+std::string difference_between(T& transport, const std::vector<given>& mine) {
+  digest of;
+  for (const given& one : mine) of.add(one.value);
+  const auto brought = static_cast<std::uint64_t>(number_of(of));
+  const agreement all = transport.agree({number_of(of), brought});
+  const auto living = static_cast<std::uint64_t>(transport.devices()) - transport.facts().absent.size();
+  if (all.sum == living * static_cast<std::uint64_t>(all.largest)) return {};
+  std::string values = "=";  // a device that is gone says nothing
+  for (const given& one : mine) values.append(reinterpret_cast<const char*>(&one.value), sizeof one.value);
+  const std::vector<std::string> told = transport.gather(values);
+  rank_t first = -1, other = -1;
+  std::size_t differs = mine.size();
+  for (std::size_t d = 0; d < told.size(); ++d) {
+    if (told[d].empty()) continue;
+    if (first < 0) first = static_cast<rank_t>(d);
+    const std::string& usual = told[static_cast<std::size_t>(first)];
+    const auto [at, its] = std::mismatch(usual.begin(), usual.end(), told[d].begin(), told[d].end());
+    if (at == usual.end()) continue;
+    const std::size_t part = static_cast<std::size_t>(at - usual.begin() - 1) / sizeof(std::int64_t);
+    if (other < 0 || part < differs) differs = part, other = static_cast<rank_t>(d);
   }
-  return difference_between(transport, {value(differ), family_in_words(of, differ - 1)});
+  if (other < 0) return {};
+  const bool asked = transport.device() == first || transport.device() == other;
+  const std::vector<std::string> words = transport.gather(asked ? mine[differs].text : std::string());
+  const auto of_device = [&](rank_t d) { return words[static_cast<std::size_t>(d)]; };
+  return text_of("device ", first, " was given ", of_device(first), " and device ", other, " ", of_device(other),
+                 "; all make one switch");
 }
 
 }  // namespace detail
 
 /// Called by all devices: a sentence, the same on all, where they were not given the same budget, use of sources,
-/// states, tensors, placement or layouts; nothing where they were, which takes one agreement on two numbers.
-template <Transport T, Holding From, Holding To>
+/// states, route, tensors, placement or layouts; nothing where they were, which takes one agreement.
+template <AgreeingTransport T, Holding From, Holding To>
 std::string difference_over(T& transport, const layout_switch<From, To>& change, const switch_options& options) {
-  const detail::given budget = detail::given_budget(options.budget), use = detail::given_sources(options.after_use),
-                      states = detail::given_states(change.list(), change.states()),
-                      route = detail::given_routing(options.route, change.on()),
-                      placed = detail::given_placement(change), layouts = detail::given_layouts(change);
-  const std::vector<digest> families = detail::digests_of_families(change.to());
-  digest all = families.back();
-  for (const std::int64_t value : {std::int64_t{change.to().families()}, budget.value, use.value, states.value,
-                                   route.value, placed.value, layouts.value})
-    all.add(value);
-  if (detail::alike_over(transport, detail::number_of(all))) return {};
-  std::string sentence = detail::difference_between(transport, budget);
-  if (sentence.empty()) sentence = detail::difference_between(transport, use);
-  if (sentence.empty()) sentence = detail::difference_between(transport, states);
-  if (sentence.empty()) sentence = detail::difference_between(transport, route);
-  if (sentence.empty()) sentence = detail::difference_of_families(transport, change.to(), families);
-  if (sentence.empty()) sentence = detail::difference_between(transport, placed);
-  if (sentence.empty()) sentence = detail::difference_between(transport, layouts);
-  return sentence;
+  return detail::difference_between(transport, detail::all_given(change, options));
 }
 
 }  // namespace reshard
