@@ -30,7 +30,7 @@ struct hub_word {
     confirmation,  // of a device: stages that it has in place
     placed,        // of the hub: stages that all have in place
     given_up,      // of both: who has left, or -1; why it is over
-    outcast,       // of the hub, to one: why it was given up
+    outcast,       // to one, the hub's device too: why it was given up
     bye            // of a device: it leaves
   };
   kind what = kind::bye;
@@ -74,7 +74,20 @@ class hub {
     rank_t to = everyone;
     hub_word says;
   };
-  using replies = std::vector<reply>;
+  /// What is said at once, in order; none of it takes memory of its own where texts are short.
+  class replies {
+   public:
+    const reply* begin() const { return said_.data(); }
+    const reply* end() const { return begin() + size_; }
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    const reply& operator[](std::size_t i) const { return said_[i]; }
+    void add(rank_t to, hub_word says) { said_[size_++] = {to, std::move(says)}; }
+
+   private:
+    std::array<reply, 2> said_;
+    std::size_t size_ = 0;
+  };
 
   /// A hub of so many devices, without those that are absent.
   explicit hub(rank_t devices, const std::vector<rank_t>& absent = {})
@@ -100,8 +113,10 @@ class hub {
   /// A device is gone, or taken to be, as the sentence says; where it lives nonetheless, it hears that it was given up.
   replies on_gone(rank_t d, const std::string& sentence) {
     if (broken_) return {};
-    replies all = {{d, {kind::outcast, {}, sentence}}};
-    all.push_back(break_off({kind::given_up, {-1}, sentence}).front());
+    replies all;
+    all.add(d, {kind::outcast, {}, sentence});
+    all.add(everyone, {kind::given_up, {-1}, sentence});
+    broken_ = true;
     return all;
   }
 
@@ -134,8 +149,8 @@ class hub {
     return result;
   }
   static replies to_all(hub_word word) {
-    replies all(1);
-    all.front().says = std::move(word);
+    replies all;
+    all.add(everyone, std::move(word));
     return all;
   }
 
