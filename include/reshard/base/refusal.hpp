@@ -5,8 +5,10 @@
 // Builds on: base/text.hpp.
 #pragma once
 
+#include <exception>
 #include <initializer_list>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include <reshard/base/text.hpp>
@@ -32,6 +34,17 @@ namespace detail {
 inline std::string_view without_prefix(std::string_view sentence) {
   constexpr std::string_view prefix = "reshard: ";
   return sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence;
+}
+
+/// The sentence of the exception that is being handled.
+inline std::string sentence_thrown() {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "reshard: an exception of no standard kind";
+  }
 }
 }  // namespace detail
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small state on its way: every device says what it has and what it asks for, all derive the same routes, and bytes go
 // from who has them to who lacks them. They go through what devices agree by, to all of them, at most 1 MiB at a time.
-// Builds on: job/detail/small_state_text.hpp, transport/meeting.hpp, transport/agreeing_transport.hpp.
+// Builds on: job/detail/small_state_text.hpp, transport/all_or_none.hpp, transport/agreeing_transport.hpp.
 #pragma once
 
 #include <algorithm>
-#include <exception>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +14,7 @@
 #include <reshard/base/version.hpp>
 #include <reshard/job/detail/small_state_text.hpp>
 #include <reshard/transport/agreeing_transport.hpp>
+#include <reshard/transport/all_or_none.hpp>
 #include <reshard/transport/meeting.hpp>
 
 namespace reshard {
@@ -54,7 +53,8 @@ class small_state_exchange {
   }
 
   carried_small_state run() {
-    try {
+    carried_small_state result;
+    devices_.tell(sink<>::of([&] {
       require_all_here();
       const std::vector<std::string> texts = transport_.gather(said_by_all_or_none());
       require_heard_alike(texts);
@@ -65,26 +65,20 @@ class small_state_exchange {
           of_device.push_back(directory_reader::directory(d, texts[d]));
         }
         std::vector<blob_route> found = routes_of(of_device, sink<>::of([this] { keep_alive(); }));
-        unasked_ = unasked_blobs(of_device);
-        if (options_.unasked == when_unasked::refuse && !unasked_.empty())
-          refuse("no device asks for small state ", unasked_.front().text(), ", ",
-                 unasked_.size() == 1 ? "which" : text_of("which with ", unasked_.size() - 1, " more"),
+        result.unasked = unasked_blobs(of_device);
+        if (options_.unasked == when_unasked::refuse && !result.unasked.empty())
+          refuse("no device asks for small state ", result.unasked.front().text(), ", ",
+                 result.unasked.size() == 1 ? "which" : text_of("which with ", result.unasked.size() - 1, " more"),
                  " would be on no device; ask for what shall stay, or let it be told (when_unasked::tell)");
         return found;
       });
       carry_all(routes);
-      return {merged(), std::move(unasked_)};
-    } catch (const std::exception& e) {
-      if (!all_know_) transport_.fail(e.what());
-      throw;
-    } catch (...) {  // from a transport of the caller's
-      transport_.fail("reshard: an exception of no standard kind");
-      throw;
-    }
+      result.state = merged();
+    }));
+    return result;
   }
 
  private:
-  static constexpr std::int64_t refused = std::numeric_limits<std::int64_t>::max();
   /// What a device that is here adds to an agreement; who does something else, or is of another version, does not.
   static constexpr std::uint64_t here = [] {
     digest of;
@@ -108,7 +102,7 @@ class small_state_exchange {
     try {
       return what();
     } catch (const refusal&) {
-      all_know_ = true;
+      devices_.all_know = true;
       throw;
     }
   }
@@ -118,30 +112,19 @@ class small_state_exchange {
     const agreement all =
         transport_.agree({refused, here, "reshard: it exchanges small state; all devices do one thing at a time"});
     if (all.sum == static_cast<std::uint64_t>(living()) * here) return;
-    all_know_ = true;
-    refuse("device ", me(), " exchanges small state, and another device does something else; all do it or none");
-  }
-
-  /// Agrees on a sentence: all go on, or none does.
-  agreement agreed(const std::string& sentence, std::uint64_t addend = 0, std::int64_t number = 0) {
-    const agreement all = transport_.agree({.number = number, .addend = addend, .sentence = sentence});
-    all_know_ = all.refuser >= 0;
-    if (!sentence.empty()) throw refusal(sentence);
-    if (!all_know_) return all;
-    throw peer_failed(text_of("reshard: device ", me(), ": device ", all.refuser,
-                              " refused the small state: ", without_prefix(all.sentence)));
+    devices_.refuse_together("device ", me(),
+                             " exchanges small state, and another device does something else; all do it or none");
   }
 
   /// What this device has and asks for, as text; refused by all where one of them asks for what can't be.
   std::string said_by_all_or_none() {
-    std::string text, wrong;
-    try {
+    std::string text;
+    const agreement all = devices_.agree(sink<proposal&>::of([&](proposal& mine) {
       require_askable();
       text = directory_writer::text(mine_, wanted_);
-    } catch (const refusal& e) {
-      wrong = e.what();
-    }
-    const agreement all = agreed(wrong, text.size(), options_.unasked == when_unasked::refuse ? 1 : 0);
+      mine.addend = text.size();
+      mine.number = options_.unasked == when_unasked::refuse ? 1 : 0;
+    }));
     if (all.largest > 0) options_.unasked = when_unasked::refuse;  // another device wants it
     return alike([&] {
       if (all.sum > static_cast<std::uint64_t>(most_directory_bytes))
@@ -158,10 +141,10 @@ class small_state_exchange {
       of.add(static_cast<std::int64_t>(text.size()));
       of.add(static_cast<std::int64_t>(hash_of(std::as_bytes(std::span(text)))));
     }
-    const agreement all = agreed({}, of.value());
+    const agreement all = devices_.agree(sink<proposal&>::of([&](proposal& mine) { mine.addend = of.value(); }));
     if (all.sum == static_cast<std::uint64_t>(living()) * of.value()) return;
-    all_know_ = true;
-    refuse("what devices say of their small state does not come to all of them alike, as device ", me(), " sees it");
+    devices_.refuse_together("what devices say of their small state does not come to all of them alike, as device ",
+                             me(), " sees it");
   }
   void require_askable() const {
     bytes_t asked = 0;
@@ -189,7 +172,10 @@ class small_state_exchange {
         bytes += moving[past++].what.bytes;
       carry(std::span(moving).subspan(first, past - first), wrong);
     }
-    agreed(wrong);  // nobody returns before all have everything
+    const auto say = sink<proposal&>::of([&](proposal&) {
+      if (!wrong.empty()) throw refusal(wrong);
+    });
+    devices_.agree(say);  // nobody returns before all have everything
   }
   /// Both lists are ascending, as routes are: each blob comes behind those that are there.
   small_state merged() {
@@ -231,10 +217,9 @@ class small_state_exchange {
   const small_state& mine_;
   std::vector<blob_id> wanted_;  // ascending
   T& transport_;
+  all_or_none<T> devices_{transport_, "the small state", ""};
   small_options options_;
-  std::vector<blob_id> unasked_;
   std::vector<blob> kept_, came_;  // of what this device shall have
-  bool all_know_ = false;
 };
 
 }  // namespace detail

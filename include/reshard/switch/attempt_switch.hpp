@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The switch of a job that outlives its devices: it does not throw, it says how it ended, the same way on all who live.
-// Builds on: plan/layout_switch.hpp, memory/binding.hpp, switch/ending.hpp, switch/detail/switch_steps.hpp.
+// Builds on: plan/layout_switch.hpp, memory/binding.hpp, switch/ending.hpp, switch/detail/make_ready.hpp,
+// switch/detail/run_ready.hpp, transport/parting.hpp.
 #pragma once
 
-#include <exception>
+#include <memory>
 #include <string>
 
 #include <reshard/memory/binding.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/switch/ending.hpp>
 #ifndef RESHARD_COMPILED_ONCE
-#include <reshard/switch/detail/switch_steps.hpp>
+#include <reshard/switch/detail/make_ready.hpp>
+#include <reshard/switch/detail/run_ready.hpp>
 #include <reshard/transport/parting.hpp>
 #endif
 
@@ -31,32 +33,34 @@ template <Holding From, Holding To, typename T>
 switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors,
                              T& transport, const switch_options& options) {
   static_assert(PartingTransport<T>, "reshard: this transport cannot tell who is left; a socket_endpoint can");
-  typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
-  std::string sentence;
-  try {
-    steps.prepare();
-    steps.run();
-    return ended::finished{steps.report(), {}};
-  } catch (const std::exception& e) {
-    sentence = e.what();
-  } catch (...) {
-    sentence = "reshard: an exception of no standard kind";
+  if constexpr (PartingTransport<T>) {
+    detail::all_or_none<T> devices = detail::one_of_switch(transport);
+    std::unique_ptr<detail::ready_switch<T>> ready;
+    std::string sentence;
+    try {
+      ready = detail::make_ready(change, old_tensors, new_tensors, devices, options);
+      detail::run_ready(*ready, devices);
+      return ended::finished{ready->report, {}};
+    } catch (...) {
+      sentence = detail::sentence_thrown();
+    }
+    if (devices.all_know) return ended::refused{sentence};
+    const slot_times times = ready ? ready->times() : slot_times{};
+    parting left = transport.part(times.sending(), ready && ready->moved);
+    if (!ready || !ready->touched) return ended::refused{sentence};
+    left.in_place = times.stages_in_place(left.in_place);
+    if (left.in_place >= times.stages && !left.survivors.empty()) {  // none: this one was given up
+      detail::ready_run<T>(*ready, devices).leave_rest();
+      return ended::finished{ready->report, sentence};
+    }
+    if (left.in_doubt(transport.decides())) return ended::unknown{sentence, times.stages, left.survivors};
+    if (options.after_use == sources::keep) return ended::failed{sentence, left.survivors};
+    ended::torn end{sentence, times.stages, left.in_place, left.survivors};
+    if (options.budget != no_budget) end.unread_kept = ready->unread_kept_by(transport.devices());
+    return end;
+  } else {
+    return {};
   }
-  if (steps.all_refused()) return ended::refused{sentence};
-  const index_t stages = steps.report().stages;
-  const slot_times times = steps.times();
-  parting left = transport.part(times.sending(), steps.moved());
-  left.in_place = times.stages_in_place(left.in_place);
-  if (!steps.touched()) return ended::refused{sentence};
-  if (left.in_place >= stages && !left.survivors.empty()) {  // none: this one was given up
-    steps.leave_rest();
-    return ended::finished{steps.report(), sentence};
-  }
-  if (left.in_doubt(transport.decides())) return ended::unknown{sentence, stages, left.survivors};
-  if (options.after_use == sources::keep) return ended::failed{sentence, left.survivors};
-  ended::torn end{sentence, stages, left.in_place, left.survivors};
-  if (options.budget != no_budget) end.unread_kept = steps.unread_kept();
-  return end;
 }
 #endif
 

@@ -2,14 +2,16 @@
 // The switch: every device calls switch_state with its tensors before and after, and the state moves from one layout to
 // the other in memory-bounded stages. Whatever can be refused is refused, on all devices, before the first page is
 // touched.
-// Builds on: plan/layout_switch.hpp, memory/binding.hpp, switch/options.hpp, switch/detail/switch_steps.hpp.
+// Builds on: plan/layout_switch.hpp, memory/binding.hpp, switch/options.hpp, switch/detail/make_ready.hpp,
+// switch/detail/run_ready.hpp.
 #pragma once
 
 #include <reshard/memory/binding.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/switch/options.hpp>
 #ifndef RESHARD_COMPILED_ONCE
-#include <reshard/switch/detail/switch_steps.hpp>
+#include <reshard/switch/detail/make_ready.hpp>
+#include <reshard/switch/detail/run_ready.hpp>
 #endif
 
 namespace reshard {
@@ -26,10 +28,14 @@ template <Holding From, Holding To, typename T>
 switch_report switch_state(const layout_switch<From, To>& change, binding& old_tensors, binding& new_tensors,
                            T& transport, const switch_options& options) {
   static_assert(Transport<T>, "reshard: this is no Transport; transport/transport.hpp says what one does");
-  typename detail::steps_over<From, To, T>::type steps(change, old_tensors, new_tensors, transport, options);
-  steps.prepare();
-  steps.run();
-  return steps.report();
+  if constexpr (Transport<T>) {
+    detail::all_or_none<T> devices = detail::one_of_switch(transport);
+    const auto ready = detail::make_ready(change, old_tensors, new_tensors, devices, options);
+    detail::run_ready(*ready, devices);
+    return ready->report;
+  } else {
+    return {};
+  }
 }
 #endif
 
