@@ -5,8 +5,10 @@
 // Builds on: base/text.hpp.
 #pragma once
 
+#include <exception>
 #include <initializer_list>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include <reshard/base/text.hpp>
@@ -43,6 +45,17 @@ template <typename... Parts>
   void (*const stop)(std::initializer_list<detail::text_part>) = detail::throw_refusal;
   stop({detail::text_part(parts)...});
   __builtin_unreachable();
+}
+
+/// what() of an exception, and a sentence that says so where it has none: what other devices are told of it.
+[[nodiscard]] inline std::string sentence_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "reshard: an exception of no standard kind";
+  }
 }
 
 }  // namespace reshard

@@ -74,11 +74,8 @@ class small_state_exchange {
       });
       carry_all(routes);
       return {merged(), std::move(unasked_)};
-    } catch (const std::exception& e) {
-      if (!all_know_) transport_.fail(e.what());
-      throw;
-    } catch (...) {  // from a transport of the caller's
-      transport_.fail("reshard: an exception of no standard kind");
+    } catch (...) {
+      if (!all_know_) transport_.fail(sentence_of(std::current_exception()));
       throw;
     }
   }
