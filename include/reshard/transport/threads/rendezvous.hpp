@@ -186,21 +186,19 @@ void run_devices(World& world, Body&& body) {
   std::exception_ptr first, secondary;
   const auto of_device = [&](rank_t d) {
     auto here = world.at(d);
-    const auto failed = [&](std::exception_ptr& kept, const char* sentence) {
+    const auto failed = [&](std::exception_ptr& kept) {
       {
         const std::lock_guard lock(mutex);
         if (!kept) kept = std::current_exception();
       }
-      here.fail(sentence);
+      here.fail(sentence_of(std::current_exception()));
     };
     try {
       body(here);
-    } catch (const peer_failed& e) {
-      failed(secondary, e.what());
-    } catch (const std::exception& e) {
-      failed(first, e.what());
+    } catch (const peer_failed&) {
+      failed(secondary);
     } catch (...) {
-      failed(first, "reshard: an exception of no standard kind");
+      failed(first);
     }
   };
   std::vector<std::thread> running;
