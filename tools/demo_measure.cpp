@@ -159,7 +159,7 @@ void measure_copy(const switch_request& request, measurement kind) {
       std::memset(source[d].data(), 1, static_cast<std::size_t>(bytes));
     if (warm) target[d].commit(0, target[d].bytes());
   });
-  const index_t stages = warm ? 1 : direct_stages(change, {0, devices}, request.budget).value_or(1);
+  const index_t stages = warm ? 1 : direct_stages(change, {0, devices}, request.budget).stages;
   double best = 0;
   for (int i = 0; i < (warm ? warm_repetitions : 1); ++i) {
     stopwatch watch;

@@ -43,3 +43,10 @@ TEST_CASE("inside another sentence a refusal speaks without who says it, and any
   for (const std::string_view other : {"", "reshard", "out of memory", " reshard: x", "who: reshard: x"})
     CHECK(detail::without_prefix(other) == other);
 }
+
+TEST_CASE("the sentence of an exception is what it says, and one of no standard kind has one too") {
+  const auto told = [](auto thrown) { return sentence_of(std::make_exception_ptr(thrown)); };
+  CHECK(told(refusal("reshard: tp=3 is no divisor")) == "reshard: tp=3 is no divisor");
+  CHECK(told(std::runtime_error("a disk is full")) == "a disk is full");
+  CHECK(told(17) == "reshard: an exception of no standard kind");
+}

@@ -94,7 +94,7 @@ struct seen_of {
 void check_budget(const computed_switch& change, bytes_t budget, seen_of& seen) {
   std::optional<index_t> wanted;
   std::vector<walked> at;
-  bytes_t least_budget = -1;
+  bytes_t least_budget = -1, excess_of_wanted = 0;
   for (index_t stages = 1; stages <= 32 && !wanted; stages *= 2) {
     at.clear();
     bytes_t excess = 1;
@@ -103,33 +103,35 @@ void check_budget(const computed_switch& change, bytes_t budget, seen_of& seen) 
       excess = std::max(excess, at.back().peak(0) - at.back().floor);
     }
     least_budget = least_budget < 0 ? excess : std::min(least_budget, excess);
-    if (excess <= budget) wanted = stages;
+    if (excess <= budget) wanted = stages, excess_of_wanted = excess;
   }
   const interval all{0, change.devices()};
-  const std::optional<index_t> found = direct_stages(change, all, budget);
+  const stages_found found = direct_stages(change, all, budget);
   if (!wanted) {
-    CHECK((!found || *found > 32));
+    CHECK((!found.kept || found.stages > 32));
     ++seen.refused;
     return;
   }
-  REQUIRE(found == wanted);
-  ++seen.tried, ++seen.stages[*found];
+  REQUIRE(found.kept);
+  REQUIRE(found.stages == *wanted);
+  CHECK(std::max<bytes_t>(found.excess, 1) == excess_of_wanted);
+  ++seen.tried, ++seen.stages[found.stages];
   const routing_choice chosen = choose_routing(change, {.when = relay_when::never, .budget = budget});
   CHECK(chosen.kept);
-  CHECK(chosen.how.stages == *found);
+  CHECK(chosen.how.stages == found.stages);
   CHECK(chosen.excess <= budget);
 
-  figure_collector figures(change, {.stages = *found}, 1, figures_of::whole_switch, sources::release, budget);
+  figure_collector figures(change, {.stages = found.stages}, 1, figures_of::whole_switch, sources::release, budget);
   std::optional<index_t> least_u;
   for (rank_t d = 0; d < change.devices(); ++d) {
     figures.add(make_plan(change, d));
     const walked& w = at[static_cast<std::size_t>(d)];
     if (w.unread == 0) continue;
-    index_t u = *found;
+    index_t u = found.stages;
     while (u > 0 && w.peak(u) > w.floor + budget) --u;  // the greatest that keeps it
     least_u = std::min(least_u.value_or(u), u);
     ++seen.with_unread;
-    ++(u == 0 ? seen.kept_none : u == *found ? seen.kept_all : seen.kept_some);
+    ++(u == 0 ? seen.kept_none : u == found.stages ? seen.kept_all : seen.kept_some);
   }
   CHECK(figures.figures().unread_kept == least_u);
 }
@@ -176,8 +178,8 @@ TEST_CASE("S is the least power of two whose replay keeps the budget, and u the 
 TEST_CASE("one rank that moves to another device keeps its sources, or any budget, in one stage") {
   const space whole(testing::tiny(2), parse_degrees(""));
   const layout_switch change(whole, whole, {.to = device_map(std::vector<rank_t>{1})});
-  CHECK(direct_stages(change, {0, 2}, 1, sources::keep) == 1);
-  CHECK(direct_stages(change, {0, 2}, 1) == 1);
+  CHECK(direct_stages(change, {0, 2}, 1, sources::keep).stages == 1);
+  CHECK(direct_stages(change, {0, 2}, 1).stages == 1);
   CHECK(least_direct_budget(change, {0, 2}) == 1);
   CHECK_REFUSED(static_cast<void>(direct_stages(change, {0, 2}, 0)), "a budget of 0 bytes; it must be at least 1");
 }
@@ -188,8 +190,8 @@ TEST_CASE("a budget that no number of stages keeps, and the least that one does"
   const interval all{0, 2};
   const bytes_t least_that_does = least_direct_budget(change, all);
   CHECK(least_that_does > 1);
-  CHECK(direct_stages(change, all, least_that_does).has_value());
-  CHECK_FALSE(direct_stages(change, all, least_that_does - 1).has_value());
+  CHECK(direct_stages(change, all, least_that_does).kept);
+  CHECK_FALSE(direct_stages(change, all, least_that_does - 1).kept);
   const routing_choice none = choose_routing(change, {.when = relay_when::never, .budget = least_that_does - 1});
   CHECK_FALSE(none.kept);
   CHECK(none.least_budget == least_that_does);

@@ -37,6 +37,21 @@ TEST_CASE("a byte comes from the lowest device of the node that holds it, else f
   CHECK(p.streams == std::vector<sized_stream>{{1, 0, 24, 2}, {2, 2, 24, 2}, {5, 7, 24, 2}, {1, 9, 24, 2}});
 }
 
+TEST_CASE("ranks that sit on devices in falling order are asked by device all the same") {
+  const baseline_plan p = baseline_plan_of(whole({5, 3, 1}, {0, 6}));
+  CHECK(p.messages == std::vector<baseline_message>{{1, 0, all, 1}, {5, 6, all, 1}});
+}
+
+TEST_CASE("a destination counts its tensors by source") {
+  std::vector<shard> halves;  // rows 0 to 2 of each tensor on rank 1, the others on rank 0
+  for (const char* const name : {"a", "b", "c"})
+    for (const rank_t r : {0, 1})
+      halves.push_back({.rank = r, .tensor = name, .whole = {6, 4}, .offset = {r == 0 ? 3 : 0, 0}, .shape = {3, 4}});
+  const layout_switch change(halves, tensors_on(1, 3), {.to = device_map(std::vector<rank_t>{2}), .on = links});
+  CHECK(baseline_plan_of(change).messages ==
+        std::vector<baseline_message>{{0, 2, all * 3 / 2, 3}, {1, 2, all * 3 / 2, 3}});
+}
+
 TEST_CASE("messages count tensors once for every state") {
   const layout_switch change(tensors_on(1, 3, {"param", "exp_avg", "exp_avg_sq"}),
                              tensors_on(1, 3, {"param", "exp_avg", "exp_avg_sq"}),

@@ -149,6 +149,22 @@ TEST_CASE("streams of fewer elements than stages are counted as they are, and de
   CHECK_DRAWN(moved > 10);
 }
 
+TEST_CASE("sources that send to one device alone are as many messages as they are") {
+  for (const auto& sit :
+       {std::vector<rank_t>{0, 1}, std::vector<rank_t>{98, 99}}) {  // few streams for so high a source
+    const layout_switch change(space(testing::tiny(2), parse_degrees("tp=2")),
+                               space(testing::tiny(2), parse_degrees("dp=1")),
+                               {.from = device_map(sit), .to = device_map(std::vector<rank_t>{2}), .on = links(1)});
+    relayed_streams streams = relayed_streams_of(change, 1);
+    const port_table on(change);
+    const relayed_seconds told(on, streams);
+    const switch_seconds by_hand = by_pieces(change, {relay::always, 1, 3}, told.phases());
+    CHECK(by_hand.messages == doctest::Approx(3 * 2 * 1e-6 * change.on().message_us));
+    CHECK(told.of_stages(3).messages == doctest::Approx(by_hand.messages).epsilon(1e-9));
+    CHECK(told.messages(3) == 3 * 2);
+  }
+}
+
 TEST_CASE("streams of a long chain are in order as well, whatever order they came in") {
   const layout_switch change(space(testing::tiny(1), parse_degrees("dp=1")),
                              space(testing::tiny(1), parse_degrees("dp=300")),

@@ -34,6 +34,11 @@ void write(std::byte* at, unsigned char value, bytes_t bytes) {
   const std::vector<unsigned char> all(static_cast<std::size_t>(bytes), value);
   emulation::poke(at, all.data(), all.size());
 }
+long launches() {
+  for (const emulation::call_count& c : emulation::counts())
+    if (c.function == "launch") return c.calls;
+  return 0;
+}
 unsigned char read(const std::byte* at) {
   unsigned char value = 0;
   emulation::peek(&value, at, 1);
@@ -52,6 +57,11 @@ TEST_CASE("granules come and go one by one; addresses and what others hold stay"
   const memory_block block = range.block();
   CHECK(block.come == granules_come::when_taken);
   CHECK(block.granules == 5);
+  {
+    device_memory there(pool, granule);  // what is mapped from the start may be written before anybody takes it
+    CHECK(there.block(pages_are::committed).come == granules_come::when_written);
+    CHECK(there.mapped_bytes() == granule);
+  }
   block.commit({1, 4});
   CHECK(range.mapped_bytes() == 3 * granule);
   CHECK(emulation::used_bytes() == static_cast<std::size_t>(3 * granule));
@@ -191,6 +201,8 @@ TEST_CASE("CUDA is asked where arrays lie: of which kind, on which device, and h
   detail::require_cuda(cudaHostAlloc(&pinned, bytes, cudaHostAllocDefault), "pin");
   CHECK(located(host.data(), nullptr) == "host memory");
   CHECK(located(pinned, nullptr) == "pinned host memory");
+  CHECK(detail::place_of_address(static_cast<const std::byte*>(pinned), [] { return std::string("it"); }) ==
+        memory_place{memory_place::kind::pinned, 0});
   CHECK(located(on_0, nullptr) == "device memory of device 0");
   CHECK(located(on_1, nullptr) == "device memory of device 1");
   CHECK(located(on_0, static_cast<std::byte*>(on_0) + bytes) == "device memory of device 0");
@@ -242,8 +254,19 @@ TEST_CASE("a lane makes the copies of tables longer than it sends at once, and w
     emulation::poke(memory, numbers.data(), 64 * count);
     copy_table table;
     for (index_t i = 0; i < count; ++i) table.add(at + 64 * i + 32, at + 64 * i, {.run_bytes = 32});
+    const long before_table = launches();
     lane.copy(table, std::chrono::seconds(5));
     finish();
+    constexpr index_t part = device_lane::part_bytes / static_cast<index_t>(sizeof(table_copy));
+    CHECK(launches() - before_table == ceil_divide(count, part));
+    for (const index_t entries : {index_t{0}, part}) {  // nothing is no launch, and what fits into one is one
+      copy_table exact;
+      for (index_t i = 0; i < entries; ++i) exact.add(at + 64 * i + 32, at + 64 * i, {.run_bytes = 32});
+      const long so_far = launches();
+      lane.copy(exact, std::chrono::seconds(5));
+      finish();
+      CHECK(launches() - so_far == (entries == 0 ? 0 : 1));
+    }
     std::vector<std::uint32_t> found(numbers.size());
     emulation::peek(found.data(), memory, 64 * count);
     index_t wrong = 0;

@@ -13,7 +13,7 @@ sys.path.insert(0, str(source / "tools" / "lib"))
 import choose  # noqa: E402
 
 LEAST_OFTEN = 14  # days
-SHARES = {0: "–", 1: "whole", 2: "half, by day", 3: "a third, by day", 4: "a fourth, by day"}
+SHARES = {0: "–", 1: "whole", 2: "half, by day", 3: "a third, by day", 4: "a fourth, by day", 5: "a fifth, by day", 6: "a sixth, by day"}
 guide = source / "docs" / "howto" / "test-the-library.md"
 COLUMNS = {"check": "`tools/check`", "gate": "`.ci/run`, by g++", "address": "with ASan", "thread": "with TSan", "all": "`tools/check --all`"}
 HEAD = f"| suite | what it holds | {' | '.join(COLUMNS.values())} |\n|---|---|{'---|' * len(COLUMNS)}\n"

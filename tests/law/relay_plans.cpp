@@ -172,7 +172,7 @@ right_plan check_plan(const looked_at& l, const json& printed) {
 
 struct tally {
   long plans = 0, relayed = 0, refused = 0, elements = 0, in_chains = 0, deep = 0, simulated = 0, staged = 0;
-  long alike = 0, formulas = 0, timed = 0, rounded = 0;
+  long alike = 0, formulas = 0, timed = 0, rounded = 0, of_other_chains = 0;
 };
 
 /// What simulate says of the same question.
@@ -259,13 +259,37 @@ right_plan in_stages(const looked_at& l, const std::string& relay, long stages) 
   return check_plan(l, l.told("plan", {"--transfers", "--relay", relay, "--stages", std::to_string(stages)}));
 }
 
-/// The number of stages is the least of 1, 2, 4 .. that keeps the budget.
-void check_stages_of_budget(const looked_at& l, const right_plan& p, long budget) {
+/// Which device sends to which, and when: the same for all stages of one number of chains.
+std::set<std::tuple<long, long, long>> ways_of(const right_plan& p) {
+  std::set<std::tuple<long, long, long>> ways;
+  for (const hop& h : p.hops) ways.insert({h.src, h.dst, h.phase});
+  return ways;
+}
+
+/// The number of stages is the least of 1, 2, 4 .. that keeps the budget with the chains that were chosen. Fewer may do
+/// with others: of each number of chains its least stages are taken, and of those whichever take the fewest seconds.
+void check_stages_of_budget(const looked_at& l, const right_plan& p, long budget, const words& how, tally& seen) {
   const std::string relay = p.printed.at("summary").at("relay");
   CHECK(p.f.peak_excess <= budget);
   CHECK(p.q.stages <= 4096);
   CHECK((p.q.stages & (p.q.stages - 1)) == 0);
-  for (long stages = 1; stages < p.q.stages; stages *= 2) CHECK(in_stages(l, relay, stages).f.peak_excess > budget);
+  bool first = true;
+  for (long stages = 1; stages < p.q.stages; stages *= 2) {
+    const words named{"--relay", relay, "--stages", std::to_string(stages), "--budget", std::to_string(budget)};
+    if (ask(l.asked("plan", named)).code != 0) {
+      CHECK(in_stages(l, relay, stages).f.peak_excess > budget);
+      continue;
+    }
+    words told = named;
+    told.push_back("--transfers");
+    const right_plan fewer = check_plan(l, l.told("plan", told));
+    CHECK(fewer.f.peak_excess <= budget);
+    CHECK(ways_of(fewer) != ways_of(p));
+    if (first)
+      CHECK(l.told("simulate", named)["seconds"].get<double>() > l.told("simulate", how)["seconds"].get<double>());
+    first = false;
+    ++seen.of_other_chains;
+  }
 }
 
 /// The least budget that does, as a refusal names it.
@@ -369,7 +393,7 @@ void check_switch(asked_switch s, tally& seen) {
   if (p.f.devices.empty()) return;  // faults were told
   CHECK((budget > 0 || p.q.stages == std::max(1L, s.stages)));
   if (relay != "auto") CHECK(p.printed.at("summary")["relay"] == relay);
-  if (budget > 0) check_stages_of_budget(l, p, budget);
+  if (budget > 0) check_stages_of_budget(l, p, budget, add(how), seen);
   words simulated = add(how);
   if (budget == 0 && s.stages == 0) simulated.insert(simulated.end(), {"--stages", "1"});
   if (!s.shape) check_seconds(l, p, simulated, seen);
@@ -402,8 +426,9 @@ TEST_CASE("random switches: every hop of every element is right, and so is every
   }
   std::printf(
       "{\"plans\":%ld,\"elements\":%ld,\"with_relay\":%ld,\"chains\":%ld,\"phases_above_3\":%ld,"
-      "\"stages_above_1\":%ld,\"least_budgets\":%ld,\"alike\":%ld}\n",
-      seen.plans, seen.elements, seen.relayed, seen.in_chains, seen.deep, seen.staged, seen.refused, seen.alike);
+      "\"stages_above_1\":%ld,\"least_budgets\":%ld,\"alike\":%ld,\"fewer_stages_of_other_chains\":%ld}\n",
+      seen.plans, seen.elements, seen.relayed, seen.in_chains, seen.deep, seen.staged, seen.refused, seen.alike,
+      seen.of_other_chains);
   for (const auto& of : random.count()) {
     std::printf("%-20s %ld\n", of.first.c_str(), of.second);
     CAPTURE(of.first);

@@ -23,6 +23,8 @@ TEST_CASE("S: the least of 1, 2, 4 .. 4096 that keeps the budget, by hand") {
   static_assert(stages_within(7 + 4, 7, [](index_t s) { return s == 64 ? 5 : 6; }).least_budget == 12);
   static_assert(stages_within(7 + 5, 7, [](index_t s) { return s == 64 ? 5 : 6; }).stages == 64);
   static_assert(stages_within(1, 0, [](index_t) { return 0; }).stages == 1);
+  static_assert(stages_named(3, 8, 8).kept && stages_named(3, 8, 8).stages == 3);
+  static_assert(!stages_named(3, 8, 7).kept && stages_named(3, 8, 7).least_budget == 8);
   const stages_found none = stages_within(3, 0, [](index_t s) { return s == 1 ? 9 : 4; });
   CHECK(none.stages == 1);
   CHECK(none.excess == 9);

@@ -182,6 +182,13 @@ std::optional<index_t> named_stages(const arguments& given) {
   return stages;
 }
 
+/// That so many stages do not keep the budget, `with_relay` or without.
+std::string why_not_in(bytes_t budget, std::string_view with_relay, index_t stages, bytes_t excess) {
+  return text_of("--budget: ", budget, " bytes cannot work", with_relay, " in the ", stages,
+                 " of --stages: a device needs ", excess,
+                 " bytes beyond max(before, after), which is the least budget that does in so many");
+}
+
 /// The stages of the direct plan, and whether they keep the budget.
 budget_verdict direct_in_stages(const arguments& given, const any_switch& change, rank_t only_device,
                                 routing_asked& found) {
@@ -191,19 +198,17 @@ budget_verdict direct_in_stages(const arguments& given, const any_switch& change
   const sources after_use = sources_asked_for(given);
   if (budget == 0) return {};
   if (named) {
-    const bytes_t excess = direct_excess(change, devices_asked_for(change, only_device), *named, after_use);
-    if (excess <= budget) return {};
-    return {false, excess,
-            text_of("--budget: ", budget, " bytes cannot work in the ", *named, " of --stages: a device needs ", excess,
-                    " bytes beyond max(before, after), which is the least budget that does in so many")};
+    const interval devices = devices_asked_for(change, only_device);
+    const stages_found in = stages_named(*named, direct_excess(change, devices, *named, after_use), budget);
+    return in.kept ? budget_verdict{} : budget_verdict{false, in.excess, why_not_in(budget, "", *named, in.excess)};
   }
   // The whole switch's, whichever device is asked about; of a world that takes long to look at, that device's alone.
   const rank_t looked_at = change.devices() > most_searched_devices ? only_device : -1;
-  std::optional<index_t> stages;
+  stages_found within;
   found.planning_seconds =
-      timed([&] { stages = direct_stages(change, devices_asked_for(change, looked_at), budget, after_use); });
-  if (!stages) return not_kept(change, budget, looked_at, after_use);
-  found.how.stages = *stages;
+      timed([&] { within = direct_stages(change, devices_asked_for(change, looked_at), budget, after_use); });
+  if (!within.kept) return not_kept(change, budget, looked_at, after_use);
+  found.how.stages = within.stages;
   return {};
 }
 
@@ -214,10 +219,7 @@ routing_asked predicted(const any_switch& change, routing_asked direct) {
 }
 
 std::string why_relay_is_not_kept(const arguments& given, bytes_t budget, const routing_choice& relayed) {
-  if (given.stages)
-    return text_of("--budget: ", budget, " bytes cannot work with relay in the ", relayed.how.stages,
-                   " of --stages: a device needs ", relayed.excess,
-                   " bytes beyond max(before, after), which is the least budget that does in so many");
+  if (given.stages) return why_not_in(budget, " with relay", relayed.how.stages, relayed.excess);
   return text_of("--budget: ", budget, " bytes cannot work with relay: of 1, 2, 4 .. ", most_stages,
                  " stages none keeps it on every device; the least budget that does is ", relayed.least_budget,
                  " bytes");

@@ -35,17 +35,6 @@ inline std::string_view without_prefix(std::string_view sentence) {
   constexpr std::string_view prefix = "reshard: ";
   return sentence.starts_with(prefix) ? sentence.substr(prefix.size()) : sentence;
 }
-
-/// The sentence of the exception that is being handled.
-inline std::string sentence_thrown() {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "reshard: an exception of no standard kind";
-  }
-}
 }  // namespace detail
 
 /// Throws refusal("reshard: " + parts...), numbers written in decimal. Parts are values, as clang's notes print no
@@ -56,6 +45,17 @@ template <typename... Parts>
   void (*const stop)(std::initializer_list<detail::text_part>) = detail::throw_refusal;
   stop({detail::text_part(parts)...});
   __builtin_unreachable();
+}
+
+/// what() of an exception, and a sentence that says so where it has none: what other devices are told of it.
+[[nodiscard]] inline std::string sentence_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "reshard: an exception of no standard kind";
+  }
 }
 
 }  // namespace reshard

@@ -43,6 +43,12 @@ struct routing_choice {
   bytes_t least_budget = 0;            // that is kept, where this one is not
   bytes_t excess = 0;            // beyond max(before, after), of that device with the most, where a budget is named
   relayed_streams streams = {};  // all that moves or stays with relay; nothing of a direct plan
+
+  /// Takes the stages that were found for a budget, and what they keep.
+  void take(const stages_found& found) {
+    how.stages = found.stages;
+    excess = found.excess, kept = found.kept, least_budget = found.least_budget;
+  }
 };
 
 namespace detail {
@@ -68,17 +74,9 @@ class relay_budget {
     return most;
   }
   /// The named stages, or the least of 1, 2, 4 .. 4096 that keep the budget.
-  void find(const routing_wishes& wishes, routing_choice& found) const {
-    if (wishes.stages) {
-      found.how.stages = *wishes.stages;
-      found.excess = excess(found.how.stages);
-      found.kept = found.excess <= wishes.budget;
-      found.least_budget = found.excess;
-      return;
-    }
-    const stages_found within = stages_within(wishes.budget, 0, [this](index_t stages) { return excess(stages); });
-    found.how.stages = within.stages;
-    found.excess = within.excess, found.kept = within.kept, found.least_budget = within.least_budget;
+  stages_found find(const routing_wishes& wishes) const {
+    if (wishes.stages) return stages_named(*wishes.stages, excess(*wishes.stages), wishes.budget);
+    return stages_within(wishes.budget, 0, [this](index_t stages) { return excess(stages); });
   }
 
  private:
@@ -172,7 +170,8 @@ template <Holding From, Holding To>
     found.streams = relayed_streams_of(change, chains, retained);
     found.phases = found.streams.phases();
     if (wishes.stages) found.how.stages = *wishes.stages;
-    if (wishes.budget > 0) detail::relay_budget(change, chains, found.phases, wishes.after_use).find(wishes, found);
+    if (wishes.budget > 0)
+      found.take(detail::relay_budget(change, chains, found.phases, wishes.after_use).find(wishes));
     if (on) {
       const relayed_seconds seconds(*on, found.streams);
       if (!wishes.stages && wishes.budget == 0 && wishes.otherwise == stages_unless_named::fastest)
@@ -206,14 +205,15 @@ template <Holding From, Holding To>
   direct.how.stages = wishes.stages.value_or(1);
   if (wishes.budget > 0) {
     const interval devices{0, change.devices()};
-    if (!wishes.stages) {
-      const std::optional<index_t> stages = direct_stages(change, devices, wishes.budget, wishes.after_use);
-      direct.how.stages = stages.value_or(1);
+    const auto named = [&](index_t stages) {
+      return stages_named(stages, direct_excess(change, devices, stages, wishes.after_use), wishes.budget);
+    };
+    direct.take(wishes.stages ? named(*wishes.stages)
+                              : direct_stages(change, devices, wishes.budget, wishes.after_use));
+    if (!direct.kept && !wishes.stages) {
+      direct.take(named(1));
+      direct.least_budget = least_direct_budget(change, devices, wishes.after_use);
     }
-    direct.excess = direct_excess(change, devices, direct.how.stages, wishes.after_use);
-    direct.kept = direct.excess <= wishes.budget;
-    if (!direct.kept)
-      direct.least_budget = wishes.stages ? direct.excess : least_direct_budget(change, devices, wishes.after_use);
   }
   if (change.on().has_speeds()) direct.seconds = direct_seconds(change, direct.how.stages);
   return direct;

@@ -21,7 +21,7 @@
   instance void detail::route_relay(const any_switch&, index_t, const detail::wanted_hops&, const detail::hop_sink&); \
   instance relabelling relabel(const any_switch&, relabel_by);                                                        \
   instance bytes_t direct_excess(const any_switch&, interval, index_t, sources);                                      \
-  instance std::optional<index_t> direct_stages(const any_switch&, interval, bytes_t, sources);                       \
+  instance stages_found direct_stages(const any_switch&, interval, bytes_t, sources);                                 \
   instance bytes_t least_direct_budget(const any_switch&, interval, sources);                                         \
   instance std::optional<double> direct_seconds(const any_switch&, index_t);                                          \
   instance routing_choice choose_relay(const any_switch&, const routing_wishes&);                                     \

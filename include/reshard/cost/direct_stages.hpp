@@ -44,10 +44,12 @@ class direct_memory {
     const staged_plan cut = stage_plan(plan_, *change_, stages);
     return replay_memory(before_, after_, cut.receives, cut.sends, plan_.retains, stages, created_).excess();
   }
-  /// Whether excess(S) <= budget. What the first slot holds is known without cutting anything, and decides for most S.
-  bool keeps(bytes_t budget, index_t stages) const {
-    if (after_use_ == sources::keep) return true;
-    return first_slot(stages) - greatest(before_, after_) <= budget && excess(stages) <= budget;
+  /// excess(S), where it is within the budget. What the first slot holds is known without cutting anything, and decides
+  /// for most S.
+  std::optional<bytes_t> within(bytes_t budget, index_t stages) const {
+    if (after_use_ == sources::release && first_slot(stages) - greatest(before_, after_) > budget) return {};
+    const bytes_t found = excess(stages);
+    return found <= budget ? std::optional(found) : std::nullopt;
   }
 
  private:
@@ -75,21 +77,24 @@ template <Holding From, Holding To>
   return most;
 }
 
-/// S = the least of 1, 2, 4 .. 4096 at which each of these devices keeps the budget; none where no S does. A device
-/// that does not keep it in S stages rules S out, so that the devices are seen about once, however many S there are.
+/// Finds what stages_within does of what these devices exceed, at about the cost of seeing each once: a device that
+/// does not keep the budget in S stages rules S out. Where no S keeps it, `kept` is false, and no more was looked for.
 template <Holding From, Holding To>
-[[nodiscard]] std::optional<index_t> direct_stages(const layout_switch<From, To>& change, interval devices,
-                                                   bytes_t budget, sources after_use = sources::release) {
-  if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
-  index_t stages = 1, in_a_row = 0;
+[[nodiscard]] stages_found direct_stages(const layout_switch<From, To>& change, interval devices, bytes_t budget,
+                                         sources after_use = sources::release) {
+  require_budget(budget);
+  stages_found found;
+  index_t in_a_row = 0;
   for (rank_t device = devices.begin; in_a_row < devices.size();) {
     const direct_memory memory(change, device, after_use);
-    for (; !memory.keeps(budget, stages); stages *= 2, in_a_row = 0)
-      if (stages == most_stages) return {};
+    std::optional<bytes_t> excess;
+    for (; !(excess = memory.within(budget, found.stages)); found = {found.stages * 2}, in_a_row = 0)
+      if (found.stages == most_stages) return {.kept = false};
+    found.excess = greatest(found.excess, *excess);
     ++in_a_row;
     if (++device == devices.end) device = devices.begin;
   }
-  return stages;
+  return found;
 }
 
 /// max(1, min over S = 1, 2, 4 .. 4096 of the largest excess of these devices in S stages): the least budget that any S

@@ -20,16 +20,25 @@ struct stages_found {
   bytes_t least_budget = 0;  // that is kept, where this one is not
 };
 
-/// S = the least of 1, 2, 4 .. 4096 with excess_of(S) + F <= budget: excess_of(S) is what S stages exceed max(before,
-/// after) by on that device with the most, F what the transport holds whatever the stages. Where there is none, the
-/// result tells of one stage, and the least budget that does is F + max(1, the least excess_of(S)). A budget below 1 or
-/// not above F is refused.
-template <typename ExcessOf>
-[[nodiscard]] constexpr stages_found stages_within(bytes_t budget, bytes_t fixed, ExcessOf&& excess_of) {
+/// Refuses a budget below 1, and one not above F, what the transport holds whatever the stages.
+constexpr void require_budget(bytes_t budget, bytes_t fixed = 0) {
   if (budget < 1) refuse("a budget of ", budget, " bytes; it must be at least 1");
   if (budget <= fixed)
     refuse("a budget of ", budget, " bytes, and the transport holds ", fixed,
            " whatever the stages; it must be above that");
+}
+
+/// S as it is named: kept where what it exceeds is within the budget, and the least budget is that.
+[[nodiscard]] constexpr stages_found stages_named(index_t stages, bytes_t excess, bytes_t budget) {
+  return {stages, excess, excess <= budget, excess};
+}
+
+/// S = the least of 1, 2, 4 .. 4096 with excess_of(S) + F <= budget: excess_of(S) is what S stages exceed max(before,
+/// after) by on that device with the most, F what the transport holds whatever the stages. Where there is none, the
+/// result tells of one stage, and the least budget that does is F + max(1, the least excess_of(S)).
+template <typename ExcessOf>
+[[nodiscard]] constexpr stages_found stages_within(bytes_t budget, bytes_t fixed, ExcessOf&& excess_of) {
+  require_budget(budget, fixed);
   stages_found first{};
   bytes_t smallest = std::numeric_limits<bytes_t>::max();
   for (index_t stages = 1; stages <= most_stages; stages *= 2) {

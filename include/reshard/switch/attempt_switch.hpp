@@ -42,7 +42,7 @@ switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old
       detail::run_ready(*ready, devices);
       return ended::finished{ready->report, {}};
     } catch (...) {
-      sentence = detail::sentence_thrown();
+      sentence = sentence_of(std::current_exception());
     }
     if (devices.all_know) return ended::refused{sentence};
     const slot_times times = ready ? ready->times() : slot_times{};

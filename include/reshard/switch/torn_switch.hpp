@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who holds what after a torn switch, from its stages, how many are in place, and who survives; as the list of shards
 // from which an ordinary switch goes on, as one survivor's binding over its old and new arrays, and what nobody holds.
-// Builds on: schedule/staged_plan.hpp, algebra/region.hpp, switch/ending.hpp, memory/binding.hpp, plan/unread.hpp,
+// Builds on: schedule/staged_plan.hpp, algebra/refine.hpp, switch/ending.hpp, memory/binding.hpp, plan/unread.hpp,
 // space/shard.hpp.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/algebra/refine.hpp>
 #include <reshard/algebra/region.hpp>
 #include <reshard/memory/binding.hpp>
 #include <reshard/memory/tensor_names.hpp>
@@ -36,36 +37,9 @@ struct torn_box {
 
 namespace detail {
 
-/// The boxes of one tensor, any two of them disjoint, each cut by all that were added.
-class box_cutter {
- public:
-  /// after = { a n b with the holder, a - b : a before } and { b - all a with the holder }
-  void add(const box<3>& b, rank_t holder, std::vector<rank_t> torn_box::*arrays) {
-    region<3> rest(b);
-    const std::size_t before = boxes.size();
-    for (std::size_t i = 0; i < before && !rest.empty(); ++i) {
-      const box<3> common = intersect(boxes[i].where, b);
-      if (common.empty()) continue;
-      rest.remove(common);
-      region<3> beside(boxes[i].where);
-      beside.remove(common);
-      for (const box<3>& part : beside.boxes()) {
-        torn_box other = boxes[i];
-        other.where = part;
-        boxes.push_back(std::move(other));
-      }
-      boxes[i].where = common;
-      std::vector<rank_t>& holders = boxes[i].*arrays;
-      if (holder >= 0 && (holders.empty() || holders.back() != holder)) holders.push_back(holder);
-    }
-    for (const box<3>& part : rest.boxes()) {
-      torn_box fresh{{}, {}, part, {}, {}};
-      if (holder >= 0) (fresh.*arrays).push_back(holder);
-      boxes.push_back(std::move(fresh));
-    }
-  }
-
-  std::vector<torn_box> boxes;
+/// Who has a box in old arrays, and in new ones.
+struct torn_copies {
+  std::vector<rank_t> in_old, in_new;
 };
 
 }  // namespace detail
@@ -80,12 +54,18 @@ template <Holding From, Holding To>
 [[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, const ended::torn& end,
                                                const routing& route = {}) {
   const index_t in_place = end.in_place;
-  std::map<std::pair<unsigned, tensor_id>, detail::box_cutter> tensors;
+  using detail::torn_copies;
+  std::map<std::pair<unsigned, tensor_id>, std::vector<labelled_box<3, torn_copies>>> tensors;
+  const auto has = [&](state_set states, const tensor_id& tensor, const box<3>& b, rank_t device,
+                       auto torn_copies::*in) {
+    refine(tensors[{static_cast<unsigned>(states.bits()), tensor}], b, [&](torn_copies& copies) {
+      if (std::vector<rank_t>& all = copies.*in; all.empty() || all.back() != device) all.push_back(device);
+    });
+  };
   const auto add = [&](const std::vector<staged_piece>& list, rank_t device, bool old_arrays) {
     for (const staged_piece& p : list)
       if ((p.stage >= in_place) == old_arrays)
-        tensors[{static_cast<unsigned>(p.states.bits()), p.tensor}].add(
-            p.where, device, old_arrays ? &torn_box::in_old : &torn_box::in_new);
+        has(p.states, p.tensor, p.where, device, old_arrays ? &torn_copies::in_old : &torn_copies::in_new);
   };
   for (const rank_t device : end.survivors) {
     plan whole = make_plan(change, device, route);
@@ -96,7 +76,7 @@ template <Holding From, Holding To>
     std::erase_if(whole.sends, passes);
     std::erase_if(p.receives, [](const staged_piece& r) { return r.why == purpose::passed_on; });
     const auto stands = [&](state_set states, const tensor_id& tensor, const box<3>& b) {
-      tensors[{static_cast<unsigned>(states.bits()), tensor}].add(b, device, &torn_box::in_old);
+      has(states, tensor, b, device, &torn_copies::in_old);
     };
     if (!end.unread_kept) {
       detail::each_held_but(change, device, {}, stands);
@@ -113,17 +93,17 @@ template <Holding From, Holding To>
     for (int f = 0; f < change.to().families() && !states.empty(); ++f)
       if (has_states_of(change.to().family_at(f).kind, r))
         each_tensor(f, change.to().family_at(f).whole(), [&](const tensor_id& tensor, const box<3>& whole) {
-          tensors[{static_cast<unsigned>(states.bits()), tensor}].add(whole, -1, &torn_box::in_old);
+          refine(tensors[{static_cast<unsigned>(states.bits()), tensor}], whole, [](torn_copies&) {});
         });
   }
   std::vector<torn_box> result;
-  for (auto& [key, cutter] : tensors) {
-    for (torn_box& b : cutter.boxes) b.states = change.states().masked(key.first), b.tensor = key.second;
-    std::sort(cutter.boxes.begin(), cutter.boxes.end(),
-              [](const torn_box& a, const torn_box& b) { return precedes(a.where, b.where); });
+  for (auto& [key, parts] : tensors) {
+    std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return precedes(a.where, b.where); });
     const family_box whole = change.to().family_at(key.second.family).whole();
-    for (torn_box& b : cutter.boxes)
-      if (whole.contains(family_box_of(key.second, b.where))) result.push_back(std::move(b));
+    for (auto& [where, copies] : parts)
+      if (whole.contains(family_box_of(key.second, where)))
+        result.push_back(
+            {change.states().masked(key.first), key.second, where, std::move(copies.in_old), std::move(copies.in_new)});
   }
   return result;
 }

@@ -37,7 +37,7 @@ struct all_or_none {
       throw;
     } catch (...) {
       mine = std::current_exception();
-      brought = {refused, 0, sentence_thrown()};
+      brought = {refused, 0, sentence_of(std::current_exception())};
     }
     const agreement all = transport.agree(brought);
     all_know = all.largest == refused;
@@ -58,7 +58,7 @@ struct all_or_none {
     try {
       something();
     } catch (...) {
-      const std::string sentence = sentence_thrown();
+      const std::string sentence = sentence_of(std::current_exception());
       if (all_know) throw;
       first();
       transport.fail(sentence);

@@ -29,6 +29,8 @@ struct agreement {
   rank_t refuser = -1;
   std::string sentence = {};
 
+  friend bool operator==(const agreement&, const agreement&) = default;
+
   /// What it is after one more device's proposal; `first` where that is the first.
   void add(rank_t device, const proposal& p, bool first) {
     if (first) *this = {};

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of processes over TCP: the lowest device that has an address is the hub, to which the others are
-// connected. It adds up what they propose, counts what is in place, and tells all of them who is gone: the end of a
-// connection is death, silence beyond the patience is being given up.
-// Builds on: transport/meeting.hpp, transport/sockets/frames.hpp, transport/sockets/parting.hpp.
+// The meeting of processes over TCP: the lowest device that has an address keeps the hub, to which the others are
+// connected. Words go as frames, and beats between them: the end of a connection is death, silence beyond the patience
+// is being given up.
+// Builds on: transport/hub.hpp, transport/meeting.hpp, transport/sockets/frames.hpp, transport/sockets/parting.hpp.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <poll.h>
 
+#include <reshard/transport/hub.hpp>
 #include <reshard/transport/meeting.hpp>
 #include <reshard/transport/sockets/frames.hpp>
 #include <reshard/transport/sockets/parting.hpp>
@@ -24,19 +22,18 @@ namespace reshard {
 /// One process's end of a meeting over TCP.
 class socket_meeting {
   using clock = std::chrono::steady_clock;
-  enum kind : std::uint32_t { proposed = 1, agreed, text, texts, confirmed, placed, beat, given_up, bye, outcast };
+  using kind = hub_word::kind;
+  static constexpr std::uint32_t beat = 0;  // a frame that is no word
 
  public:
   /// Address d is device d's, where `listening` listens for this one; empty where there is no such device (any more).
   /// Returns once all have come; peer_missing names who has not when the patience ends.
   socket_meeting(rank_t device, const std::vector<std::string>& addresses, listening_socket listening, patience wait)
-      : device_(device), devices_(static_cast<rank_t>(addresses.size())), wait_(wait), addresses_(addresses),
-        door_(std::move(listening), devices_), links_(addresses.size()), heard_(addresses.size(), clock::now()),
-        in_place_(addresses.size(), 0), said_(addresses.size()), told_(addresses.size(), false) {
+      : device_(device), devices_(static_cast<rank_t>(addresses.size())), absent_(without_address(addresses)),
+        wait_(wait), addresses_(addresses), door_(std::move(listening), devices_), links_(addresses.size()),
+        heard_(addresses.size(), clock::now()), middle_(devices_, absent_) {
     if (device < 0 || device >= devices_) refuse("there is no device ", device, " among ", devices_, " addresses");
     if (address(device).empty()) refuse("device ", device, " is one of those without an address, which are gone");
-    for (rank_t d = 0; d < devices_; ++d)
-      if (address(d).empty()) absent_.push_back(d), in_place_[static_cast<std::size_t>(d)] = most_stages_in_place;
     while (address(hub_).empty()) ++hub_;
     if (is_hub()) receive_all();
     else call_hub();
@@ -45,8 +42,9 @@ class socket_meeting {
   socket_meeting(const socket_meeting&) = delete;
   socket_meeting& operator=(const socket_meeting&) = delete;
   ~socket_meeting() {
+    say({kind::bye});
     for (framed_link& link : links_)
-      if (link.open()) link.post(bye, {}), link.flush(), link.finish();
+      if (link.open()) link.flush(), link.finish();
     const auto end = clock::now() + std::min<clock::duration>(wait_, std::chrono::seconds(1));
     while (is_hub() && clock::now() < end) {  // a connection that is closed on unread bytes takes back what it said
       bool open = false;
@@ -71,37 +69,19 @@ class socket_meeting {
   std::vector<rank_t> absent() const { return absent_; }
   socket_door& door() { return door_; }
 
-  agreement agree(const proposal& mine) {
-    std::array<std::int64_t, 2> numbers = {mine.number, static_cast<std::int64_t>(mine.addend)};
-    std::string body(reinterpret_cast<const char*>(numbers.data()), sizeof numbers);
-    say(proposed, body + mine.sentence);
-    until([this] { return agreed_; });
-    agreed_ = false;
-    return result_;
+  agreement agree(const proposal& mine) { return answer(hub_word::of(mine)).agreed(); }
+  std::vector<std::string> gather(const std::string& mine) { return answer({kind::text, {}, mine}).texts(); }
+  void confirm(index_t stages) {
+    require_whole();
+    say({kind::confirmation, {stages}, {}});
   }
-  std::vector<std::string> gather(const std::string& mine) {
-    say(text, mine);
-    until([this] { return gathered_; });
-    gathered_ = false;
-    return all_said_;
-  }
-  void confirm(index_t stages) { say(confirmed, {reinterpret_cast<const char*>(&stages), sizeof stages}); }
-  bool in_place(index_t stages) const { return placed_ >= stages; }
+  bool in_place(index_t stages) const { return end_.placed() >= stages; }
   /// The hub knows them all; the others wait for its word.
   std::vector<rank_t> behind(index_t stages) const {
-    if (!is_hub()) return {hub_};
-    std::vector<rank_t> result;
-    for (rank_t d = 0; d < devices_; ++d)
-      if (in_place_[static_cast<std::size_t>(d)] < stages) result.push_back(d);
-    return result;
+    return is_hub() ? middle_.behind(stages) : std::vector<rank_t>{hub_};
   }
-  void require_whole() const {
-    if (!why_.empty()) throw peer_failed(why_);
-  }
-  void give_up(const std::string& sentence) {
-    if (is_hub()) break_off(sentence);
-    else link(hub_).post(given_up, sentence);
-  }
+  void require_whole() const { end_.require_whole(); }
+  void give_up(const std::string& sentence) { say({kind::given_up, {-1}, sentence}); }
   /// Nobody reads another process's memory.
   void fail(const std::string& sentence) { give_up(sentence); }
 
@@ -111,9 +91,9 @@ class socket_meeting {
     break_off(detail::text_of("reshard: device ", device_, " has left a switch that broke off"));
     for (rank_t d = 0; d < devices_; ++d)  // what came before, it may be that all is in place
       while (const std::optional<socket_frame> frame = link(d).next()) take(d, *frame);
-    if (outcast_) return {placed_, has_all, {}};
+    if (end_.outcast()) return {end_.placed(), has_all, {}};
     socket_parting among(device_, addresses_, door_, wait_);
-    return among.agree(placed_, has_all, [this](rank_t d) {
+    return among.agree(end_.placed(), has_all, [this](rank_t d) {
       if (std::find(gone_.begin(), gone_.end(), d) != gone_.end()) return true;
       framed_link& l = link(d);
       while (l.next()) {
@@ -142,8 +122,12 @@ class socket_meeting {
   }
 
  private:
-  static constexpr index_t most_stages_in_place = std::numeric_limits<index_t>::max();
-
+  static std::vector<rank_t> without_address(const std::vector<std::string>& addresses) {
+    std::vector<rank_t> result;
+    for (std::size_t d = 0; d < addresses.size(); ++d)
+      if (addresses[d].empty()) result.push_back(static_cast<rank_t>(d));
+    return result;
+  }
   bool is_hub() const { return device_ == hub_; }
   bool lives(rank_t d) const { return !address(d).empty(); }
   framed_link& link(rank_t d) { return links_[static_cast<std::size_t>(d)]; }
@@ -192,15 +176,32 @@ class socket_meeting {
     link(hub_) = framed_link(std::move(made));
   }
 
-  /// Says something to the hub, which may be this device.
-  void say(std::uint32_t what, const std::string& body) {
-    require_whole();
-    if (is_hub()) take(hub_, {what, body});
-    else link(hub_).post(what, body);
+  /// Says a word to the hub, which may be this device.
+  void say(const hub_word& word) {
+    if (is_hub()) carry(middle_.on_word(hub_, word));
+    else post(link(hub_), word);
   }
-  void tell_all(std::uint32_t what, const std::string& body) {
-    for (framed_link& l : links_)
-      if (l.open()) l.post(what, body);
+  /// Brings what the hub says to whom it is for.
+  void carry(const reshard::hub::replies& said) {
+    for (const reshard::hub::reply& r : said)
+      for (rank_t d = 0; d < devices_; ++d) {
+        if (r.to != reshard::hub::everyone && r.to != d) continue;
+        if (d == device_) end_.on_word(r.says);
+        else if (link(d).open()) post(link(d), r.says);
+      }
+  }
+  static void post(framed_link& to, const hub_word& word) {
+    std::string body;
+    word.append_to(body);
+    to.post(static_cast<std::uint32_t>(word.what), body);
+  }
+  /// Says a word and waits for the hub's answer to all.
+  const hub_end& answer(const hub_word& mine) {
+    require_whole();
+    const std::uint64_t before = end_.answers();
+    say(mine);
+    until([&] { return end_.answers() != before; });
+    return end_;
   }
   template <typename What>
   void until(What&& what) {
@@ -219,104 +220,40 @@ class socket_meeting {
     const std::uint64_t before = from.received();
     while (std::optional<socket_frame> frame = from.next()) take(d, *frame);
     if (from.received() != before) heard_[static_cast<std::size_t>(d)] = now;  // a long frame is no silence
-    if (!why_.empty()) return;
+    if (end_.broken()) return;
     if (!from.open()) {
       gone_.push_back(d);
-      break_off(detail::text_of("reshard: device ", d,
-                                said_bye(d) ? " has left; a world serves one run" : " is gone: its connection ended"));
+      lose(d, detail::text_of("reshard: device ", d, " is gone: its connection ended"));
     } else if (now - heard_[static_cast<std::size_t>(d)] > wait_) {
       const std::string sentence =
           detail::text_of("reshard: device ", d, " was given up: it has said nothing for ", wait_.count(), " ms");
-      from.post(outcast, sentence);  // for when it wakes
       gone_.push_back(d);
-      break_off(sentence);
+      lose(d, sentence);  // it hears so when it wakes
     }
   }
-  bool said_bye(rank_t d) const { return std::find(byes_.begin(), byes_.end(), d) != byes_.end(); }
+  void lose(rank_t d, const std::string& sentence) {
+    if (is_hub()) return carry(middle_.on_gone(d, sentence));
+    end_.break_off(sentence);
+    post(link(d), {kind::outcast, {}, sentence});
+  }
 
-  /// The bytes that a frame has at least.
-  static std::size_t least_bytes(std::uint32_t kind) {
-    switch (kind) {
-      case proposed: return 2 * sizeof(std::int64_t);
-      case agreed: return 3 * sizeof(std::int64_t);
-      case confirmed:
-      case placed: return sizeof(index_t);
-      default: return 0;
-    }
-  }
   void take(rank_t d, const socket_frame& frame) {
-    if (frame.body.size() < least_bytes(frame.kind))
+    const int numbers = hub_word::numbers_of(frame.kind);
+    if (numbers < 0) return;  // it lives
+    const std::size_t least = static_cast<std::size_t>(numbers) * sizeof(std::int64_t);
+    if (frame.body.size() < least)
       return break_off(detail::text_of("reshard: device ", d, " speaks of another build: ", frame.body.size(),
-                                       " bytes where ", least_bytes(frame.kind), " are the least"));
-    if (!why_.empty() && (frame.kind == proposed || frame.kind == text)) return;  // some have heard that it is over
-    switch (frame.kind) {
-      case proposed: return take_proposal(d, frame.body);
-      case agreed: return take_agreement(frame.body);
-      case text: return take_text(d, frame.body);
-      case texts: return take_texts(frame.body);
-      case confirmed: return take_confirmation(d, frame.body);
-      case placed: std::memcpy(&placed_, frame.body.data(), sizeof placed_); return;
-      case outcast: outcast_ = true; return break_off(frame.body);
-      case given_up: return break_off(frame.body);
-      case bye: byes_.push_back(d); return;
-      default: return;  // it lives
-    }
-  }
-  void take_proposal(rank_t d, const std::string& body) {
-    std::array<std::int64_t, 2> numbers = {};
-    std::memcpy(numbers.data(), body.data(), sizeof numbers);
-    so_far_.add(d, {numbers[0], static_cast<std::uint64_t>(numbers[1]), body.substr(sizeof numbers)}, arrived_ == 0);
-    if (++arrived_ < devices_ - static_cast<rank_t>(absent_.size())) return;
-    arrived_ = 0;
-    result_ = so_far_;
-    agreed_ = true;
-    const std::array<std::int64_t, 3> all = {result_.largest, static_cast<std::int64_t>(result_.sum), result_.refuser};
-    tell_all(agreed, std::string(reinterpret_cast<const char*>(all.data()), sizeof all) + result_.sentence);
-  }
-  void take_agreement(const std::string& body) {
-    std::array<std::int64_t, 3> all = {};
-    std::memcpy(all.data(), body.data(), sizeof all);
-    result_ = {all[0], static_cast<std::uint64_t>(all[1]), all[2], body.substr(sizeof all)};
-    agreed_ = true;
-  }
-  void take_text(rank_t d, const std::string& body) {
-    said_[static_cast<std::size_t>(d)] = body;
-    told_[static_cast<std::size_t>(d)] = true;
-    for (rank_t other = 0; other < devices_; ++other)
-      if (lives(other) && !told_[static_cast<std::size_t>(other)]) return;
-    std::fill(told_.begin(), told_.end(), false);
-    std::string all;
-    for (const std::string& s : said_) {
-      const std::uint64_t bytes = s.size();
-      all.append(reinterpret_cast<const char*>(&bytes), sizeof bytes).append(s);
-    }
-    tell_all(texts, all);
-    all_said_ = said_;
-    gathered_ = true;
-  }
-  void take_texts(const std::string& body) {
-    all_said_.clear();
-    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= body.size();) {
-      std::uint64_t bytes = 0;
-      std::memcpy(&bytes, body.data() + at, sizeof bytes);
-      all_said_.push_back(body.substr(at + sizeof bytes, bytes));
-      at += sizeof bytes + std::min<std::uint64_t>(bytes, body.size());
-    }
-    gathered_ = true;
-  }
-  void take_confirmation(rank_t d, const std::string& body) {
-    std::memcpy(&in_place_[static_cast<std::size_t>(d)], body.data(), sizeof(index_t));
-    const index_t least_of_all = *std::min_element(in_place_.begin(), in_place_.end());
-    if (least_of_all == placed_) return;
-    placed_ = least_of_all;
-    tell_all(placed, {reinterpret_cast<const char*>(&placed_), sizeof placed_});
+                                       " bytes where ", least, " are the least"));
+    hub_word word = hub_word::of(frame.kind, frame.body);
+    if (!is_hub() || word.what == kind::outcast) end_.on_word(word);
+    if (word.what == kind::outcast) break_off(word.text);
+    else if (is_hub()) carry(middle_.on_word(d, std::move(word)));
   }
 
   /// This world is over, and who is connected hears why.
   void break_off(const std::string& sentence) {
-    if (!why_.empty()) return;
-    why_ = sentence;
-    if (is_hub()) tell_all(given_up, sentence);
+    if (is_hub()) say({kind::given_up, {-1}, sentence});
+    else end_.break_off(sentence);
   }
 
   rank_t device_, devices_, hub_ = 0;
@@ -327,16 +264,9 @@ class socket_meeting {
   std::vector<framed_link> links_;  // to the hub; or of the hub, to all others
   std::vector<clock::time_point> heard_;
   clock::time_point polled_ = clock::now(), beaten_ = clock::now();
-  std::vector<index_t> in_place_;  // the hub's
-  index_t placed_ = 0;
-  agreement so_far_, result_;
-  rank_t arrived_ = 0;
-  bool agreed_ = false, gathered_ = false;
-  std::vector<std::string> said_, all_said_;
-  std::vector<bool> told_;
-  std::vector<rank_t> byes_, gone_;
-  std::string why_;
-  bool outcast_ = false;  // the others gave this one up
+  reshard::hub middle_;  // where this device keeps it
+  hub_end end_;
+  std::vector<rank_t> gone_;
 };
 static_assert(SurvivingMeeting<socket_meeting>);
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of processes over MPI: device 0 is the hub, to which the others send words. It adds up what they propose
-// and counts what is in place. Who can't go on tells all others itself. Words are sent and taken without waiting.
-// Builds on: transport/meeting.hpp, transport/mpi/communicator.hpp.
+// The meeting of processes over MPI: device 0 keeps the hub, to which the others send words. Who can't go on tells all
+// others itself. Words are sent and taken without waiting.
+// Builds on: transport/hub.hpp, transport/meeting.hpp, transport/mpi/communicator.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <limits>
 #include <list>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/transport/hub.hpp>
 #include <reshard/transport/meeting.hpp>
 #include <reshard/transport/mpi/communicator.hpp>
 
@@ -23,7 +23,8 @@ namespace reshard {
 /// One process's end of a meeting over MPI.
 class mpi_meeting {
   using clock = std::chrono::steady_clock;
-  enum kind : std::int64_t { proposed = 1, agreed, text, texts, confirmed, placed, given_up, ended, bye };
+  using kind = hub_word::kind;
+  static constexpr std::int64_t ended = 0;  // beside the words of a hub: how many messages were sent
 
  public:
   /// Tags on the communicator: of words, and of an exchange's messages.
@@ -31,8 +32,7 @@ class mpi_meeting {
 
   /// A device for each process of `world`, which is duplicated: called by all of them.
   mpi_meeting(MPI_Comm world, patience wait)
-      : own_(world, wait), wait_(wait), here_(count(), false), told_(count(), false), gone_(count(), false),
-        in_place_(count(), 0), ended_(count(), -1), said_(count()) {}
+      : own_(world, wait), wait_(wait), gone_(count(), false), ended_(count(), -1), hub_(devices()) {}
   mpi_meeting(const mpi_meeting&) = delete;
   mpi_meeting& operator=(const mpi_meeting&) = delete;
   ~mpi_meeting() {
@@ -40,7 +40,7 @@ class mpi_meeting {
       leave();
     } catch (const std::exception&) {  // nobody is left to hear it
     }
-    if (!why_.empty() || heard_ != nullptr || !words_.empty()) own_.abandon();
+    if (end_.broken() || heard_ != nullptr || !words_.empty()) own_.abandon();
     if (heard_ != nullptr) detail::keep_for_mpi(std::move(heard_));
     if (!words_.empty()) detail::keep_for_mpi(std::move(words_));
   }
@@ -51,40 +51,16 @@ class mpi_meeting {
   std::vector<rank_t> absent() const { return {}; }
   MPI_Comm communicator() const { return own_.get(); }
 
-  agreement agree(const proposal& mine) {
-    require_whole();
-    if (is_hub()) take_proposal(0, mine);
-    else say(0, word(proposed, {mine.number, static_cast<std::int64_t>(mine.addend)}, mine.sentence));
-    until([this] { return is_hub() ? answer_proposals() : agreed_; }, here_);
-    agreed_ = false;
-    return result_;
-  }
-  std::vector<std::string> gather(const std::string& mine) {
-    require_whole();
-    if (is_hub()) take_text(0, mine);
-    else say(0, word(text, {}, mine));
-    until([this] { return is_hub() ? answer_texts() : gathered_; }, told_);
-    gathered_ = false;
-    return all_said_;
-  }
-  void confirm(index_t stages) {
-    if (is_hub()) take_confirmation(0, stages);
-    else say(0, word(confirmed, {stages}));
-  }
-  bool in_place(index_t stages) const { return placed_ >= stages; }
+  agreement agree(const proposal& mine) { return answer(hub_word::of(mine)).agreed(); }
+  std::vector<std::string> gather(const std::string& mine) { return answer({kind::text, {}, mine}).texts(); }
+  void confirm(index_t stages) { say({kind::confirmation, {stages}, {}}); }
+  bool in_place(index_t stages) const { return end_.placed() >= stages; }
   /// The hub knows them all; the others wait for its word.
-  std::vector<rank_t> behind(index_t stages) const {
-    if (!is_hub()) return {0};
-    std::vector<rank_t> result;
-    for (rank_t d = 0; d < devices(); ++d)
-      if (in_place_[at(d)] < stages) result.push_back(d);
-    return result;
-  }
+  std::vector<rank_t> behind(index_t stages) const { return is_hub() ? hub_.behind(stages) : std::vector<rank_t>{0}; }
   void require_whole() {
-    if (why_.empty() && is_hub())
-      for (rank_t d = 0; d < devices(); ++d)
-        if (gone_[at(d)]) break_off(detail::text_of("reshard: device ", d, " has left; a world serves one run"), d);
-    if (!why_.empty()) throw peer_failed(why_);
+    for (rank_t d = 0; is_hub() && d < devices(); ++d)
+      if (gone_[at(d)]) carry(hub_.on_word(d, {kind::bye}));
+    end_.require_whole();
   }
   void give_up(const std::string& sentence) { break_off(sentence); }
   /// Nobody reads another process's memory; what is on its way is the wire's matter.
@@ -107,7 +83,7 @@ class mpi_meeting {
   /// This device sends no more messages; every other one hears how many there were to it.
   void tell_ended(const std::vector<index_t>& sent) {
     for (rank_t d = 0; d < devices(); ++d)
-      if (d != device()) say(d, word(ended, {sent[at(d)]}));
+      if (d != device()) post(words_.emplace_back(ended_word(sent[at(d)])), d);
   }
   /// How many a device has sent to this one, once it sends no more; -1 before.
   index_t ended_after(rank_t d) const { return ended_[at(d)]; }
@@ -130,21 +106,16 @@ class mpi_meeting {
   std::size_t count() const { return static_cast<std::size_t>(devices()); }
   static std::size_t at(rank_t d) { return static_cast<std::size_t>(d); }
 
-  static std::string word(kind what, std::initializer_list<std::int64_t> numbers, std::string_view rest = {}) {
-    std::string body;
-    const auto add = [&](std::int64_t n) { body.append(reinterpret_cast<const char*>(&n), sizeof n); };
-    add(what);
-    for (const std::int64_t n : numbers) add(n);
-    return body.append(rest);
-  }
+  static void append(std::string& body, std::int64_t n) { body.append(reinterpret_cast<const char*>(&n), sizeof n); }
   static std::int64_t number(std::string_view body, std::size_t i) {
     std::int64_t n = 0;
     if (body.size() >= (i + 1) * sizeof n) std::memcpy(&n, body.data() + i * sizeof n, sizeof n);
     return n;
   }
-  /// What follows so many numbers.
-  static std::string rest(std::string_view body, std::size_t numbers) {
-    return std::string(body.substr(std::min(body.size(), numbers * sizeof(std::int64_t))));
+  static spoken ended_word(index_t sent) {
+    spoken s;
+    append(s.body, ended), append(s.body, sent);
+    return s;
   }
 
   void post(spoken& s, rank_t to) {
@@ -154,23 +125,47 @@ class mpi_meeting {
                                   words_tag, communicator(), &s.requests.emplace_back(MPI_REQUEST_NULL)),
                         "send a word");
   }
-  void say(rank_t to, std::string body) { post(words_.emplace_back(spoken{std::move(body), {}}), to); }
-  void tell_all(std::string body) {
-    spoken& s = words_.emplace_back(spoken{std::move(body), {}});
-    s.requests.reserve(count());
+  /// Sends a word, to one or to all others that are there.
+  void send(const hub_word& word, rank_t to) {
+    spoken& s = words_.emplace_back();
+    append(s.body, static_cast<std::int64_t>(word.what));
+    word.append_to(s.body);
+    s.requests.reserve(to == hub::everyone ? count() : 1);
     for (rank_t d = 0; d < devices(); ++d)
-      if (d != device() && !gone_[at(d)]) post(s, d);
+      if (d == to || (to == hub::everyone && d != device() && !gone_[at(d)])) post(s, d);
   }
+  /// Says a word to the hub, which may be this device.
+  void say(const hub_word& word) {
+    if (is_hub()) carry(hub_.on_word(0, word));
+    else send(word, 0);
+  }
+  /// Brings what the hub says to all.
+  void carry(const hub::replies& said) {
+    for (const hub::reply& r : said) {
+      send(r.says, hub::everyone);
+      end_.on_word(r.says);
+    }
+  }
+  /// Says a word and waits for the answer to all; the hub's own device speaks last, once it has heard all others.
+  const hub_end& answer(const hub_word& mine) {
+    require_whole();
+    const std::uint64_t before = end_.answers();
+    if (!is_hub()) say(mine);
+    until([&] { return is_hub() ? all_others_came() : end_.answers() != before; });
+    if (is_hub()) say(mine), end_.require_whole();
+    return end_;
+  }
+  bool all_others_came() const { return hub_.arrived() + 1 == devices(); }
 
   /// Waits for what the hub says, or, as the hub, for all others; who does not come ends the world.
   template <typename What>
-  void until(What&& what, const std::vector<bool>& came) {
+  void until(What&& what) {
     const patience limit = is_hub() ? wait_ : 2 * wait_ + std::chrono::seconds(1);
     const auto begin = clock::now();
     detail::mpi_pause pause;
     for (poll();; poll(), pause.again()) {
       if (is_hub()) {  // who gave up meanwhile is heard before all are answered
-        if (std::find(came.begin(), came.end(), false) == came.end()) poll_well();
+        if (all_others_came()) poll_well();
         require_whole();
       }
       if (what()) return;
@@ -180,8 +175,8 @@ class mpi_meeting {
       if (is_hub()) {
         whom = "these devices: ";
         std::string absent;
-        for (rank_t d = 0; d < devices(); ++d)
-          if (!came[at(d)]) absent += detail::text_of(absent.empty() ? "" : ", ", d);
+        for (const rank_t d : hub_.awaited())
+          if (d != 0) absent += detail::text_of(absent.empty() ? "" : ", ", d);
         whom += absent;
       }
       const std::string sentence =
@@ -221,79 +216,32 @@ class mpi_meeting {
     take(whole->from, whole->body);
     return true;
   }
-  void take(rank_t d, const std::string& body) {
-    switch (number(body, 0)) {
-      case proposed:
-        return take_proposal(d, {number(body, 1), static_cast<std::uint64_t>(number(body, 2)), rest(body, 3)});
-      case agreed:
-        result_ = {number(body, 1), static_cast<std::uint64_t>(number(body, 2)), number(body, 3), rest(body, 4)};
-        agreed_ = true;
-        return;
-      case text: return take_text(d, rest(body, 1));
-      case texts: return take_texts(rest(body, 1));
-      case confirmed: return take_confirmation(d, number(body, 1));
-      case placed: placed_ = number(body, 1); return;
-      case given_up:
-        if (const rank_t left = number(body, 1); left >= 0 && left < devices()) gone_[at(left)] = true;
-        if (why_.empty()) why_ = rest(body, 2);
-        return;
-      case ended: ended_[at(d)] = number(body, 1); return;
-      case bye: gone_[at(d)] = true; return;
-      default: return break_off(detail::text_of("reshard: device ", d, " speaks of another build of the library"));
-    }
+  void take(rank_t d, std::string_view body) {
+    const std::int64_t what = number(body, 0);
+    if (what == ended) return static_cast<void>(ended_[at(d)] = number(body, 1));
+    const int numbers = hub_word::numbers_of(static_cast<std::uint64_t>(what));
+    body.remove_prefix(std::min(body.size(), sizeof what));
+    if (numbers < 0 || body.size() < static_cast<std::size_t>(numbers) * sizeof what)
+      return break_off(detail::text_of("reshard: device ", d, " speaks of another build of the library"));
+    hub_word word = hub_word::of(static_cast<std::uint32_t>(what), body);
+    if (word.what == kind::bye) gone_[at(d)] = true;  // which matters once something is asked of it
+    else if (word.what == kind::given_up) take_end(word);
+    else if (is_hub()) carry(hub_.on_word(d, std::move(word)));
+    else end_.on_word(word);
   }
-  void take_proposal(rank_t d, const proposal& p) {
-    so_far_.add(d, p, std::find(here_.begin(), here_.end(), true) == here_.end());
-    here_[at(d)] = true;
-  }
-  void take_text(rank_t d, const std::string& words) {
-    said_[at(d)] = words;
-    told_[at(d)] = true;
-  }
-  /// Answers all, once all have come; whether they have.
-  bool answer_proposals() {
-    if (std::find(here_.begin(), here_.end(), false) != here_.end()) return false;
-    std::fill(here_.begin(), here_.end(), false);
-    result_ = so_far_;
-    tell_all(
-        word(agreed, {result_.largest, static_cast<std::int64_t>(result_.sum), result_.refuser}, result_.sentence));
-    return true;
-  }
-  bool answer_texts() {
-    if (std::find(told_.begin(), told_.end(), false) != told_.end()) return false;
-    std::fill(told_.begin(), told_.end(), false);
-    std::string all;
-    for (const std::string& s : said_) {
-      const auto bytes = static_cast<std::int64_t>(s.size());
-      all.append(reinterpret_cast<const char*>(&bytes), sizeof bytes).append(s);
-    }
-    tell_all(word(texts, {}, all));
-    all_said_ = said_;
-    return true;
-  }
-  void take_texts(std::string_view body) {
-    all_said_.clear();
-    while (body.size() >= sizeof(std::int64_t)) {
-      const auto bytes = static_cast<std::size_t>(number(body, 0));
-      body.remove_prefix(sizeof(std::int64_t));
-      all_said_.emplace_back(body.substr(0, bytes));
-      body.remove_prefix(std::min(body.size(), bytes));
-    }
-    gathered_ = true;
-  }
-  void take_confirmation(rank_t d, index_t stages) {
-    in_place_[at(d)] = stages;
-    const index_t least_of_all = *std::min_element(in_place_.begin(), in_place_.end());
-    if (least_of_all == placed_) return;
-    placed_ = least_of_all;
-    tell_all(word(placed, {placed_}));
+  /// Who said so has told all others.
+  void take_end(const hub_word& word) {
+    if (const rank_t left = word.numbers[0]; left >= 0 && left < devices()) gone_[at(left)] = true;
+    hub_.on_word(device(), word);
+    end_.on_word(word);
   }
 
-  /// This world is over, and the others hear why from who knew it first; `left` where a device just left.
-  void break_off(const std::string& sentence, rank_t left = -1) {
-    if (!why_.empty()) return;
-    why_ = sentence;
-    tell_all(word(given_up, {left}, sentence));
+  /// This world is over, and the others hear why from who knew it first.
+  void break_off(const std::string& sentence) {
+    if (end_.broken()) return;
+    const hub_word word{kind::given_up, {-1}, sentence};
+    send(word, hub::everyone);
+    take_end(word);
   }
 
   /// Says goodbye, the hub to those who are still there; and gives words a moment to go.
@@ -302,11 +250,11 @@ class mpi_meeting {
     const auto end = clock::now() + std::min<clock::duration>(wait_, std::chrono::seconds(1));
     detail::mpi_pause pause;
     const auto all_gone = [this] { return std::find(gone_.begin() + 1, gone_.end(), false) == gone_.end(); };
-    if (why_.empty() && is_hub()) {
-      for (poll(); !all_gone() && why_.empty() && clock::now() < end; poll()) pause.again();
-      if (!all_gone()) break_off("reshard: device 0 has left; a world serves one run", 0);
-    } else if (why_.empty()) {
-      say(0, word(bye, {}));
+    if (!end_.broken() && is_hub()) {
+      for (poll(); !all_gone() && !end_.broken() && clock::now() < end; poll()) pause.again();
+      if (!all_gone()) say({kind::bye});
+    } else if (!end_.broken()) {
+      say({kind::bye});
     }
     for (poll(); !words_.empty() && clock::now() < end; poll()) pause.again();
   }
@@ -315,13 +263,10 @@ class mpi_meeting {
   patience wait_;
   std::list<spoken> words_;
   std::unique_ptr<heard> heard_;
-  std::vector<bool> here_, told_, gone_;  // by device
-  std::vector<index_t> in_place_, ended_;
-  index_t placed_ = 0;
-  agreement so_far_, result_;
-  bool agreed_ = false, gathered_ = false;
-  std::vector<std::string> said_, all_said_;
-  std::string why_;
+  std::vector<bool> gone_;  // by device
+  std::vector<index_t> ended_;
+  hub hub_;  // where this is device 0
+  hub_end end_;
 };
 static_assert(EndingMeeting<mpi_meeting>);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the devices of one process meet, one thread each: a barrier that knows the largest of what they bring, and that
 // ends in an exception with a sentence, never a hang, where one of them fails, leaves or does not come.
-// Builds on: transport/meeting.hpp and the threads of C++.
+// Builds on: transport/hub.hpp, transport/meeting.hpp and the threads of C++.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <reshard/base/integer.hpp>
+#include <reshard/transport/hub.hpp>
 #include <reshard/transport/meeting.hpp>
 
 namespace reshard {
@@ -24,8 +25,7 @@ namespace reshard {
 class rendezvous {
  public:
   rendezvous(rank_t devices, patience wait)
-      : devices_(devices), wait_(wait), here_(counted(devices), false), gone_(here_), texts_(here_.size()),
-        in_place_(here_.size()) {}
+      : devices_(devices), wait_(wait), gone_(counted(devices), false), hub_(devices) {}
 
   rank_t devices() const { return devices_; }
   patience waits() const { return wait_; }
@@ -38,68 +38,34 @@ class rendezvous {
   /// Waits for all devices, and returns what they agree on of all that they propose.
   agreement agree(rank_t device, const proposal& brought, index_t stage = -1) {
     std::unique_lock lock(mutex_);
-    require_whole();
-    so_far_.add(device, brought, arrived_ == 0);
-    here_[static_cast<std::size_t>(device)] = true;
-    if (++arrived_ == devices()) {
-      arrived_ = 0;
-      std::fill(here_.begin(), here_.end(), false);
-      result_ = so_far_;
-      ++generation_;
-      changed_.notify_all();
-      return result_;
-    }
-    const std::uint64_t mine = generation_;
-    const bool in_time = changed_.wait_for(lock, wait_, [&] { return generation_ != mine || broken_; });
-    if (generation_ != mine) return result_;  // the next one cannot end without this device
-    if (!in_time) {
-      std::string absent;
-      for (std::size_t d = 0; d < here_.size(); ++d)
-        if (!here_[d]) absent += detail::text_of(absent.empty() ? "" : ", ", d);
-      const std::string sentence = detail::text_of(
-          "reshard: device ", device, " waited ", wait_.count(), " ms in vain for these devices: ", absent,
-          stage < 0 ? std::string() : detail::text_of(" at the end of stage ", stage));
-      break_off(sentence);
-      throw peer_missing(sentence);
-    }
-    throw peer_failed(why_);
+    answer(lock, device, hub_word::of(brought), stage);
+    return heard_.agreed();
   }
-
   /// What every device calls with, in their order.
   std::vector<std::string> gather(rank_t device, const std::string& text) {
-    {
-      const std::lock_guard lock(mutex_);
-      texts_[static_cast<std::size_t>(device)] = text;
-    }
-    agree(device, {});
-    const std::vector<std::string> all = texts_;  // nobody brings another before all have this
-    agree(device, {});
-    return all;
+    std::unique_lock lock(mutex_);
+    answer(lock, device, {hub_word::kind::text, {}, text});
+    return heard_.texts();
   }
 
   /// A device has so many stages in place; who waits elsewhere is woken, as on_break says.
   void confirm(rank_t device, index_t stages) {
-    in_place_[static_cast<std::size_t>(device)].store(stages, std::memory_order_release);
+    const std::lock_guard lock(mutex_);
+    carry(hub_.on_word(device, {hub_word::kind::confirmation, {stages}, {}}));
     if (wake_) wake_();
   }
   /// Whether all have said so of so many.
-  bool in_place(index_t stages) const {
-    return std::all_of(in_place_.begin(), in_place_.end(), [stages](const std::atomic<index_t>& of_device) {
-      return of_device.load(std::memory_order_acquire) >= stages;
-    });
-  }
+  bool in_place(index_t stages) const { return placed_.load(std::memory_order_acquire) >= stages; }
   /// The devices that have not.
   std::vector<rank_t> behind(index_t stages) const {
-    std::vector<rank_t> result;
-    for (std::size_t d = 0; d < in_place_.size(); ++d)
-      if (in_place_[d].load(std::memory_order_acquire) < stages) result.push_back(static_cast<rank_t>(d));
-    return result;
+    const std::lock_guard lock(mutex_);
+    return hub_.behind(stages);
   }
 
   /// How often all have met: the same for all devices between two meetings.
   std::uint64_t round() {
     const std::lock_guard lock(mutex_);
-    return generation_;
+    return heard_.answers();
   }
 
   /// A device ends its part, in good order or because of what `sentence` says; whoever waits for it then does not wait
@@ -108,13 +74,13 @@ class rendezvous {
     const std::lock_guard lock(mutex_);
     if (gone_[static_cast<std::size_t>(device)]) return;
     gone_[static_cast<std::size_t>(device)] = true;
-    break_off(sentence.empty() ? detail::text_of("reshard: device ", device, " has left; a world serves one run")
-                               : sentence);
+    if (sentence.empty()) end(device, {hub_word::kind::bye});
+    else end(device, {hub_word::kind::given_up, {-1}, sentence});
   }
   /// A device does not wait on: the others hear why, and what it does until it leaves is its own matter.
-  void give_up(const std::string& sentence) {
+  void give_up(rank_t device, const std::string& sentence) {
     const std::lock_guard lock(mutex_);
-    break_off(sentence);
+    end(device, {hub_word::kind::given_up, {-1}, sentence});
   }
   /// After a failure: returns once every device has failed or left, so that nobody still reads this one's memory.
   void leave_together(rank_t device, const std::string& sentence) {
@@ -128,7 +94,7 @@ class rendezvous {
   void require_unbroken() {
     if (!broken_) return;
     const std::lock_guard lock(mutex_);
-    require_whole();
+    heard_.require_whole();
   }
   /// Called when the world breaks, or a device confirms, and must not call back: wakes those who wait elsewhere.
   void on_break(std::function<void()> wake) { wake_ = std::move(wake); }
@@ -140,29 +106,47 @@ class rendezvous {
       refuse("a world of ", devices, " devices in one process; 1 to ", most, " are legal");
     return static_cast<std::size_t>(devices);
   }
-  void require_whole() const {
-    if (broken_) throw peer_failed(why_);
+  /// Until the hub has answered a device's word; the next answer cannot come without this device.
+  void answer(std::unique_lock<std::mutex>& lock, rank_t device, hub_word mine, index_t stage = -1) {
+    heard_.require_whole();
+    const std::uint64_t before = heard_.answers();
+    carry(hub_.on_word(device, std::move(mine)));
+    const auto heard = [&] { return heard_.answers() != before || broken_; };
+    if (!changed_.wait_for(lock, wait_, heard)) {
+      std::string absent;
+      for (const rank_t d : hub_.awaited()) absent += detail::text_of(absent.empty() ? "" : ", ", d);
+      const std::string sentence = detail::text_of(
+          "reshard: device ", device, " waited ", wait_.count(), " ms in vain for these devices: ", absent,
+          stage < 0 ? std::string() : detail::text_of(" at the end of stage ", stage));
+      end(device, {hub_word::kind::given_up, {-1}, sentence});
+      throw peer_missing(sentence);
+    }
+    if (heard_.answers() == before) throw peer_failed(heard_.why());
   }
-  void break_off(const std::string& sentence) {
-    if (!broken_) why_ = sentence;
-    broken_ = true;
+  /// A word that ends the world, and all who wait anywhere are woken.
+  void end(rank_t device, hub_word word) {
+    carry(hub_.on_word(device, std::move(word)));
     changed_.notify_all();
     if (wake_) wake_();
+  }
+  /// One memory hears for all devices what the hub says, which is to everyone.
+  void carry(const hub::replies& said) {
+    for (const hub::reply& r : said) {
+      heard_.on_word(r.says);
+      if (r.says.what == hub_word::kind::placed) placed_.store(heard_.placed(), std::memory_order_release);
+      else broken_ = heard_.broken(), changed_.notify_all();
+    }
   }
 
   const rank_t devices_;
   const patience wait_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t generation_ = 0;
-  rank_t arrived_ = 0;
-  agreement so_far_, result_;
-  std::vector<bool> here_;
   std::vector<bool> gone_;
-  std::vector<std::string> texts_;
-  std::vector<std::atomic<index_t>> in_place_;
+  hub hub_;
+  hub_end heard_;
+  std::atomic<index_t> placed_ = 0;
   std::atomic<bool> broken_ = false;
-  std::string why_;
   std::function<void()> wake_;
 };
 
@@ -185,7 +169,7 @@ class meeting_of_threads {
   std::vector<rank_t> behind(index_t stages) const { return all_->behind(stages); }
   void poll() {}  // words are heard where they are looked for
   void require_whole() { all_->require_unbroken(); }
-  void give_up(const std::string& sentence) { all_->give_up(sentence); }
+  void give_up(const std::string& sentence) { all_->give_up(device_, sentence); }
   void fail(const std::string& sentence) { all_->leave_together(device_, sentence); }
 
  private:
@@ -202,21 +186,19 @@ void run_devices(World& world, Body&& body) {
   std::exception_ptr first, secondary;
   const auto of_device = [&](rank_t d) {
     auto here = world.at(d);
-    const auto failed = [&](std::exception_ptr& kept, const char* sentence) {
+    const auto failed = [&](std::exception_ptr& kept) {
       {
         const std::lock_guard lock(mutex);
         if (!kept) kept = std::current_exception();
       }
-      here.fail(sentence);
+      here.fail(sentence_of(std::current_exception()));
     };
     try {
       body(here);
-    } catch (const peer_failed& e) {
-      failed(secondary, e.what());
-    } catch (const std::exception& e) {
-      failed(first, e.what());
+    } catch (const peer_failed&) {
+      failed(secondary);
     } catch (...) {
-      failed(first, "reshard: an exception of no standard kind");
+      failed(first);
     }
   };
   std::vector<std::thread> running;

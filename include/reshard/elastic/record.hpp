@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of a job: the one value in the store that tells its epoch and phase; and the events that change it. Both
+// are plain values, and which record follows is a pure function (elastic/next.hpp).
+// Builds on: elastic/machine.hpp, elastic/standing.hpp, elastic/world.hpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <reshard/elastic/machine.hpp>
+#include <reshard/elastic/standing.hpp>
+#include <reshard/elastic/world.hpp>
+
+namespace reshard {
+
+/// A member's word that it contributes to no further step of the record's epoch, and its standing.
+struct promise {
+  standing told = {};
+  double scalar = 0;          // of the update that it made last, or at stage 2 could make
+  index_t torn_stages = 0;    // of a switch that it could not end: its stages; 0, where it holds one layout whole
+  index_t torn_in_place = 0;  // and how many are in place
+
+  constexpr bool holds_state() const { return told.version != holds_nothing; }
+
+  friend constexpr bool operator==(const promise&, const promise&) = default;
+};
+
+/// The record. Laws: worlds are in order of their epochs, and the last one is of `epoch`; there is one of them while
+/// steps are made, and each more is one that state may still lie in since a switch was torn.
+struct job_record {
+  job_phase phase = job_phase::founding;
+  index_t epoch = 0;
+  index_t attempt = 0;   // how often in this epoch a world was proposed or a recovery was begun: never falls in it
+  index_t boundary = 0;  // armed: the step that all of the old world stop before
+  index_t wanted = 1;    // founding: as many members
+  std::vector<world> worlds = {};
+  std::vector<world> proposed = {};  // the world that comes next, where one is named
+  std::vector<promise> promises = {};
+  member_list gone = {};     // dead, silent or failed, by evidence
+  member_name request = {};  // that is being worked on; empty where the policy asked
+
+  /// The world of the epoch. Founding there is none.
+  constexpr const world& now() const {
+    if (worlds.empty()) refuse("record: there is no world yet; the job is ", name(phase));
+    return worlds.back();
+  }
+  constexpr const promise* promise_of(const member_name& who) const {
+    for (const promise& p : promises)
+      if (p.told.member == who) return &p;
+    return nullptr;
+  }
+  /// Members of every world that state may lie in, each once.
+  constexpr member_list concerned() const {
+    member_list all;
+    for (const world& w : worlds) add_members(all, w.members);
+    return all;
+  }
+
+  friend constexpr bool operator==(const job_record&, const job_record&) = default;
+};
+
+/// What happened, or was found out, and what it is about: an epoch, an attempt in it and a boundary. About what is over
+/// it changes nothing.
+struct job_event {
+  job_event_kind kind = job_event_kind::found;
+  index_t epoch = 0;
+  index_t attempt = 0;
+  index_t boundary = 0;        // acked, passed, late: the boundary that it is about
+  index_t at = 0;              // ready, passed: the boundary that is named now
+  member_list members = {};    // ready, acked, entered: who says so; broke, accounted: who is dead or silent; come: who
+  std::vector<world> to = {};  // found, ask, accounted: the world
+  member_name request = {};    // ask: by which request
+
+  friend constexpr bool operator==(const job_event&, const job_event&) = default;
+};
+
+/// An event of this kind about what a record is at.
+[[nodiscard]] constexpr job_event event_about(const job_record& r, job_event_kind kind) {
+  return {.kind = kind, .epoch = r.epoch, .attempt = r.attempt, .boundary = r.boundary};
+}
+
+/// "armed in epoch 3, attempt 1: all stop before step 120; epoch 3: a and b; .."
+inline std::string to_text(const job_record& r) {
+  std::string text = detail::text_of(name(r.phase), " in epoch ", r.epoch, ", attempt ", r.attempt);
+  if (r.phase == job_phase::founding) text += detail::text_of(": ", r.wanted, " members are asked for");
+  if (r.phase == job_phase::armed) text += detail::text_of(": all stop before step ", r.boundary);
+  for (const world& w : r.worlds) text += "; " + to_text(w);
+  for (const world& w : r.proposed) text += "; proposed is " + to_text(w);
+  if (!r.request.empty()) text += detail::text_of("; asked for by ", r.request.text());
+  for (const promise& p : r.promises) text += "; promised: " + detail::standing_text(p.told);
+  if (!r.gone.empty()) text += "; gone: " + members_text(r.gone);
+  return text;
+}
+
+/// "acked about epoch 3, attempt 1, boundary 120: a and b"
+inline std::string to_text(const job_event& e) {
+  std::string text = detail::text_of(name(e.kind), " about epoch ", e.epoch, ", attempt ", e.attempt);
+  if (e.boundary > 0) text += detail::text_of(", boundary ", e.boundary);
+  if (e.at > 0) text += detail::text_of(", at step ", e.at);
+  if (!e.members.empty()) text += ": " + members_text(e.members);
+  for (const world& w : e.to) text += "; to " + to_text(w);
+  return text;
+}
+
+}  // namespace reshard

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record's next value: what each row demands, what is over, who is expelled; and a model checker: three members,
+// two requests and one death, interleaved in every way, with the contract's rows beside. From every state an end is
+// reached, and nothing that is over changes anything.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reshard/elastic/next.hpp>
+
+#include "../oracle/job_machine.hpp"
+#include "../support/refused.hpp"
+
+using namespace reshard;
+using kind = job_event_kind;
+
+namespace {
+
+constexpr world world_of(index_t epoch, member_list members, index_t first_step = 0, index_t cursor = 0) {
+  const auto dp = static_cast<index_t>(members.size());
+  return {.epoch = epoch,
+          .members = std::move(members),
+          .layout = {.dp = dp},
+          .first_step = first_step,
+          .cursor = cursor,
+          .batch = 8};
+}
+constexpr job_event event_of(const job_record& r, kind what, member_list members = {}, std::vector<world> to = {}) {
+  job_event e = event_about(r, what);
+  e.members = std::move(members);
+  e.to = std::move(to);
+  return e;
+}
+constexpr job_event at_step(job_event e, index_t at) {
+  e.at = at;
+  return e;
+}
+constexpr job_record founded(member_list members = {"a", "b"}) {
+  job_record r;
+  r.wanted = static_cast<index_t>(members.size());
+  return next(r, event_of(r, kind::found, {}, {world_of(1, members)}));
+}
+constexpr job_record asked(const job_record& r, member_list members) {
+  return next(r, event_of(r, kind::ask, {}, {world_of(r.epoch + 1, std::move(members))}));
+}
+constexpr job_record armed(const job_record& r, index_t at) {
+  member_list all = r.now().members;
+  add_members(all, r.proposed[0].members);
+  return next(r, at_step(event_of(r, kind::ready, all), at));
+}
+constexpr job_record promised(job_record r, const member_name& who, index_t version = 5) {
+  return with_promise(r, r.epoch, {.told = {who, version}});
+}
+
+// The way of a planned change and of a death, by the compiler.
+constexpr bool a_member_joins() {
+  const job_record r = armed(asked(founded(), {"a", "b", "c"}), 12);
+  if (r.phase != job_phase::armed || r.boundary != 12 || r.proposed[0].cursor != 96) return false;
+  const job_record in = next(r, event_of(r, kind::acked, {"b", "a"}));
+  if (in.phase != job_phase::entering || in.epoch != 2 || in.worlds.size() != 2) return false;
+  const job_record idle = next(in, event_of(in, kind::entered, {"a", "b", "c"}));
+  return idle.phase == job_phase::idle && idle.worlds.size() == 1 && idle.now().first_step == 12 &&
+         follows(r.now(), idle.now());
+}
+constexpr bool a_member_dies() {
+  job_record r = founded();
+  r = next(r, event_of(r, kind::broke, {"b"}));
+  r = promised(r, "a");
+  r = next(r, event_of(r, kind::accounted, {}, {world_of(2, {"a"}, 5, 40)}));
+  return r.phase == job_phase::entering && r.epoch == 2 && r.promises.empty() && r.gone == member_list{"b"} &&
+         next(r, event_of(r, kind::entered, {"a"})).gone.empty();
+}
+static_assert(a_member_joins() && a_member_dies());
+
+}  // namespace
+
+TEST_CASE("a member joins, and a member dies, at run time as by the compiler") {
+  CHECK(a_member_joins());
+  CHECK(a_member_dies());
+}
+
+TEST_CASE("what each row demands of its event") {
+  const auto why = [](const job_record& r, const job_event& e) {
+    CHECK(next(r, e) == r);
+    return std::string(why_ignored(r, e));
+  };
+  job_record r;
+  r.wanted = 2;
+  CHECK(why(r, event_of(r, kind::found)) == "it names no world of epoch 1");
+  CHECK(why(r, event_of(r, kind::found, {}, {world_of(2, {"a", "b"})})) == "it names no world of epoch 1");
+  CHECK(why(r, event_of(r, kind::found, {}, {world_of(1, {"a"})})) == "fewer members are there than were asked for");
+  CHECK(why(r, event_of(r, kind::finish)) == "the table has no such pair");
+  r = founded();
+  CHECK(why(r, event_of(r, kind::ask)) == "it names no world of the next epoch");
+  CHECK(why(r, event_of(r, kind::ask, {}, {world_of(3, {"a"})})) == "it names no world of the next epoch");
+  CHECK(why(r, event_of(r, kind::ask, {}, {world_of(2, {"a", "b"})})) == "it names no other world");
+  CHECK(why(r, event_of(r, kind::broke, {"c"})) ==
+        "it names no member of the old or new world that was thought to live");
+  r = asked(r, {"a", "c"});
+  CHECK(r.attempt == 1);
+  for (const member_list& all : {member_list{"a", "c"}, member_list{"a", "b"}})
+    CHECK(why(r, at_step(event_of(r, kind::ready, all), 3)) ==
+          "a member of the old or new world does not have its groups");
+  CHECK(why(r, at_step(event_of(r, kind::ready, {"a", "b", "c"}), -1)) ==
+        "its boundary is before the first step of the world");
+  CHECK(next(r, event_of(r, kind::broke, {"c"})).phase == job_phase::recovering);
+  r = armed(r, 3);
+  CHECK(why(r, event_of(r, kind::acked, {"a", "c"})) == "a member of the old world is not armed");
+  CHECK(why(r, at_step(event_of(r, kind::passed), 3)) == "it names no later boundary");
+  const job_event early = event_of(r, kind::acked, {"a", "b"});
+  r = next(r, at_step(event_of(r, kind::passed), 9));
+  CHECK(r.boundary == 9);
+  CHECK(r.proposed[0].cursor == 72);
+  CHECK(why(r, early) == "it is about another boundary");
+  r = next(r, event_of(r, kind::acked, {"a", "b"}));
+  CHECK(why(r, early) == "the table has no such pair");
+  CHECK(why(r, event_of(r, kind::entered, {"a"})) == "a member of the new world has not switched");
+  CHECK(why(next(r, event_of(r, kind::entered, {"a", "c"})), event_of(founded(), kind::broke, {"a"})) ==
+        "it is about another epoch");
+}
+
+TEST_CASE("a proposal that is over and asked for again is another: acks of the first are none of the second") {
+  job_record first = armed(asked(founded(), {"a", "b", "c"}), 5);
+  const job_event acks = event_of(first, kind::acked, {"a", "b"});
+  const job_record off = next(first, event_of(first, kind::late));
+  CHECK(off.phase == job_phase::idle);
+  CHECK(off.boundary == 0);
+  CHECK(off.proposed.empty());
+  const job_record again = armed(asked(off, {"a"}), 5);
+  CHECK(again.epoch == first.epoch);
+  CHECK(again.boundary == first.boundary);
+  CHECK(why_ignored(again, acks) == "it is about another attempt");
+  CHECK(next(again, acks) == again);
+  CHECK(next(first, acks).epoch == 2);
+}
+
+TEST_CASE("who must be accounted for before another world is made of who is left") {
+  const auto why = [](const job_record& r, member_list gone, std::vector<world> to) {
+    return std::string(why_ignored(r, event_of(r, kind::accounted, std::move(gone), std::move(to))));
+  };
+  job_record r = founded({"a", "b", "c"});
+  r = next(r, event_of(r, kind::broke, {"c"}));
+  CHECK(r.gone == member_list{"c"});
+  const std::vector<world> two{world_of(2, {"a", "b"}, 5, 40)}, one{world_of(2, {"a"}, 5, 40)};
+  r = promised(r, "a");
+  CHECK(why(r, {}, two) == "a member has neither promised nor is it gone");
+  CHECK(why(r, {"b"}, two) == "its world has a member that is gone");
+  CHECK(why(r, {"b"}, one).empty());
+  CHECK(why(r, {"a", "b"}, one) == "no living member of the epoch has promised to leave it");
+  CHECK(why(r, {"b"}, {}) == "it names no world of the next epoch");
+  CHECK(why(r, {"b"}, {world_of(3, {"a"}, 5, 40)}) == "it names no world of the next epoch");
+  CHECK(why(r, {"b"}, {world_of(2, {"a"}, 5, 41)}) == "its world has another cursor");
+  r = promised(r, "b");
+  CHECK(why(r, {}, two).empty());
+  CHECK(why(r, {"a"}, two) == "its world has a member that is gone");
+  // a promise within the grace saves whom the evidence called gone
+  const job_record back = promised(r, "c");
+  CHECK(back.gone.empty());
+  CHECK(why(back, {}, two).empty());
+  // a world in which nobody holds state
+  job_record empty = next(founded(), event_of(founded(), kind::broke, {"b"}));
+  empty = promised(empty, "a", holds_nothing);
+  CHECK(why(empty, {}, one) == "nobody who holds state has promised");
+  CHECK(next(empty, event_of(empty, kind::nobody)).phase == job_phase::lost);
+  CHECK(next(empty, event_of(empty, kind::no_plan)).phase == job_phase::waiting);
+}
+
+TEST_CASE("of a torn change, who was to leave may hold the state, but a member of the epoch has to leave it") {
+  job_record r = armed(asked(founded(), {"b", "c"}), 5);
+  r = next(r, event_of(r, kind::acked, {"a", "b"}));
+  r = next(r, event_of(r, kind::broke, {"b"}));
+  CHECK(r.worlds.size() == 2);
+  CHECK(r.concerned() == member_list{"a", "b", "c"});
+  r = promised(r, "a");
+  const job_event only_a = event_of(r, kind::accounted, {"c"}, {world_of(3, {"a"}, 5, 40)});
+  CHECK(why_ignored(r, only_a) == "no living member of the epoch has promised to leave it");
+  r = promised(r, "c", holds_nothing);
+  const job_record in = next(r, event_of(r, kind::accounted, {}, {world_of(3, {"a", "c"}, 5, 40)}));
+  CHECK(in.phase == job_phase::entering);
+  CHECK(in.worlds.size() == 3);
+  CHECK(next(in, event_of(in, kind::entered, {"a", "c"})).worlds.size() == 1);
+}
+
+TEST_CASE("promises: taken once, of the epoch that broke, and too late for who is out") {
+  const promise p{.told = {"b", 5}};
+  job_record r = founded({"a", "b", "c"});
+  CHECK(answer_to(r, 1, p) == promise_answer::not_asked);
+  CHECK(with_promise(r, 1, p) == r);
+  r = next(r, event_of(r, kind::broke, {"b"}));
+  CHECK(answer_to(r, 2, p) == promise_answer::not_asked);
+  CHECK(answer_to(r, 1, {.told = {"x", 5}}) == promise_answer::not_asked);
+  CHECK(answer_to(r, 1, p) == promise_answer::taken);
+  CHECK(answer_to(with_promise(r, 1, p), 1, p) == promise_answer::said);
+  CHECK(answer_to(next(r, event_of(r, kind::no_plan)), 1, p) == promise_answer::taken);
+  r = promised(promised(r, "a"), "c");
+  r = next(r, event_of(r, kind::accounted, {}, {world_of(2, {"a", "c"}, 5, 40)}));
+  CHECK(why_ignored(r, event_of(r, kind::broke, {"b"})) ==
+        "it names no member of the old or new world that was thought to live");
+  CHECK(answer_to(r, 1, p) == promise_answer::too_late);
+  CHECK(with_promise(r, 1, p) == r);
+  CHECK(answer_to(r, 1, {.told = {"a", 5}}) == promise_answer::not_asked);
+}
+
+TEST_CASE("a world that is none is refused") {
+  job_record r;
+  world twice = world_of(1, {"a", "a"});
+  CHECK_REFUSED(next(r, event_of(r, kind::found, {}, {twice})), "ranks 0 and 1 are both a; a member has one rank");
+  CHECK_REFUSED(r.now(), "there is no world yet; the job is founding");
+}
+
+TEST_CASE("records and events as text") {
+  job_record r = armed(asked(founded(), {"a", "b", "c"}), 12);
+  r.request = "r1";
+  CHECK(
+      to_text(r) ==
+      "armed in epoch 1, attempt 1: all stop before step 12; epoch 1: a and b; dp=2; from step 0, sample 0, in batches "
+      "of 8; proposed is epoch 2: a, b and c; dp=3; from step 12, sample 96, in batches of 8; asked for by r1");
+  CHECK(to_text(at_step(event_of(r, kind::passed, {"a"}), 14)) ==
+        "passed about epoch 1, attempt 1, boundary 12, at step 14: a");
+  r = next(r, event_of(r, kind::broke, {"b"}));
+  CHECK(
+      to_text(promised(r, "a")) ==
+      "recovering in epoch 1, attempt 2; epoch 1: a and b; dp=2; from step 0, sample 0, in batches of 8; asked for by "
+      "r1; promised: a is at version 5, stage 0; gone: b");
+  CHECK(to_text(job_record{}) == "founding in epoch 0, attempt 0: 1 members are asked for");
+}
+
+namespace {
+
+/// The record and what it does not say: who lives, which requests are left, what members have said of what is under way.
+struct modelled {
+  job_record record;
+  unsigned dead = 0, said = 0, holders = 0;  // bits: a, b, c
+  int left = 2;                              // requests that were not taken up
+  bool passed = false;
+
+  std::string key() const {
+    return to_text(record) + "/" + std::to_string(dead) + "/" + std::to_string(said) + "/" + std::to_string(holders) +
+           "/" + std::to_string(left) + (passed ? "p" : "");
+  }
+};
+const member_list everybody{"a", "b", "c"};
+
+member_list listed(unsigned bits) {
+  member_list list;
+  for (unsigned m = 0; m < 3; ++m)
+    if ((bits >> m & 1u) != 0) list.push_back(everybody[m]);
+  return list;
+}
+unsigned bits_of(const member_list& list) {
+  unsigned bits = 0;
+  for (unsigned m = 0; m < 3; ++m)
+    if (has_member(list, everybody[m])) bits |= 1u << m;
+  return bits;
+}
+
+/// Explores every interleaving.
+class model_checker {
+ public:
+  explicit model_checker(bool dying) : dying_(dying) {
+    modelled first;
+    first.record.wanted = 2;
+    add(first);
+    while (!pending_.empty()) {
+      at_ = pending_.back();
+      pending_.pop_back();
+      from_ = numbers_[at_.key()];
+      states_[from_] = at_.record;
+      explore();
+    }
+  }
+  std::size_t states() const { return numbers_.size(); }
+  const std::map<std::string, int>& events() const { return events_; }
+  bool agreed() const { return agreed_; }
+  /// States from which a phase is reached.
+  std::set<std::size_t> with_a_way_to(std::set<job_phase> ends) const {
+    std::set<std::size_t> found;
+    std::vector<std::size_t> open;
+    for (const auto& [number, record] : states_)
+      if (ends.count(record.phase) > 0) found.insert(number), open.push_back(number);
+    while (!open.empty()) {
+      const std::size_t one = open.back();
+      open.pop_back();
+      if (const auto before = before_.find(one); before != before_.end())
+        for (const std::size_t b : before->second)
+          if (found.insert(b).second) open.push_back(b);
+    }
+    return found;
+  }
+  /// Events about what is over, given to every state: how many were ignored, and how many were not.
+  std::pair<long, long> stale() const {
+    long ignored = 0, taken = 0;
+    for (const auto& [unused, r] : states_)
+      for (const job_event& e : about_) {
+        if (e.epoch == r.epoch && e.attempt == r.attempt && (r.phase != job_phase::armed || e.boundary == r.boundary))
+          continue;
+        const bool of_epoch = e.kind == kind::broke || e.kind == kind::ask || e.kind == kind::finish;
+        if (of_epoch && e.epoch == r.epoch) continue;
+        ++(why_ignored(r, e).empty() ? taken : ignored);
+      }
+    return {ignored, taken};
+  }
+
+ private:
+  void add(const modelled& to) {
+    const auto [found, is_new] = numbers_.emplace(to.key(), numbers_.size());
+    if (is_new) pending_.push_back(to);
+    before_[found->second].insert(from_);
+  }
+  /// An event that a member might bring about now; it is followed where the record takes it, in step with the rows.
+  template <typename Change>
+  void bring_about(const job_event& e, Change&& change) {
+    modelled to = at_;
+    to.record = next(at_.record, e);
+    const bool taken = why_ignored(at_.record, e).empty();
+    const std::string phase(name(at_.record.phase)), event(name(e.kind));
+    const auto [follows_as, rises] = twin_.after(phase, event);
+    agreed_ = agreed_ && taken == twin_.has(phase, event) && name(to.record.phase) == follows_as &&
+              to.record.epoch == at_.record.epoch + rises;
+    ++events_[event];
+    about_.push_back(e);
+    to.said = 0;
+    change(to);
+    if (taken) add(to);
+  }
+  void bring_about(const job_event& e) {
+    bring_about(e, [](modelled&) {});
+  }
+  void explore() {
+    const job_record& r = at_.record;
+    const unsigned living = 7u & ~at_.dead;
+    if (dying_ && at_.dead == 0 && !is_end(r.phase))
+      for (unsigned m = 0; m < 3; ++m) {
+        modelled to = at_;
+        to.dead |= 1u << m;
+        add(to);
+      }
+    if (r.phase == job_phase::founding) {
+      for (const unsigned two : {3u, 5u, 6u})
+        if ((two & at_.dead) == 0)
+          bring_about(event_of(r, kind::found, {}, {world_of(1, listed(two))}),
+                      [&](modelled& to) { to.holders = two; });
+      return;
+    }
+    const unsigned old_world = bits_of(r.now().members),
+                   new_world = r.proposed.empty() ? 0 : bits_of(r.proposed[0].members);
+    const unsigned needed = r.phase == job_phase::proposed ? old_world | new_world : old_world;
+    if (r.phase == job_phase::proposed || r.phase == job_phase::armed || r.phase == job_phase::entering)
+      for (unsigned m = 0; m < 3; ++m)
+        if (const unsigned bit = 1u << m; (needed & living & ~at_.said & bit) != 0) {
+          modelled to = at_;
+          to.said |= bit;
+          add(to);
+        }
+    const bool all_said = (needed & ~at_.said) == 0;
+    if (r.phase == job_phase::proposed || r.phase == job_phase::armed) bring_about(event_of(r, kind::late));
+    if (r.phase == job_phase::proposed && all_said)
+      bring_about(at_step(event_of(r, kind::ready, listed(at_.said)), r.now().first_step + 2));
+    if (r.phase == job_phase::armed && all_said) bring_about(event_of(r, kind::acked, listed(at_.said)));
+    if (r.phase == job_phase::armed && !at_.passed)
+      bring_about(at_step(event_of(r, kind::passed), r.boundary + 1), [](modelled& to) { to.passed = true; });
+    if (r.phase == job_phase::entering && all_said)
+      bring_about(event_of(r, kind::entered, listed(at_.said)), [&](modelled& to) { to.holders = old_world; });
+    if (const unsigned broke = at_.dead & (bits_of(r.concerned()) | new_world) & ~bits_of(r.gone);
+        broke != 0 && !is_end(r.phase) && r.phase != job_phase::recovering)
+      bring_about(event_of(r, kind::broke, listed(broke)));
+    if (r.phase == job_phase::idle) explore_idle(living, old_world);
+    if (r.phase == job_phase::waiting) bring_about(event_of(r, kind::come, {"d"}));
+    if (r.phase == job_phase::recovering) explore_recovery(living);
+  }
+  void explore_idle(unsigned living, unsigned old_world) {
+    const job_record& r = at_.record;
+    bring_about(event_of(r, kind::finish));
+    if (at_.left == 0) return;
+    // two requests: whoever is spare joins; the first of the world leaves
+    const unsigned joined = old_world | living, left = old_world & (old_world - 1);
+    for (const unsigned to_be : {joined, left})
+      if (to_be != old_world && to_be != 0)
+        bring_about(event_of(r, kind::ask, {}, {world_of(r.epoch + 1, listed(to_be))}),
+                    [](modelled& to) { --to.left; });
+  }
+  void explore_recovery(unsigned living) {
+    const job_record& r = at_.record;
+    unsigned promises = 0;
+    for (const promise& p : r.promises) promises |= bits_of({p.told.member});
+    for (unsigned m = 0; m < 3; ++m)
+      if (const unsigned bit = 1u << m; (bits_of(r.concerned()) & living & ~promises & bit) != 0) {
+        modelled to = at_;
+        to.record = with_promise(
+            r, r.epoch, {.told = {everybody[m], (at_.holders & bit) != 0 ? r.now().first_step : holds_nothing}});
+        add(to);
+      }
+    const unsigned concerned = bits_of(r.concerned()), out = (bits_of(r.gone) | at_.dead) & concerned;
+    if ((concerned & ~(promises | out)) != 0) return;
+    const bool held = (at_.holders & living & promises) != 0,
+               of_epoch = (bits_of(r.now().members) & living & promises) != 0;
+    if (!held || !of_epoch) return bring_about(event_of(r, kind::nobody));
+    if (r.attempt < 3) bring_about(event_of(r, kind::no_plan));  // or states had no end
+    for (const unsigned to_be : {promises & living, living})
+      bring_about(event_of(r, kind::accounted, listed(out),
+                           {world_of(r.epoch + 1, listed(to_be), r.now().first_step, r.now().cursor)}));
+  }
+
+  bool dying_;
+  oracle::job_machine twin_;
+  std::map<std::string, std::size_t> numbers_;
+  std::map<std::size_t, job_record> states_;
+  std::map<std::size_t, std::set<std::size_t>> before_;
+  std::map<std::string, int> events_;
+  std::vector<job_event> about_;
+  std::vector<modelled> pending_;
+  modelled at_;
+  std::size_t from_ = 0;
+  bool agreed_ = true;
+};
+
+}  // namespace
+
+TEST_CASE("three members, two requests, one death, every interleaving: no state without a way to an end") {
+  const model_checker all(true), none_dies(false);
+  CHECK(all.agreed());
+  CHECK(none_dies.agreed());
+  CHECK(all.with_a_way_to({job_phase::done, job_phase::lost}).size() == all.states());
+  CHECK(none_dies.with_a_way_to({job_phase::done}).size() == none_dies.states());
+  const std::size_t lost = all.with_a_way_to({job_phase::lost}).size();
+  CHECK(lost > 0);
+  CHECK(lost < all.states());
+  CHECK(all.events().size() == static_cast<std::size_t>(job_events));
+  const auto [ignored, taken] = all.stale();
+  CHECK(taken == 0);
+  CHECK(ignored > 10000);
+  std::string counts;
+  for (const auto& [event, count] : all.events()) counts += " " + event + " " + std::to_string(count);
+  MESSAGE(all.states() << " states (" << none_dies.states() << " without a death), events brought about:" << counts
+                       << "; " << ignored << " that were over were ignored");
+}
