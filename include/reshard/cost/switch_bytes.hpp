@@ -169,8 +169,7 @@ class figure_collector {
   }
   /// A device, with what nobody reads of its FROM's, and what it holds in each slot: without that, unless it is kept.
   void add(const plan& p, device_figures& d, bytes_t unread, const std::vector<bytes_t>& live) {
-    d.peak = d.floor();
-    for (const bytes_t bytes : live) d.peak = greatest(d.peak, bytes);
+    d.peak = peak_of(live, d.floor());
     add(p, d);
     if (unread == 0) return;
     index_t u = f_.how.stages;

@@ -86,7 +86,7 @@ class relayed_memory {
 
   /// In each slot, arrivals of the slot included; there are S + phases - 1 of the whole switch.
   std::vector<bytes_t> live(index_t stages, index_t slots) const {
-    std::vector<bytes_t> comes(static_cast<std::size_t>(slots) + 1, 0);  // less what went before
+    timeline all(held_, slots);
     for (const move& m : moves_) {
       const index_t each = m.elements / stages, rest = m.elements % stages;
       index_t ahead = 0;  // k rest mod S, so that stage k has floor((k + 1) e / S) - floor(k e / S) without dividing
@@ -94,20 +94,15 @@ class relayed_memory {
         ahead += rest;
         const bytes_t bytes = (each + (ahead >= stages ? 1 : 0)) * m.width;
         if (ahead >= stages) ahead -= stages;
-        if (m.comes >= 0) comes[static_cast<std::size_t>(k + m.comes)] += bytes;
-        if (m.goes >= 0) comes[static_cast<std::size_t>(k + m.goes) + 1] -= bytes;
+        if (m.comes >= 0) all.comes[static_cast<std::size_t>(k + m.comes)] += bytes;
+        if (m.goes >= 0) all.goes[static_cast<std::size_t>(k + m.goes)] += bytes;
       }
     }
-    std::vector<bytes_t> live(static_cast<std::size_t>(slots), 0);
-    bytes_t now = held_;
-    for (std::size_t t = 0; t < live.size(); ++t) live[t] = now += comes[t];
-    return live;
+    return all.live();
   }
   /// The largest of `before`, of what it holds afterwards, and of every slot.
   bytes_t peak(index_t stages, index_t slots, bytes_t after) const {
-    bytes_t most = greatest(before_, after);
-    for (const bytes_t bytes : live(stages, slots)) most = greatest(most, bytes);
-    return most;
+    return peak_of(live(stages, slots), greatest(before_, after));
   }
 
  private:
