@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <reshard/cost/detail/relayed_streams.hpp>
@@ -18,31 +19,20 @@ namespace detail {
 /// The flows of every device in one direction, each device's by states and stream.
 inline std::vector<std::vector<stream_flow>> flows_by_device(const std::vector<relayed_stream>& streams, rank_t devices,
                                                              rank_t sized_stream::*own, rank_t sized_stream::*peer) {
-  std::vector<const relayed_stream*> sorted;
+  std::vector<stream_end> ends;
   for (const relayed_stream& s : streams)
-    if (s.sized.src != s.sized.dst) sorted.push_back(&s);
-  const auto key = [&](const relayed_stream* s) {
-    return std::tuple(s->sized.*own, s->states, s->stream, s->sized.*peer);
-  };
-  std::sort(sorted.begin(), sorted.end(),
-            [&](const relayed_stream* a, const relayed_stream* b) { return key(a) < key(b); });
+    if (const sized_stream& on = s.sized; on.src != on.dst)
+      ends.push_back(
+          {on.*own, on.*peer, {s.states, s.stream, on.elements, on.width, s.phase, s.phase, s.why, s.stays}});
   std::vector<std::vector<stream_flow>> found(static_cast<std::size_t>(devices));
-  rank_t first_peer = 0;
-  for (const relayed_stream* s : sorted) {
-    std::vector<stream_flow>& mine = found[static_cast<std::size_t>(s->sized.*own)];
-    if (mine.empty() || mine.back().key() != std::tuple(s->states, s->stream)) {
-      mine.push_back({s->states, s->stream, 0, s->sized.width, s->phase, s->phase, s->why, s->stays});
-      first_peer = s->sized.*peer;
-    }
-    stream_flow& flow = mine.back();
-    flow.first = least(flow.first, s->phase), flow.last = greatest(flow.last, s->phase);
-    if (s->sized.*peer == first_peer) flow.elements += s->sized.elements;
-  }
+  each_flow(std::move(ends), [&](const stream_end& first, const stream_flow& flow) {
+    found[static_cast<std::size_t>(first.own)].push_back(flow);
+  });
   return found;
 }
 
-/// Bytes and messages of all links.
-inline void add_links(switch_figures& f, const std::vector<relayed_stream>& streams, const cluster& on, index_t node) {
+/// The bytes of every link, by destination and source.
+inline std::vector<link_figures> link_bytes(const std::vector<relayed_stream>& streams) {
   std::vector<link_figures> links;
   for (const relayed_stream& s : streams)
     if (s.sized.src != s.sized.dst) links.push_back({s.sized.src, s.sized.dst, s.sized.bytes()});
@@ -54,16 +44,7 @@ inline void add_links(switch_figures& f, const std::vector<relayed_stream>& stre
     if (!sums.empty() && sums.back().src == one.src && sums.back().dst == one.dst) sums.back().bytes += one.bytes;
     else sums.push_back(one);
   }
-  for (const link_figures& one : sums) {
-    if (node != 0 && one.src / node != one.dst / node) f.inter_node = checked_add(f.inter_node, one.bytes);
-    if (on.crosses_rails(one.src, one.dst)) f.cross_rail = checked_add(f.cross_rail, one.bytes);
-  }
-  std::sort(sums.begin(), sums.end(), [](const link_figures& a, const link_figures& b) {
-    return std::tuple(-a.bytes, a.dst, a.src) < std::tuple(-b.bytes, b.dst, b.src);
-  });
-  constexpr std::size_t links_kept = 6;
-  sums.resize(std::min(sums.size(), links_kept));
-  f.busiest = sums;
+  return sums;
 }
 
 }  // namespace detail
@@ -90,30 +71,16 @@ template <Holding From, Holding To>
       plan kept;
       kept.device = device;
       detail::keep_all(change, from, kept);
-      device_figures d{.device = device,
-                       .send = sent[i],
-                       .receive = received[i],
-                       .retained = total_bytes(kept.retains),
-                       .created = total_bytes(kept.creates),
-                       .before = held_bytes(change.from(), change.from_rank(device), change.states()),
-                       .after = held_bytes(change.to(), change.to_rank(device), change.states()),
-                       .lost = total_bytes(kept.lost)};
+      device_figures d = detail::figures_of_plan(change, kept, after_use);
+      d.send = sent[i], d.receive = received[i];
       const relayed_memory memory(d.before, d.retained, d.created + d.lost, in[i], out[i], after_use);
       d.passed = memory.passed();
-      f.least = checked_add(f.least, d.after - d.retained - d.created - d.lost);
-      if (after_use == sources::keep) d.after += d.before - d.retained;
       d.peak = memory.peak(how.stages, f.slots(), d.after);
-      f.moved = checked_add(f.moved, d.receive - d.passed);
-      f.relayed = checked_add(f.relayed, d.passed);
-      f.retained = checked_add(f.retained, d.retained);
-      f.created = checked_add(f.created, d.created);
-      f.max_send = greatest(f.max_send, d.send), f.max_receive = greatest(f.max_receive, d.receive);
-      f.peak = greatest(f.peak, d.peak), f.peak_floor = greatest(f.peak_floor, d.floor());
-      f.peak_excess = greatest(f.peak_excess, d.peak - d.floor());
-      f.devices.push_back(d);
+      detail::add_device(f, d);
     }
   });
-  detail::add_links(f, streams, change.on(), change.node_devices());
+  for (const link_figures& one : detail::link_bytes(streams))
+    detail::add_link(f, one, change.on(), change.node_devices());
   return f;
 }
 

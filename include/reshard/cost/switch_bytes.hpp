@@ -111,6 +111,54 @@ index_t count_messages(const List& list, Stage&& stage) {
   return messages;
 }
 
+/// What a device keeps of FROM's beside TO's.
+constexpr bytes_t kept_beside(const device_figures& d, sources after_use) {
+  return after_use == sources::keep ? d.before - d.retained : 0;
+}
+
+/// A device's figures by its plan: all but the peak, and what it passes on.
+template <Holding From, Holding To>
+[[nodiscard]] device_figures figures_of_plan(const layout_switch<From, To>& change, const plan& p, sources after_use) {
+  device_figures d{.device = p.device,
+                   .send = total_bytes(p.sends),
+                   .receive = total_bytes(p.receives),
+                   .retained = total_bytes(p.retains),
+                   .created = total_bytes(p.creates),
+                   .before = held_bytes(change.from(), change.from_rank(p.device), change.states()),
+                   .after = held_bytes(change.to(), change.to_rank(p.device), change.states()),
+                   .lost = total_bytes(p.lost)};
+  d.after += kept_beside(d, after_use);
+  return d;
+}
+
+/// Adds a device, and what arrives at it, to the sums and maxima of its switch.
+inline void add_device(switch_figures& f, const device_figures& d) {
+  f.retained = checked_add(f.retained, d.retained);
+  f.moved = checked_add(f.moved, d.receive - d.passed);
+  f.relayed = checked_add(f.relayed, d.passed);
+  f.created = checked_add(f.created, d.created);
+  f.least = checked_add(f.least, d.after - kept_beside(d, f.after_use) - d.retained - d.created - d.lost);
+  f.max_send = greatest(f.max_send, d.send);
+  f.max_receive = greatest(f.max_receive, d.receive);
+  f.peak = greatest(f.peak, d.peak);
+  f.peak_floor = greatest(f.peak_floor, d.floor());
+  f.peak_excess = greatest(f.peak_excess, d.peak - d.floor());
+  f.devices.push_back(d);
+}
+
+/// Adds all that passes over a link; of links with equal bytes those that are added first count as busier.
+inline void add_link(switch_figures& f, const link_figures& one, const cluster& on, index_t node_devices) {
+  constexpr std::size_t links_kept = 6;
+  if (node_devices != 0 && one.src / node_devices != one.dst / node_devices)
+    f.inter_node = checked_add(f.inter_node, one.bytes);
+  if (on.crosses_rails(one.src, one.dst)) f.cross_rail = checked_add(f.cross_rail, one.bytes);
+  if (f.busiest.size() == links_kept && f.busiest.back().bytes >= one.bytes) return;
+  if (f.busiest.size() == links_kept) f.busiest.pop_back();
+  f.busiest.insert(std::upper_bound(f.busiest.begin(), f.busiest.end(), one,
+                                    [](const link_figures& a, const link_figures& b) { return a.bytes > b.bytes; }),
+                   one);
+}
+
 }  // namespace detail
 
 /// Whom figures tell of: of a whole switch every device is added once, and its transfers count where they arrive; of
@@ -121,8 +169,6 @@ enum class figures_of { whole_switch, one_device };
 template <Holding From, Holding To>
 class figure_collector {
  public:
-  static constexpr std::size_t links_kept = 6;
-
   /// `change` outlives this.
   figure_collector(const layout_switch<From, To>& change, index_t stages, figures_of told,
                    sources after_use = sources::release)
@@ -142,7 +188,7 @@ class figure_collector {
     const auto whole = [](const transfer&) { return index_t{0}; };
     f_.messages += detail::count_messages(p.receives, whole);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(p.sends, whole);
-    device_figures d = held(p);
+    device_figures d = detail::figures_of_plan(*change_, p, f_.after_use);
     const bytes_t leaving = detail::leaving_bytes(p), unread = d.before - d.retained - leaving;
     // of whole families, without cutting them to tensors
     const bool stays = f_.after_use == sources::keep;
@@ -152,7 +198,7 @@ class figure_collector {
     const auto stage = [](const staged_piece& t) { return t.stage; };
     f_.messages += detail::count_messages(cut.receives, stage);
     if (told_ == figures_of::one_device) f_.messages += detail::count_messages(cut.sends, stage);
-    device_figures d = held(p);
+    device_figures d = detail::figures_of_plan(*change_, p, f_.after_use);
     add(p, d, d.before - d.retained - detail::leaving_bytes(p),
         live_bytes(d.before, cut.receives, cut.sends, p.retains, f_.how.stages, d.created + d.lost, f_.after_use));
   }
@@ -162,15 +208,14 @@ class figure_collector {
   void add_relayed(const plan& p) {
     f_.messages += relayed_messages(p.receives, f_.how.stages);
     if (told_ == figures_of::one_device) f_.messages += relayed_messages(p.sends, f_.how.stages);
-    device_figures d = held(p);
+    device_figures d = detail::figures_of_plan(*change_, p, f_.after_use);
     const relayed_memory memory(p, d.before, f_.after_use);
     d.passed = memory.passed();
     add(p, d, memory.unread(), memory.live(f_.how.stages, f_.slots()));
   }
   /// A device, with what nobody reads of its FROM's, and what it holds in each slot: without that, unless it is kept.
   void add(const plan& p, device_figures& d, bytes_t unread, const std::vector<bytes_t>& live) {
-    d.peak = d.floor();
-    for (const bytes_t bytes : live) d.peak = greatest(d.peak, bytes);
+    d.peak = peak_of(live, d.floor());
     add(p, d);
     if (unread == 0) return;
     index_t u = f_.how.stages;
@@ -181,28 +226,8 @@ class figure_collector {
     }
     f_.unread_kept = least(f_.unread_kept.value_or(u), u);
   }
-  device_figures held(const plan& p) const {
-    const rank_t was = change_->from_rank(p.device), is = change_->to_rank(p.device);
-    device_figures d{.device = p.device,
-                     .send = total_bytes(p.sends),
-                     .receive = total_bytes(p.receives),
-                     .retained = total_bytes(p.retains),
-                     .created = total_bytes(p.creates),
-                     .before = held_bytes(change_->from(), was, change_->states()),
-                     .after = held_bytes(change_->to(), is, change_->states()),
-                     .lost = total_bytes(p.lost)};
-    d.after += stays(d);
-    return d;
-  }
-  /// What a device keeps of FROM's beside TO's.
-  bytes_t stays(const device_figures& d) const { return f_.after_use == sources::keep ? d.before - d.retained : 0; }
-
   void add(const plan& p, const device_figures& d) {
-    f_.retained = checked_add(f_.retained, d.retained);
-    f_.moved = checked_add(f_.moved, d.receive - d.passed);
-    f_.relayed = checked_add(f_.relayed, d.passed);
-    f_.created = checked_add(f_.created, d.created);
-    f_.least = checked_add(f_.least, d.after - stays(d) - d.retained - d.created - d.lost);
+    detail::add_device(f_, d);
     add_links(p.receives);
     if (told_ == figures_of::one_device) {
       bytes_t passed = 0;
@@ -213,12 +238,6 @@ class figure_collector {
       f_.lost = checked_add(f_.lost, d.lost);
       add_links(p.sends);
     }
-    f_.max_send = greatest(f_.max_send, d.send);
-    f_.max_receive = greatest(f_.max_receive, d.receive);
-    f_.peak = greatest(f_.peak, d.peak);
-    f_.peak_floor = greatest(f_.peak_floor, d.floor());
-    f_.peak_excess = greatest(f_.peak_excess, d.peak - d.floor());
-    f_.devices.push_back(d);
   }
 
   /// Adds the links of a list in order of peers.
@@ -227,15 +246,7 @@ class figure_collector {
       link_figures one{list[first].src, list[first].dst, 0};
       for (past = first; past < list.size() && list[past].src == one.src && list[past].dst == one.dst; ++past)
         one.bytes += list[past].bytes();
-      const index_t node = change_->node_devices();
-      if (node != 0 && one.src / node != one.dst / node) f_.inter_node = checked_add(f_.inter_node, one.bytes);
-      if (change_->on().crosses_rails(one.src, one.dst)) f_.cross_rail = checked_add(f_.cross_rail, one.bytes);
-      std::vector<link_figures>& top = f_.busiest;
-      if (top.size() == links_kept && top.back().bytes >= one.bytes) continue;
-      if (top.size() == links_kept) top.pop_back();
-      const auto at = std::upper_bound(top.begin(), top.end(), one,
-                                       [](const link_figures& a, const link_figures& b) { return a.bytes > b.bytes; });
-      top.insert(at, one);
+      detail::add_link(f_, one, change_->on(), change_->node_devices());
     }
   }
 

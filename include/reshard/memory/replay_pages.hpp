@@ -50,21 +50,23 @@ inline page_replay replay_pages(const page_stages& source, const page_stages& ta
   const std::vector<bytes_t> unread = source.unread_by_stage(times.stages);
   std::vector<bytes_t> passes;  // by slot, 1 more
   if (passed.by_reader != nullptr) passes = passed.by_reader->bytes_by_stage(slots);
-  bytes_t held = source.outside_bytes() + target.outside_bytes();
-  for (const bytes_t bytes : goes) held += bytes;
-  page_replay result{{held - target.outside_bytes(), target.outside_bytes(), held}, times.stages};
-  std::vector<bytes_t> gone, there;  // what is there in each slot, where what nobody reads went first and never goes
-  bytes_t waits = drains ? at(unread, 0) : 0;
-  held -= drains ? at(goes, 0) : 0;
+  timeline pages(source.outside_bytes() + target.outside_bytes(), slots), waits(drains ? at(unread, 0) : 0, slots);
+  for (const bytes_t bytes : goes) pages.held += bytes;
+  page_replay result{{pages.held - target.outside_bytes(), target.outside_bytes(), pages.held}, times.stages};
+  pages.held -= drains ? at(goes, 0) : 0;
   for (index_t slot = 0; slot < slots; ++slot) {
-    held += at(comes, slot + 1);
+    const auto k = static_cast<std::size_t>(slot);
     result.memory.after += at(comes, slot + 1);
-    gone.push_back(held + at(staging, slot));
-    there.push_back(gone.back() + waits);
-    if (drains && slot >= late) held -= at(goes, slot - late + 1), waits += at(unread, slot - late + 1);
+    pages.comes[k] = at(comes, slot + 1) + at(staging, slot);
+    pages.goes[k] = at(staging, slot);
+    if (drains && slot >= late) pages.goes[k] += at(goes, slot - late + 1);
+    if (drains && slot > late) waits.comes[k] = at(unread, slot - late);
     const index_t read = slot - 2 * times.lag + 1;
-    if (!passed.held && read >= 1) held -= at(passes, read);
+    if (!passed.held && read >= 1) pages.goes[k] += at(passes, read);
   }
+  // what is there in each slot, where what nobody reads went first and never goes
+  std::vector<bytes_t> gone = pages.live(), there = waits.live();
+  for (std::size_t k = 0; k < there.size(); ++k) there[k] += gone[k];
   for (const bytes_t bytes : passes) result.memory.after -= bytes;
   if (drains) {
     const bytes_t limit = checked_add(greatest(result.memory.before, result.memory.after), go.budget);
@@ -72,8 +74,7 @@ inline page_replay replay_pages(const page_stages& source, const page_stages& ta
     const index_t u = result.unread_kept, stay = u == times.stages ? slots : u == 0 ? 0 : u + late;
     std::copy(there.begin(), there.begin() + least(stay, slots), gone.begin());
   }
-  for (const bytes_t bytes : gone) result.memory.peak = greatest(result.memory.peak, bytes);
-  result.memory.peak = greatest(result.memory.peak, result.memory.after);
+  result.memory.peak = peak_of(gone, greatest(result.memory.peak, result.memory.after));
   return result;
 }
 

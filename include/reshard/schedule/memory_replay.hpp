@@ -109,28 +109,23 @@ constexpr const passing* passing_of(const std::vector<passing>& all, const stage
                                                         const std::vector<staged_piece>& sent,
                                                         const std::vector<transfer>& retained, index_t slots,
                                                         bytes_t created = 0, sources after_use = sources::release) {
-  std::vector<bytes_t> live(static_cast<std::size_t>(slots), 0), goes = live;
+  timeline all(before + created, slots);
   const std::vector<detail::passing> passing = detail::passing_streams(received, sent);
-  bytes_t held = before + created;
   if (after_use == sources::release) {
     std::vector<staged_piece> own;  // that was there before
     for (const staged_piece& p : sent)
       if (detail::passing_of(passing, p) == nullptr) own.push_back(p);
-    goes = detail::last_read_bytes(detail::not_retained(own, retained), slots);
-    held = total_bytes(retained) + created;
-    for (const bytes_t bytes : goes) held += bytes;
+    all.goes = detail::last_read_bytes(detail::not_retained(own, retained), slots);
+    all.held = total_bytes(retained) + created;
+    for (const bytes_t bytes : all.goes) all.held += bytes;
   }
   for (const staged_piece& p : received) {
-    live[static_cast<std::size_t>(p.slot())] += p.bytes();
+    all.comes[static_cast<std::size_t>(p.slot())] += p.bytes();
     if (p.why == purpose::passed_on)
       if (const index_t last = detail::passing_of(passing, p)->last; last >= 0)
-        goes[static_cast<std::size_t>(last)] += p.bytes();
+        all.goes[static_cast<std::size_t>(last)] += p.bytes();
   }
-  for (std::size_t k = 0; k < live.size(); ++k) {
-    live[k] += held;
-    held = live[k] - goes[k];
-  }
-  return live;
+  return all.live();
 }
 
 /// u = the greatest of 0 .. S with which a device keeps a limit. What nobody reads goes together with the sources of
@@ -153,10 +148,8 @@ constexpr const passing* passing_of(const std::vector<passing>& all, const stage
                                                     const std::vector<transfer>& retained, index_t slots,
                                                     bytes_t created = 0, sources after_use = sources::release) {
   if (after_use == sources::keep) after += before - total_bytes(retained);
-  memory_replay result{before, after, greatest(before, after)};
-  for (const bytes_t live : live_bytes(before, received, sent, retained, slots, created, after_use))
-    result.peak = greatest(result.peak, live);
-  return result;
+  const std::vector<bytes_t> live = live_bytes(before, received, sent, retained, slots, created, after_use);
+  return {before, after, peak_of(live, greatest(before, after))};
 }
 
 }  // namespace reshard

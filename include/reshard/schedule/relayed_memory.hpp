@@ -62,6 +62,37 @@ struct stream_flow {
   std::tuple<std::uint32_t, std::uint64_t> key() const { return {states, stream}; }
 };
 
+namespace detail {
+
+/// A hop of a stream as the device at one of its ends sees it, and which of a list it is.
+struct stream_end {
+  rank_t own, peer;
+  stream_flow flow;
+  std::size_t entry = 0;
+
+  auto key() const { return std::tuple(own, flow.key(), peer); }
+};
+
+/// Calls give(the first of its hops, flow) with the flows that hops come to, by device, states and stream: each peer
+/// has all of a stream, so the elements are those of the first.
+template <typename Give>
+void each_flow(std::vector<stream_end> hops, Give&& give) {
+  std::sort(hops.begin(), hops.end(), [](const stream_end& a, const stream_end& b) { return a.key() < b.key(); });
+  for (std::size_t first = 0, past = 0; first < hops.size(); first = past) {
+    const stream_end& one = hops[first];
+    stream_flow all = one.flow;
+    for (past = first + 1; past < hops.size() && hops[past].own == one.own && hops[past].flow.key() == all.key();
+         ++past) {
+      const stream_flow& hop = hops[past].flow;
+      all.first = least(all.first, hop.first), all.last = greatest(all.last, hop.last);
+      if (hops[past].peer == one.peer) all.elements += hop.elements;
+    }
+    give(one, all);
+  }
+}
+
+}  // namespace detail
+
 /// What a device holds over time, for any number of stages.
 class relayed_memory {
  public:
@@ -86,7 +117,7 @@ class relayed_memory {
 
   /// In each slot, arrivals of the slot included; there are S + phases - 1 of the whole switch.
   std::vector<bytes_t> live(index_t stages, index_t slots) const {
-    std::vector<bytes_t> comes(static_cast<std::size_t>(slots) + 1, 0);  // less what went before
+    timeline all(held_, slots);
     for (const move& m : moves_) {
       const index_t each = m.elements / stages, rest = m.elements % stages;
       index_t ahead = 0;  // k rest mod S, so that stage k has floor((k + 1) e / S) - floor(k e / S) without dividing
@@ -94,20 +125,15 @@ class relayed_memory {
         ahead += rest;
         const bytes_t bytes = (each + (ahead >= stages ? 1 : 0)) * m.width;
         if (ahead >= stages) ahead -= stages;
-        if (m.comes >= 0) comes[static_cast<std::size_t>(k + m.comes)] += bytes;
-        if (m.goes >= 0) comes[static_cast<std::size_t>(k + m.goes) + 1] -= bytes;
+        if (m.comes >= 0) all.comes[static_cast<std::size_t>(k + m.comes)] += bytes;
+        if (m.goes >= 0) all.goes[static_cast<std::size_t>(k + m.goes)] += bytes;
       }
     }
-    std::vector<bytes_t> live(static_cast<std::size_t>(slots), 0);
-    bytes_t now = held_;
-    for (std::size_t t = 0; t < live.size(); ++t) live[t] = now += comes[t];
-    return live;
+    return all.live();
   }
   /// The largest of `before`, of what it holds afterwards, and of every slot.
   bytes_t peak(index_t stages, index_t slots, bytes_t after) const {
-    bytes_t most = greatest(before_, after);
-    for (const bytes_t bytes : live(stages, slots)) most = greatest(most, bytes);
-    return most;
+    return peak_of(live(stages, slots), greatest(before_, after));
   }
 
  private:
@@ -142,22 +168,18 @@ class relayed_memory {
   /// By states and stream.
   static std::vector<stream_flow> flows(const std::vector<transfer>& list, rank_t transfer::*peer,
                                         const std::vector<transfer>* retains) {
-    std::vector<const transfer*> sorted;
-    for (const transfer& t : list) sorted.push_back(&t);
-    const auto key = [peer](const transfer* t) { return std::tuple(t->states.bits(), t->stream, t->*peer); };
-    std::sort(sorted.begin(), sorted.end(), [&](const transfer* a, const transfer* b) { return key(a) < key(b); });
+    std::vector<detail::stream_end> hops;
+    for (const transfer& t : list)
+      hops.push_back(
+          {0,
+           t.*peer,
+           {t.states.bits(), t.stream, t.where.volume(), t.states.bytes_per_element(), t.phase, t.phase, t.why},
+           hops.size()});
     std::vector<stream_flow> found;
-    rank_t first_peer = 0;
-    for (const transfer* t : sorted) {
-      if (found.empty() || found.back().key() != std::tuple(t->states.bits(), t->stream)) {
-        found.push_back({t->states.bits(), t->stream, 0, t->states.bytes_per_element(), t->phase, t->phase, t->why,
-                         retains != nullptr && retained(*retains, *t)});
-        first_peer = t->*peer;
-      }
-      stream_flow& own = found.back();
-      own.first = least(own.first, t->phase), own.last = greatest(own.last, t->phase);
-      if (t->*peer == first_peer) own.elements += t->where.volume();
-    }
+    detail::each_flow(std::move(hops), [&](const detail::stream_end& first, stream_flow flow) {
+      flow.stays = retains != nullptr && retained(*retains, list[first.entry]);
+      found.push_back(flow);
+    });
     return found;
   }
   /// A stream is retained as a whole or not at all.
