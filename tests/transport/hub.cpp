@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <unordered_map>
@@ -304,6 +303,7 @@ TEST_CASE("every order of words of 3 devices ends, with the answers of a fold by
 TEST_CASE("who has not come and who is behind are named, round after round, and who is absent never is") {
   hub middle(4, {1});
   CHECK(middle.awaited() == std::vector<rank_t>{0, 2, 3});
+  hub_end end;
   for (int round = 0; round < 2; ++round) {
     CHECK(middle.on_word(3, {kind::text, {}, "three"}).empty());
     CHECK(middle.arrived() == 1);
@@ -312,9 +312,8 @@ TEST_CASE("who has not come and who is behind are named, round after round, and 
     const hub::replies said = middle.on_word(2, {kind::text});
     REQUIRE(said.size() == 1);
     CHECK(said[0].to == hub::everyone);
-    hub_end end;
     end.on_word(said[0].says);
-    CHECK(end.answers() == 1);
+    CHECK(end.answers() == static_cast<std::uint64_t>(round + 1));
     CHECK(end.texts() == std::vector<std::string>{std::string("a\0b", 3), "", "", "three"});
     CHECK(middle.arrived() == 0);
   }
@@ -371,4 +370,27 @@ TEST_CASE("a word is the same as bytes, and names the device that has left") {
   CHECK(hub_word::numbers_of(2) == 3);
   for (const std::uint64_t no_kind : {std::uint64_t{0}, std::uint64_t{10}, ~std::uint64_t{0}})
     CHECK(hub_word::numbers_of(no_kind) == -1);
+}
+
+TEST_CASE("a device that is given up hears so before all hear why, once; and who gives up says who has left") {
+  hub middle(3);
+  const hub::replies said = middle.on_gone(1, "silent");
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].to == 1);
+  CHECK(said[0].says == hub_word{kind::outcast, {}, "silent"});
+  CHECK(said[1].to == hub::everyone);
+  CHECK(said[1].says == hub_word{kind::given_up, {-1}, "silent"});
+  CHECK(middle.broken());
+  CHECK(middle.on_gone(2, "silent too").empty());
+  CHECK(middle.on_word(2, {kind::bye}).empty());
+  CHECK(middle.on_word(0, hub_word::of(proposal{})).empty());
+  CHECK(middle.arrived() == 0);
+
+  hub other(2);
+  for (const kind hubs_own : {kind::agreement, kind::texts, kind::placed, kind::outcast})
+    CHECK(other.on_word(0, {hubs_own}).empty());
+  CHECK_FALSE(other.broken());
+  const hub::replies passed = other.on_word(0, {kind::given_up, {1}, "why"});
+  REQUIRE(passed.size() == 1);
+  CHECK(passed[0].says == hub_word{kind::given_up, {1}, "why"});
 }

@@ -164,10 +164,7 @@ class mpi_meeting {
     const auto begin = clock::now();
     detail::mpi_pause pause;
     for (poll();; poll(), pause.again()) {
-      if (is_hub()) {  // who gave up meanwhile is heard before all are answered
-        if (all_others_came()) poll_well();
-        require_whole();
-      }
+      if (is_hub() && all_others_came()) poll_well();  // who gave up meanwhile is heard before all are answered
       if (what()) return;
       require_whole();
       if (clock::now() - begin < limit) continue;
