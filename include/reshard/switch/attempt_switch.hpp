@@ -38,8 +38,8 @@ switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old
     std::unique_ptr<detail::ready_switch<T>> ready;
     std::string sentence;
     try {
-      ready = detail::make_ready(change, old_tensors, new_tensors, devices, options);
-      detail::run_ready(*ready, devices);
+      ready = detail::ready_maker(change, old_tensors, new_tensors, devices, options).make();
+      detail::ready_run(*ready, devices).run();
       return ended::finished{ready->report, {}};
     } catch (...) {
       sentence = sentence_of(std::current_exception());
@@ -50,7 +50,7 @@ switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old
     if (!ready || !ready->touched) return ended::refused{sentence};
     left.in_place = times.stages_in_place(left.in_place);
     if (left.in_place >= times.stages && !left.survivors.empty()) {  // none: this one was given up
-      detail::ready_run<T>(*ready, devices).leave_rest();
+      detail::ready_run(*ready, devices).leave_rest();
       return ended::finished{ready->report, sentence};
     }
     if (left.in_doubt(transport.decides())) return ended::unknown{sentence, times.stages, left.survivors};

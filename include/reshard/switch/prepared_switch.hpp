@@ -55,7 +55,7 @@ prepared_switch<From, To, T>::prepared_switch(const layout_switch<From, To>& cha
   options.after_use = sources::keep;
   if constexpr (Transport<T>) {
     detail::all_or_none<T> devices = detail::one_of_switch(transport);
-    ready_ = detail::make_ready(change, old_tensors, new_tensors, devices, options);
+    ready_ = detail::ready_maker(change, old_tensors, new_tensors, devices, options).make();
     report_ = ready_->report;
   }
 }
@@ -64,7 +64,7 @@ template <Holding From, Holding To, typename T>
 void prepared_switch<From, To, T>::run() {
   if constexpr (Transport<T>) {
     detail::all_or_none<T> devices = detail::one_of_switch(transport_);
-    detail::run_ready(*ready_, devices);
+    detail::ready_run(*ready_, devices).run();
   }
 }
 

@@ -30,8 +30,8 @@ switch_report switch_state(const layout_switch<From, To>& change, binding& old_t
   static_assert(Transport<T>, "reshard: this is no Transport; transport/transport.hpp says what one does");
   if constexpr (Transport<T>) {
     detail::all_or_none<T> devices = detail::one_of_switch(transport);
-    const auto ready = detail::make_ready(change, old_tensors, new_tensors, devices, options);
-    detail::run_ready(*ready, devices);
+    const auto ready = detail::ready_maker(change, old_tensors, new_tensors, devices, options).make();
+    detail::ready_run(*ready, devices).run();
     return ready->report;
   } else {
     return {};

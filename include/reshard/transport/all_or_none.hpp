@@ -37,7 +37,7 @@ struct all_or_none {
       throw;
     } catch (...) {
       mine = std::current_exception();
-      brought = {refused, 0, sentence_of(std::current_exception())};
+      brought = {refused, 0, sentence_of(mine)};
     }
     const agreement all = transport.agree(brought);
     all_know = all.largest == refused;

@@ -24,7 +24,7 @@
 
 namespace reshard::detail {
 
-/// Makes a ready switch; what no run needs is left behind with this.
+/// Makes a switch of this device ready, as all do or none does; what no run needs is left behind with this.
 template <Holding From, Holding To, Transport T>
 class ready_maker {
  public:
@@ -33,7 +33,7 @@ class ready_maker {
       : change_(change), devices_(devices), transport_(devices.transport),
         made_(new ready_switch<T>{old_tensors, new_tensors, options}), its_(*made_) {}
 
-  /// Called once.
+  /// Called once. Whatever throws, the other devices are told.
   std::unique_ptr<ready_switch<T>> make() {
     devices_.tell(sink<>::of([this] {
       together(sink<>::of([this] { derive(); }));
@@ -245,13 +245,5 @@ class ready_maker {
   bytes_t fixed_ = 0;               // F, the same on all devices
   std::vector<tensor_box> unread_;  // of the sources, what this device neither sends nor retains
 };
-
-/// A switch of this device, made ready by all. Refused by all or none; whatever throws, the other devices are told.
-template <Holding From, Holding To, Transport T>
-std::unique_ptr<ready_switch<T>> make_ready(const layout_switch<From, To>& change, binding& old_tensors,
-                                            binding& new_tensors, all_or_none<T>& devices,
-                                            const switch_options& options) {
-  return ready_maker<From, To, T>(change, old_tensors, new_tensors, devices, options).make();
-}
 
 }  // namespace reshard::detail

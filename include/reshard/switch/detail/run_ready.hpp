@@ -1,19 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a switch moves on one device, slot by slot: pages are taken before they are written, and given back once every
-// device has read them.
-// Builds on: switch/detail/ready_switch.hpp, switch/detail/stage_watch.hpp.
+// device has read them. Who watches is told of every stage, whatever the transport.
+// Builds on: switch/detail/ready_switch.hpp, base/sort.hpp.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 #include <vector>
 
+#include <reshard/base/sort.hpp>
 #include <reshard/switch/detail/ready_switch.hpp>
-#include <reshard/switch/detail/stage_watch.hpp>
 
 namespace reshard::detail {
 
-/// Runs of a switch that is ready.
+/// Tells options.on_stage, where there is one, of the stages of one run, from its making on.
+class stage_watch {
+  using clock = std::chrono::steady_clock;
+
+ public:
+  stage_watch(const staged_plan& plan, const switch_options& options) : plan_(&plan), options_(&options) {}
+
+  /// What this device receives in stage k is in place.
+  void in_place(index_t k) {
+    if (!options_->on_stage) return;
+    stage_report told{.stage = k, .stages = plan_->stages};
+    std::vector<rank_t> peers;
+    for (index_t phase = 0; phase < plan_->phases; ++phase)
+      for (const staged_piece& p : pieces_of_slot(plan_->receives, plan_->times().slot_of(k, phase), plan_->lag)) {
+        if (p.stage != k) continue;
+        told.bytes += p.bytes();
+        peers.push_back(p.src);
+      }
+    sort_items(peers, [](rank_t a, rank_t b) { return a < b; });
+    told.peers = static_cast<rank_t>(std::unique(peers.begin(), peers.end()) - peers.begin());
+    const auto now = clock::now();
+    told.seconds = std::chrono::duration<double>(now - since_).count();
+    since_ = now;
+    options_->on_stage(told);
+  }
+
+ private:
+  const staged_plan* plan_;
+  const switch_options* options_;
+  clock::time_point since_ = clock::now();
+};
+
+/// Runs of a switch that is ready, once or as often as its sources are kept.
 template <Transport T>
 class ready_run {
  public:
@@ -119,11 +153,5 @@ class ready_run {
   all_or_none<T>& devices_;
   T& transport_;
 };
-
-/// One run of a switch that is ready, by all devices.
-template <Transport T>
-void run_ready(ready_switch<T>& ready, all_or_none<T>& devices) {
-  ready_run<T>(ready, devices).run();
-}
 
 }  // namespace reshard::detail
