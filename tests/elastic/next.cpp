@@ -232,7 +232,7 @@ TEST_CASE("records and events as text") {
 
 namespace {
 
-/// The record and what it does not say: who lives, which requests are left, what members have said of what is under way.
+/// The record and what it does not say: who lives, how many requests are left, what members have said.
 struct modelled {
   job_record record;
   unsigned dead = 0, said = 0, holders = 0;  // bits: a, b, c
