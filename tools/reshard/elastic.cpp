@@ -14,6 +14,7 @@
 #include <reshard/io/arguments.hpp>
 #include <reshard/io/batch_json.hpp>
 #include <reshard/io/cursor_json.hpp>
+#include <reshard/io/elastic_json.hpp>
 #include <reshard/io/text_output.hpp>
 
 #include "commands.hpp"
@@ -32,7 +33,7 @@ struct question {
 
 /// The text of a file, of stdin ("-"), or the JSON that the word is.
 question read_question(const std::string& word) {
-  if (word.starts_with('{')) return {word, "the question"};
+  if (word.starts_with('{') || word.starts_with('[')) return {word, "the question"};
   const bool in = word == "-";
   const std::string name = in ? "stdin" : one_line(word);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(in ? nullptr : std::fopen(word.c_str(), "rb"),
@@ -121,6 +122,54 @@ void add_rate(CLI::App& elastic) {
   });
 }
 
+/// The table for a person, a row a line.
+void write_machine_text(text_output& out) {
+  for (const job_transition& row : job_table) {
+    std::string line(name(row.from));
+    line.resize(12, ' ');
+    line += name(row.event);
+    line.resize(24, ' ');
+    line += name(row.to);
+    if (row.epoch > 0) line.resize(36, ' '), line += "epoch + 1";
+    out << line << "\n";
+  }
+}
+
+void add_machine(CLI::App& elastic) {
+  auto words = std::make_shared<elastic_words>();
+  CLI::App& machine = *elastic.add_subcommand("machine", "phases and events of a job, and what follows what");
+  machine.add_flag("--json", words->json, "answer a program: JSON on stdout");
+  machine.callback([words] {
+    text_output out(stdout);
+    if (words->json) write_machine_json(out);
+    else write_machine_text(out);
+    out.flush();
+  });
+}
+
+void add_standing(CLI::App& elastic) {
+  const auto [command, words] = add_question(elastic, "standing", "from which version do survivors go on?");
+  command->callback([words = words] {
+    const question asked = read_question(words->question);
+    const target_version to = target(standings_from_json(asked.text, asked.name));
+    text_output out(stdout);
+    write_target_json(out, to);
+    out.flush();
+  });
+}
+
+void add_decide(CLI::App& elastic) {
+  const auto [command, words] = add_question(elastic, "decide", "what does a policy do about who is dead or slow?");
+  command->callback([words = words] {
+    const question asked = read_question(words->question);
+    const decide_question read = decide_from_json(asked.text, asked.name);
+    const elastic_decision made = decide(read.policy, read.situation);
+    text_output out(stdout);
+    write_decision_json(out, made);
+    out.flush();
+  });
+}
+
 }  // namespace
 
 void add_elastic(CLI::App& app) {
@@ -132,6 +181,9 @@ void add_elastic(CLI::App& app) {
   add_batch(elastic);
   add_rate(elastic);
   add_schedule(elastic);
+  add_machine(elastic);
+  add_standing(elastic);
+  add_decide(elastic);
 }
 
 }  // namespace reshard::tool
