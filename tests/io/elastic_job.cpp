@@ -3,6 +3,7 @@
 // the reader and by the tool; damaged questions, none of which ends otherwise.
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -202,6 +203,7 @@ TEST_CASE("damaged questions: an answer or one sentence") {
     CHECK((sentence == "accepted" || sentence.starts_with("reshard: ")));
     CHECK(sentence.find('\n') == std::string::npos);
   }
-  CHECK_DRAWN(answered > 10);
-  CHECK_DRAWN(refusals > 100);
+  std::printf("%d answered, %d refused of %d damaged questions\n", answered, refusals, testing::tries(400));
+  CHECK_DRAWN(answered > testing::tries(400) / 40);
+  CHECK_DRAWN(refusals > testing::tries(400) / 4);
 }
