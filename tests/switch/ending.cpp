@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <reshard/switch/ending.hpp>
+#include <reshard/transport/parting.hpp>
 
 using namespace reshard;
 
