@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
@@ -20,6 +21,7 @@
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/relayed_elements.hpp"
+#include "../support/tiny.hpp"
 #include "../support/tries.hpp"
 
 using namespace reshard;
@@ -331,4 +333,19 @@ TEST_CASE("where nodes differ, a NIC keeps as much of its own number as it can c
   CHECK(static_cast<double>(loads.across) <= 0.51 * static_cast<double>(loads.between));
   CHECK(nic_loads::uneven(loads.in) <= 1.05);
   CHECK(nic_loads::uneven(loads.out) <= 1.05);
+}
+
+TEST_CASE("what holders of a node have for devices of that node alone goes at once, from each of them a part") {
+  const layout_switch change(space(testing::tiny(2), parse_degrees("dp=2")),
+                             space(testing::tiny(2), parse_degrees("dp=3")),
+                             {.on = nodes_of(4), .states = parameter_states});
+  bytes_t sent = 0, least_sent = std::numeric_limits<bytes_t>::max();
+  for (rank_t device = 0; device < 3; ++device) {
+    const plan p = make_plan(change, device, {relay::always, 1, 1});
+    for (const transfer& t : p.sends) CHECK((t.phase == 0 && t.dst == 2 && t.why == purpose::delivered));
+    sent += total_bytes(p.sends);
+    if (device < 2) least_sent = std::min(least_sent, total_bytes(p.sends));
+  }
+  CHECK(sent == held_bytes(change.to(), 2, change.states()));
+  CHECK(least_sent > sent / 3);  // of two holders each about a half
 }
