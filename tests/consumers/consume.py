@@ -24,7 +24,7 @@ packages = ("reshard", "reshard-threads")
 cuda, nccl_include, nccl_lib = (os.environ.get(f"RESHARD_{name}", "") for name in ("CUDA_ROOT", "NCCL_INCLUDE", "NCCL_LIB"))
 has_nccl = nccl_lib != ""
 nccl_root = pathlib.Path(nccl_include).parent
-has_mpi = not subprocess.run(["pkg-config", "--exists", "mpi"], check=False).returncode if shutil.which("pkg-config") else False
+has_mpi, has_curl = (bool(shutil.which("pkg-config")) and not subprocess.run(["pkg-config", "--exists", name], check=False).returncode for name in ("mpi", "libcurl"))
 
 
 def stop(text):
@@ -95,6 +95,8 @@ with tempfile.TemporaryDirectory() as name:
         install(room / "prefix", "/")
         for package in packages + more:
             compile_with(package, *flags(package, room / "prefix" / "share"))
+        if has_curl and "-lcurl" not in flags("reshard-etcd", room / "prefix" / "share"):
+            stop("pkg-config names no libcurl for reshard-etcd")
         once = run("pkg-config", "--variable=source", "reshard-compiled-once", PKG_CONFIG_PATH=str(room / "prefix" / "share" / "pkgconfig")).strip()
         compile_with("reshard-compiled-once", once, *flags("reshard-compiled-once", room / "prefix" / "share"))
     elif way == "copied":

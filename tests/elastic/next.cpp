@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <reshard/elastic/next.hpp>
+#include <reshard/elastic/require_record.hpp>
 
 #include "../oracle/job_machine.hpp"
 #include "../support/refused.hpp"
@@ -72,10 +73,32 @@ constexpr bool a_member_dies() {
   r = next(r, event_of(r, kind::broke, {"b"}));
   r = promised(r, "a");
   r = next(r, event_of(r, kind::accounted, {}, {world_of(2, {"a"}, 5, 40)}));
-  return r.phase == job_phase::entering && r.epoch == 2 && r.promises.empty() && r.gone == member_list{"b"} &&
+  return r.phase == job_phase::entering && r.epoch == 2 && r.gone == member_list{"b"} &&
          next(r, event_of(r, kind::entered, {"a"})).gone.empty();
 }
 static_assert(a_member_joins() && a_member_dies());
+
+// What was asked for: called off it is still to be answered, after a death it is taken up again, and it goes with the
+// end of the job.
+constexpr bool requests_are_kept() {
+  job_event ask = event_of(founded(), kind::ask, {}, {world_of(2, {"a", "b", "c"})});
+  ask.request = "r1";
+  const job_record r = next(founded(), ask);
+  if (r.request != member_name("r1") || next(r, event_of(r, kind::late)).request != member_name("r1")) return false;
+  if (!next(r, event_of(r, kind::broke, {"a"})).request.empty()) return false;
+  job_event end = at_step(event_of(founded(), kind::finish), 7);
+  end.request = "r2";
+  const job_record done = next(founded(), end);
+  return done.phase == job_phase::done && done.boundary == 7 && done.request == member_name("r2");
+}
+// Promises stay while the world is entered that they led to, and no longer.
+constexpr bool promises_are_kept() {
+  job_record r = founded();
+  r = promised(next(r, event_of(r, kind::broke, {"b"})), "a");
+  r = next(r, event_of(r, kind::accounted, {}, {world_of(2, {"a"}, 5, 40)}));
+  return r.promises.size() == 1 && next(r, event_of(r, kind::entered, {"a"})).promises.empty() &&
+         next(r, event_of(r, kind::broke, {"a"})).promises.empty();
+}
 
 }  // namespace
 
@@ -186,6 +209,11 @@ TEST_CASE("of a torn change, who was to leave may hold the state, but a member o
   CHECK(next(in, event_of(in, kind::entered, {"a", "c"})).worlds.size() == 1);
 }
 
+TEST_CASE("requests and promises stay in the record as long as somebody needs them") {
+  CHECK(requests_are_kept());
+  CHECK(promises_are_kept());
+}
+
 TEST_CASE("promises: taken once, of the epoch that broke, and too late for who is out") {
   const promise p{.told = {"b", 5}};
   job_record r = founded({"a", "b", "c"});
@@ -223,10 +251,9 @@ TEST_CASE("records and events as text") {
   CHECK(to_text(at_step(event_of(r, kind::passed, {"a"}), 14)) ==
         "passed about epoch 1, attempt 1, boundary 12, at step 14: a");
   r = next(r, event_of(r, kind::broke, {"b"}));
-  CHECK(
-      to_text(promised(r, "a")) ==
-      "recovering in epoch 1, attempt 2; epoch 1: a and b; dp=2; from step 0, sample 0, in batches of 8; asked for by "
-      "r1; promised: a is at version 5, stage 0; gone: b");
+  CHECK(to_text(promised(r, "a")) ==
+        "recovering in epoch 1, attempt 2; epoch 1: a and b; dp=2; from step 0, sample 0, in batches of 8; "
+        "promised: a is at version 5, stage 0; gone: b");
   CHECK(to_text(job_record{}) == "founding in epoch 0, attempt 0: 1 members are asked for");
 }
 
@@ -291,6 +318,10 @@ class model_checker {
           if (found.insert(b).second) open.push_back(b);
     }
     return found;
+  }
+  /// Every state is a record, so that it is stored and read.
+  void require_records() const {
+    for (const auto& [unused, r] : states_) require_record(r);
   }
   /// Events about what is over, given to every state: how many were ignored, and how many were not.
   std::pair<long, long> stale() const {
@@ -425,6 +456,7 @@ TEST_CASE("three members, two requests, one death, every interleaving: no state 
   const model_checker all(true), none_dies(false);
   CHECK(all.agreed());
   CHECK(none_dies.agreed());
+  CHECK_NOTHROW(all.require_records());
   CHECK(all.with_a_way_to({job_phase::done, job_phase::lost}).size() == all.states());
   CHECK(none_dies.with_a_way_to({job_phase::done}).size() == none_dies.states());
   const std::size_t lost = all.with_a_way_to({job_phase::lost}).size();

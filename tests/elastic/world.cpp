@@ -52,6 +52,7 @@ TEST_CASE("what is no world") {
   CHECK(with([](world& w) { w.batch = 0; }) == "reshard: world: a batch of 0 samples; it has at least 1");
   CHECK(with([](world& w) { w.members[1] = "a"; }) ==
         "reshard: world: ranks 0 and 1 are both a; a member has one rank");
+  CHECK(with([](world& w) { w.members[1] = {}; }) == "reshard: world: rank 1 has no name");
   CHECK(with([](world& w) { w.layout.tp = 2; }) == "reshard: world: 2 members, and the layout has 4 ranks");
 }
 

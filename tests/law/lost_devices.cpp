@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches with lost devices against the oracle: random ones, every device, every element. Nothing comes from the dead,
-// every element with a living source arrives once, the others are told, each once; and the sources are those that the
-// formula gives where the dead are left out of the list of shards.
+// Switches with lost and empty devices against the oracle: random ones, every device, every element. Nothing comes from
+// these, every element with another source arrives once, the others are told, each once; and the sources are those that
+// the formula gives where lost and empty devices are left out of the list of shards.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -33,21 +33,35 @@ namespace {
 /// How many switches had what.
 struct features {
   int switches = 0, refused = 0, whole = 0, all_lost = 0, several = 0, nodes = 0, lists = 0, unused = 0, replicas = 0;
+  int empty = 0, empty_alone = 0, empty_receives = 0;  // devices; switches without a lost one; devices of TO
   long elements = 0, wrong = 0, lost_bytes = 0;
   void print() const {
     std::printf(
         "{\"switches\":%d,\"something_lost\":%d,\"nothing_lost\":%d,\"all_lost\":%d,\"several\":%d,\"nodes\":%d,"
-        "\"lists\":%d,\"devices_of_nobody\":%d,\"twice_wanted\":%d,\"elements\":%ld,\"lost_bytes\":%ld,\"wrong\":%ld}"
-        "\n",
-        switches, refused, whole, all_lost, several, nodes, lists, unused, replicas, elements, lost_bytes, wrong);
+        "\"lists\":%d,\"devices_of_nobody\":%d,\"twice_wanted\":%d,\"elements\":%ld,\"lost_bytes\":%ld,\"wrong\":%ld,"
+        "\"empty\":%d,\"empty_alone\":%d,\"empty_receives\":%d}\n",
+        switches, refused, whole, all_lost, several, nodes, lists, unused, replicas, elements, lost_bytes, wrong, empty,
+        empty_alone, empty_receives);
   }
 };
 
 std::vector<rank_t> numbers(const std::vector<long>& list) { return {list.begin(), list.end()}; }
 
-/// Some devices of FROM, seldom all, are lost; TO's ranks on them go to devices that nobody had.
-std::set<long> lose_some(dice& random, oracle::switch_case& c, features& seen) {
-  std::set<long> lost;
+/// Devices that hold nothing of FROM.
+struct without {
+  std::set<long> lost, empty;
+  std::set<long> all() const {
+    std::set<long> both = lost;
+    both.insert(empty.begin(), empty.end());
+    return both;
+  }
+};
+
+/// Some devices of FROM, seldom all, hold nothing: of two switches in three all that do are lost, or some are empty, or
+/// all are. TO's ranks on the lost go to devices that nobody had, those on the empty stay.
+without lose_some(dice& random, oracle::switch_case& c, features& seen) {
+  without some;
+  std::set<long>& lost = some.lost;
   const long many = random.below(12) == 0 ? c.from.world : random.within(1, std::min(c.from.world, 3L));
   while (static_cast<long>(lost.size()) < many)
     lost.insert(c.from_devices[static_cast<std::size_t>(random.below(c.from.world))]);
@@ -55,11 +69,17 @@ std::set<long> lose_some(dice& random, oracle::switch_case& c, features& seen) {
   for (const std::vector<long>* list : {&c.from_devices, &c.to_devices})
     for (const long device : *list) fresh = std::max(fresh, device + 1);
   if (random.below(4) == 0) lost.insert(fresh++), ++seen.unused;
+  const long empty_of_two = seen.switches % 3;
+  for (auto at = lost.begin(); at != lost.end();)
+    if (random.below(2) < empty_of_two) some.empty.insert(*at), at = lost.erase(at);
+    else ++at;
+  seen.empty += static_cast<int>(some.empty.size()), seen.empty_alone += lost.empty() ? 1 : 0;
+  for (const long device : c.to_devices) seen.empty_receives += some.empty.count(device) != 0 ? 1 : 0;
   for (long& device : c.to_devices)
     if (lost.count(device) != 0) device = fresh++;
   seen.all_lost += many == c.from.world ? 1 : 0;
   seen.several += many > 1 ? 1 : 0;
-  return lost;
+  return some;
 }
 
 /// Boxes of tensors in the oracle's terms, once per state.
@@ -109,7 +129,7 @@ std::vector<shard> shards_of(const space& s, const computed_holding& h, const au
 }
 
 template <typename Switch>
-void check_switch(const Switch& change, const oracle::switch_case& c, const std::set<long>& lost, const space& to,
+void check_switch(const Switch& change, const oracle::switch_case& c, const without& some, const space& to,
                   features& seen) {
   std::vector<oracle::piece> pieces, left_out;
   std::vector<transfer> sent, received;
@@ -124,7 +144,8 @@ void check_switch(const Switch& change, const oracle::switch_case& c, const std:
     for (const std::vector<transfer>* list : {&p.receives, &p.retains})
       for (const transfer& t : *list)
         add_pieces(pieces, to, change.to_rank(t.dst), t.src, t.dst, t.states, t.family, t.where);
-    if (lost.count(device) != 0) CHECK(p == plan{device, {}, {}, {}, {}, {}});
+    if (some.lost.count(device) != 0) CHECK(p == plan{device, {}, {}, {}, {}, {}});
+    if (some.empty.count(device) != 0) CHECK((p.sends.empty() && p.retains.empty()));
   }
   const auto before = [](const transfer& a, const transfer& b) { return precedes(a, b); };
   std::sort(sent.begin(), sent.end(), before);
@@ -143,7 +164,7 @@ void check_switch(const Switch& change, const oracle::switch_case& c, const std:
   for (const std::string& fault :
        check_plan(c.m, c.from, c.to, c.from_devices, c.to_devices, pieces, sums,
                   {oracle::state::param, oracle::state::master, oracle::state::exp_avg, oracle::state::exp_avg_sq},
-                  lost, left_out))
+                  some.all(), left_out))
     FAIL_CHECK(fault);
   const switch_volume volume = volume_of(change);
   CHECK(volume == switch_volume{sums.least_bytes, sums.retained_bytes, 0, sums.lost_wanted});
@@ -164,7 +185,8 @@ features check_random_switches(int count) {
   constexpr index_t nodes[] = {0, 0, 0, 1, 2, 3, 4};
   for (; seen.switches < count; ++seen.switches) {
     oracle::switch_case c = generator.next_switch();
-    const std::set<long> lost = lose_some(random, c, seen);
+    const without some = lose_some(random, c, seen);
+    const std::set<long> lost = some.all();
     const std::string description = c.describe();
     CAPTURE(description);
     const space from(to_model(c.m), parse_degrees(c.from_text)), to(to_model(c.m), parse_degrees(c.to_text));
@@ -174,10 +196,11 @@ features check_random_switches(int count) {
                            .to = to_devices,
                            .on = nodes_of(node),
                            .devices = *lost.rbegin() + 1,
-                           .lost = {lost.begin(), lost.end()},
-                           .lost_elements = when_lost::leave_out};
+                           .lost = {some.lost.begin(), some.lost.end()},
+                           .lost_elements = when_lost::leave_out,
+                           .empty = {some.empty.begin(), some.empty.end()}};
     const layout_switch change(from, to, placed);
-    check_switch(change, c, lost, to, seen);
+    check_switch(change, c, some, to, seen);
     seen.nodes += node != 0 ? 1 : 0;
 
     placement refusing = placed;
@@ -191,15 +214,15 @@ features check_random_switches(int count) {
     const tensor_table table(from.model());
     const listed_holding all(table, shards_of(from, change.from(), [](rank_t) { return false; }), from.ranks());
     const layout_switch of_lists(all, to, placed);
-    check_switch(of_lists, c, lost, to, seen);
+    check_switch(of_lists, c, some, to, seen);
     if (something) continue;
-    // holding nothing is the same as being lost
+    // holding nothing is the same as being lost, or empty
     const listed_holding living(
         table, shards_of(from, change.from(), [&](rank_t r) { return lost.count(from_devices.device_of(r)) != 0; }),
         from.ranks());
-    const layout_switch without(living, to, {from_devices, to_devices, nodes_of(node), all_states, placed.devices});
+    const layout_switch of_nothing(living, to, {from_devices, to_devices, nodes_of(node), all_states, placed.devices});
     for (rank_t device = 0; device < change.devices(); ++device)
-      CHECK(make_plan(without, device) == make_plan(of_lists, device));
+      CHECK(make_plan(of_nothing, device) == make_plan(of_lists, device));
   }
   return seen;
 }
@@ -329,13 +352,15 @@ TEST_CASE("eight of 16,384 ranks are lost: one rank's plan against a look at wha
               static_cast<long long>(losing));
 }
 
-TEST_CASE("thirty random switches with lost devices, for the mutants") { check_random_switches(30); }
+TEST_CASE("thirty random switches with lost and empty devices, for the mutants") { check_random_switches(30); }
 
-TEST_CASE("random switches with lost devices: the living send, what nobody has is told" * doctest::test_suite("many")) {
+TEST_CASE("random switches with lost and empty devices: the others send, what nobody has is told" *
+          doctest::test_suite("many")) {
   const features seen = check_random_switches(testing::thrown(240));
   seen.print();
   CHECK(seen.wrong == 0);
   for (const int count : {seen.refused, seen.whole, seen.several, seen.nodes, seen.lists, seen.unused})
     CHECK_DRAWN(count >= 30);
+  for (const int count : {seen.empty, seen.empty_alone, seen.empty_receives}) CHECK_DRAWN(count >= 30);
   for (const int count : {seen.all_lost, seen.replicas}) CHECK_DRAWN(count >= 10);
 }

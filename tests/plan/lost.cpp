@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lost devices: what is refused, by whom and with which numbers; what is left out; and figures at compile time.
+// Lost and empty devices: what is refused, by whom and with which numbers; what is left out; and figures at compile
+// time.
 #include <doctest/doctest.h>
 
 #include <vector>
 
+#include <reshard/io/detail/plan_check.hpp>
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/config.hpp>
 #include <reshard/plan/make_plan.hpp>
@@ -104,4 +106,72 @@ TEST_CASE("a node of two dies: what moves is counted in a static_assert") {
   CHECK(moved == 0);
   CHECK(moved_bytes(before_it, after_it, {.to = device_map({2, 3, 4, 5, 8, 9}), .lost = {0, 1, 6, 7}}) ==
         max_bytes_per_rank(after_it) * 2);
+}
+
+TEST_CASE("an empty device lives: it sends and keeps nothing of FROM, and receives what it shall hold") {
+  // rank 1 of FROM was on device 1, which is stale; 2 has what that had. Of TO a rank is on 1, and one on 4, a new one
+  const std::vector<shard> both = {{0, "w", bf16, {6, 4}, {0, 0}, {6, 4}}, {1, "w", bf16, {6, 4}, {0, 0}, {6, 4}}};
+  const layout_switch change(before, both, {.to = device_map({1, 4}), .empty = {4, 1}}),
+      fresh(before, both, {.to = device_map({1, 4})});
+  CHECK(total_bytes(make_plan(fresh, 1).retains) == 32);
+  const plan stale = make_plan(change, 1), here = make_plan(change, 4);
+  CHECK(stale.sends.empty());
+  CHECK(stale.retains.empty());
+  CHECK(total_bytes(stale.receives) == 48);
+  CHECK(total_bytes(here.receives) == 48);
+  CHECK(total_bytes(make_plan(change, 0).sends) == 32);
+  CHECK(total_bytes(make_plan(change, 2).sends) == 64);
+  CHECK(volume_of(change) == switch_volume{96, 0, 0, 0});
+  CHECK(change.empty(1));
+  CHECK(change.empty(4));
+  CHECK_FALSE(change.empty(2));
+  CHECK_FALSE(change.lost(1));
+  CHECK(change.from_rank(1) == -1);
+  CHECK(change.to_rank(1) == 0);
+  CHECK(change.empty_devices() == std::vector<interval>{{1, 2}, {4, 5}});
+  CHECK(change.lost_devices().empty());
+  CHECK(change.lost_ranks() == std::vector<interval>{{1, 2}});
+}
+
+TEST_CASE("what empty and lost devices alone held is refused, and told apart from what lost ones held") {
+  const layout_switch change(before, after, {.to = device_map(std::vector<rank_t>{1}), .lost = {2}, .empty = {1}});
+  CHECK(lost_bytes(change) == 32);
+  CHECK(refused([&] { require_nothing_lost(change); }) ==
+        "reshard: switch: 32 bytes that TO holds were on lost or empty devices alone: w 32; "
+        "when_lost::leave_out makes the switch without them");
+  const layout_switch leaving(
+      before, after,
+      {.to = device_map(std::vector<rank_t>{1}), .lost = {2}, .lost_elements = when_lost::leave_out, .empty = {1}});
+  CHECK(total_bytes(make_plan(leaving, 1).receives) == 16);
+  CHECK(total_bytes(make_plan(leaving, 1).lost) == 32);
+  CHECK(make_plan(leaving, 2) == plan{2, {}, {}, {}, {}, {}});
+}
+
+TEST_CASE("empty devices are devices of the switch, each named once, and none of the lost") {
+  const auto with = [](std::vector<rank_t> empty, std::vector<rank_t> lost = {}) {
+    static_cast<void>(layout_switch(
+        before, after,
+        {.to = device_map(std::vector<rank_t>{3}), .devices = 5, .lost = std::move(lost), .empty = std::move(empty)}));
+  };
+  CHECK(refused([&] { with({4, 3, 0}, {1}); }) == "accepted");
+  CHECK(refused([&] { with({5}); }) == "reshard: switch: device 5 is called empty, but devices are 0 to 4");
+  CHECK(refused([&] { with({-1}); }) == "reshard: switch: device -1 is called empty, but devices are 0 to 4");
+  CHECK(refused([&] { with({2, 1, 2}); }) == "reshard: switch: device 2 is called empty twice");
+  CHECK(refused([&] {
+          with({1, 2}, {2});
+        }) == "reshard: switch: device 2 is called lost and empty; who lives and holds nothing is empty alone");
+}
+
+TEST_CASE("a plan by which an empty device sends or keeps something is refused where it is read") {
+  const layout_switch usual(before, after, {.to = device_map(std::vector<rank_t>{2})}),
+      change(before, after, {.to = device_map(std::vector<rank_t>{2}), .empty = {2}});
+  const auto read = [](const plan& p, const auto& of) { return refused([&] { io::require_plan_of(of, p, "plan"); }); };
+  for (const rank_t d : {0, 1, 2}) CHECK(read(make_plan(change, d), change) == "accepted");
+  CHECK(read(make_plan(usual, 2), change) ==
+        "reshard: plan: retains[0] goes from device 2 to 2, and device 2 is empty");
+  plan sends = make_plan(usual, 2);
+  sends.retains.clear();
+  sends.sends.push_back(make_plan(usual, 0).sends[0]);
+  sends.sends[0].src = 2, sends.sends[0].dst = 0;
+  CHECK(read(sends, change) == "reshard: plan: sends[0] goes from device 2 to 0, and device 2 is empty");
 }

@@ -192,6 +192,9 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   f.lost = 0;
   CHECK(lines_of(switch_text(layout_switch(from, to, {.to = device_map({4, 5, 6, 7}), .lost = {1, 3}}), f, seconds, 0,
                              -1))[2] == "on 8 devices of one node, 2 of them lost");
+  CHECK(lines_of(
+            switch_text(layout_switch(from, to, {.to = device_map({4, 5, 6, 7}), .lost = {1, 3}, .empty = {2, 4, 5}}),
+                        f, seconds, 0, -1))[2] == "on 8 devices of one node, 2 of them lost, 3 of them empty");
   f.least = f.moved;
   CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "moves") == row{"moves", "1000 B", "the least possible"});
   CHECK(line_of(switch_text(asked, f, seconds, 600, -1), "budget") == row{"budget", "600 B", "kept"});

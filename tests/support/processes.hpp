@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <reshard/transport/sockets/socket.hpp>
+#include <reshard/transport/socket.hpp>
 
 #include "left_behind.hpp"
 

@@ -141,6 +141,8 @@ TEST_CASE_TEMPLATE("where ranks sit is the same for all, also for a device that 
   all.push_back({{.devices = 12, .lost = {7, 8, 10}}, "TO on 0-1 of 12, lost 7-8,10"});
   all.push_back({{.devices = 12, .lost = {7}, .lost_elements = when_lost::leave_out},
                  "TO on 0-1 of 12, lost 7, their elements left out"});
+  all.push_back({{.devices = 12, .lost = {7}, .empty = {8, 9}}, "TO on 0-1 of 12, lost 7, empty 8-9"});
+  all.push_back({{.devices = 12, .empty = {7}}, "TO on 0-1 of 12, empty 7"});
   for (const rank_t odd : {0, 11})
     for (const otherwise& o : all) {
       CAPTURE(o.words);
@@ -161,6 +163,10 @@ TEST_CASE_TEMPLATE("where ranks sit is the same for all, also for a device that 
          return layout_switch(from, to, {.devices = 12, .lost = {d == 5 ? rank_t{7} : rank_t{8}}});
        }))
     CHECK(s.find(", lost 8 and device 5 FROM ") != s.npos);
+  for (const std::string& s : sentences_of<World>(12, [&](rank_t d) {
+         return layout_switch(from, to, {.devices = 12, .empty = {d == 5 ? rank_t{7} : rank_t{8}}});
+       }))
+    CHECK(s.find(", empty 8 and device 5 FROM ") != s.npos);
 }
 
 TEST_CASE("layouts are the same for all, spaces and lists, also where a device's own part of them is") {

@@ -161,6 +161,43 @@ TEST_CASE("a group that NCCL has when memory runs out is posted until its world 
   }
 }
 
+TEST_CASE("what waits in NCCL ends for all once another thread stops one's meeting") {
+  processes all(2);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    emulation::seed(static_cast<std::uint64_t>(d));
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    auto begin = now();
+    {
+      socket_meeting meeting(d, all.addresses, std::move(listening), std::chrono::seconds(60));
+      nccl_wire<socket_meeting> wire(meeting, static_cast<int>(d), {});
+      std::thread another([&] {
+        if (d != 0) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        meeting.stop("reshard: nobody wants this world any more");
+      });
+      begin = now();
+      try {
+        if (d == 0) wire.contact({1}, {1});  // which 1 never has with it
+        while (true) wire.poll(std::chrono::milliseconds(2)), meeting.require_whole();
+      } catch (const peer_failed& e) {
+        left.say(e.what());
+      }
+      left.seconds = std::chrono::duration<double>(now() - begin).count();
+      another.join();
+      wire.stop();
+    }
+    emulation::finish();
+    left.reached = 1;
+  });
+  REQUIRE(all.ended_within(60));
+  for (long d = 0; d < 2; ++d) {
+    CAPTURE(d);
+    CHECK(std::string(all.of(d).sentence) == "reshard: nobody wants this world any more");
+    CHECK(all.of(d).reached == 1);
+    CHECK(all.of(d).seconds - all.late() < 10);
+  }
+}
+
 TEST_CASE("first contact that NCCL has not begun is made the next time, and once") {
   processes all(2);
   all.start_all([&](long d, listening_socket listening, left_behind& left) {

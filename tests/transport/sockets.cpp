@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <reshard/transport/forwarding.hpp>
@@ -201,8 +203,8 @@ TEST_CASE("a host that answers nothing, as where a machine is off, is waited for
 
   listening_socket mine("127.0.0.1:0");
   const std::vector<std::string> addresses = {address, "127.0.0.1:" + std::to_string(mine.port())};
-  socket_door door(std::move(mine), 2);
-  socket_parting among(1, addresses, door, std::chrono::seconds(1));
+  process_door door(std::move(mine));
+  socket_parting among(1, addresses, door, 0, std::chrono::seconds(1));
   begin = now();
   CHECK(among.agree(3, true, [](rank_t) { return false; }).survivors == std::vector<rank_t>{1});
   CHECK(now() - begin < 3);
@@ -270,7 +272,7 @@ TEST_CASE("a hub hears who speaks of another build, and who has said nothing for
     processes all(2);
     all.start(1, [&](listening_socket, left_behind& left) {
       const owned_descriptor link = call_address(all.addresses[0], std::chrono::seconds(5));
-      const socket_hello hello{.what = socket_hello::purpose::meeting, .from = 1, .devices = 2};
+      const socket_hello hello{.what = call_for::meeting, .from = 1, .devices = 2};
       send_some(link.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
       if (silent) send_some(link.number(), reinterpret_cast<const std::byte*>(proposal_of_16_bytes), 24);
       else send_some(link.number(), reinterpret_cast<const std::byte*>(proposal_of_5_bytes), 13);
@@ -343,7 +345,7 @@ TEST_CASE("who is in the midst of a long frame is not silent") {
   processes all(2);
   all.start(1, [&](listening_socket, left_behind&) {
     const owned_descriptor link = call_address(all.addresses[0], std::chrono::seconds(5));
-    const socket_hello hello{.what = socket_hello::purpose::meeting, .from = 1, .devices = 2};
+    const socket_hello hello{.what = call_for::meeting, .from = 1, .devices = 2};
     send_some(link.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
     const std::uint32_t proposal_of_16_bytes[6] = {1, 16};
     const auto* const bytes = reinterpret_cast<const std::byte*>(proposal_of_16_bytes);
@@ -361,6 +363,111 @@ TEST_CASE("who is in the midst of a long frame is not silent") {
   REQUIRE(all.ended_within(30));
   CHECK(std::string(all.of(0).sentence).empty());
   CHECK(all.of(0).seconds > 2);
+}
+
+TEST_CASE("two that die at once are gone for those who part, well before half the patience") {
+  for (const bool with_hub : {true, false}) {
+    processes all(5);
+    const std::vector<long> dead = with_hub ? std::vector<long>{0, 3} : std::vector<long>{2, 4};
+    const auto dies = [&](long d) { return std::find(dead.begin(), dead.end(), d) != dead.end(); };
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      socket_meeting here(d, all.addresses, std::move(listening), std::chrono::seconds(20));
+      left.reached = 1;
+      try {
+        while (true) here.poll(), here.require_whole(), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      } catch (const peer_failed&) {
+        // one is in no hurry, and is counted nonetheless
+        if (d == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        std::string survivors;
+        for (const rank_t s : here.part(false).survivors) survivors += std::to_string(s);
+        left.say(survivors);
+        left.seconds = now();
+      }
+    });
+    for (long d = 0; d < 5; ++d)
+      while (all.of(d).reached == 0 && !all.ended_within(0.001)) std::this_thread::yield();
+    for (const long d : dead) all.send_signal(d, SIGKILL);
+    const double begin = now();
+    REQUIRE(all.ended_within(60));
+    for (long d = 0; d < 5; ++d) {
+      if (dies(d)) continue;
+      CAPTURE(d);
+      CHECK(std::string(all.of(d).sentence) == (with_hub ? "124" : "013"));
+      CHECK(all.of(d).seconds - begin - all.late() < 5);
+    }
+  }
+}
+
+TEST_CASE("a hub that ends waits for nobody who is stopped, and what it said is heard when that one wakes") {
+  processes all(2);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    std::optional<socket_meeting> here(std::in_place, d, all.addresses, std::move(listening), std::chrono::seconds(20));
+    if (d == 1) {
+      left.reached = 1;
+      ::raise(SIGSTOP);
+      here->agree({});
+    }
+    while (all.of(1).reached == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const double begin = now();
+    here.reset();
+    left.seconds = now() - begin;
+  });
+  REQUIRE(all.ended_within(30, 1));
+  CHECK(all.of(0).seconds < 0.5);
+  all.send_signal(1, SIGCONT);
+  REQUIRE(all.ended_within(30));
+  CHECK(std::string(all.of(1).sentence) == "reshard: device 0 has left; a world serves one run");
+}
+
+TEST_CASE("a connection that ends between two who live ends the world, by the hub's word, before half the patience") {
+  for (const long lower : {0L, 1L}) {
+    processes all(3);
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      socket_meeting meeting(d, all.addresses, std::move(listening), std::chrono::seconds(20));
+      socket_wire wire(meeting);
+      std::vector<std::byte> memory(100);
+      message comes{d == lower ? 2 : lower, 4, memory.data(), 100};
+      if (d == lower || d == 2) wire.connect({comes.peer}), wire.receive(comes);
+      meeting.agree({});
+      if (d == 2) wire.stop();  // and says nothing
+      const double begin = now();
+      try {
+        for (; now() - begin < 30; meeting.require_whole()) wire.poll(std::chrono::milliseconds(1));
+      } catch (const peer_failed& e) {
+        left.say(e.what());
+      }
+      left.seconds = now() - begin;
+    });
+    REQUIRE(all.ended_within(60));
+    for (long d = 0; d < 3; ++d) {
+      CAPTURE(d);
+      CHECK(std::string(all.of(d).sentence) ==
+            "reshard: the connection between devices " + std::to_string(lower) + " and 2 ended, and both are there");
+      CHECK(all.of(d).seconds - all.late() < 5);
+    }
+  }
+}
+
+TEST_CASE("who dies while others are awaited is named at once, not at the end of the patience") {
+  processes all(3);
+  all.start(1, [&](listening_socket, left_behind&) {
+    const owned_descriptor link =
+        call_door(all.addresses[0], {.what = call_for::meeting, .from = 1, .devices = 3}, std::chrono::seconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  all.start(0, [&](listening_socket listening, left_behind& left) {
+    const double begin = now();
+    try {
+      socket_meeting hub(0, all.addresses, std::move(listening), std::chrono::seconds(20));
+    } catch (const peer_failed& e) {
+      left.say(e.what());
+    }
+    left.seconds = now() - begin;
+  });
+  REQUIRE(all.ended_within(60));
+  CHECK(std::string(all.of(0).sentence) == "reshard: device 1 is gone: its connection ended");
+  CHECK(all.of(0).seconds - all.late() < 5);
 }
 
 TEST_CASE("a process that never starts is named by all others within the patience") {

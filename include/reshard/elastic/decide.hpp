@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // decide(policy, situation): the first rung of a policy whose conditions hold, the world that it makes, and why each
 // rung before it does not. A pure function, so that all who see the same decide the same, and nobody has to be asked.
-// Builds on: elastic/policy.hpp, cost/compare_layouts.hpp, plan/lost.hpp, plan/volume.hpp, space/space.hpp.
+// Builds on: elastic/policy.hpp, elastic/detail/fewest_moved.hpp, plan/lost.hpp, space/space.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/cost/compare_layouts.hpp>
+#include <reshard/elastic/detail/fewest_moved.hpp>
 #include <reshard/elastic/policy.hpp>
 #include <reshard/plan/lost.hpp>
-#include <reshard/plan/volume.hpp>
 #include <reshard/space/space.hpp>
 
 namespace reshard {
@@ -179,7 +178,7 @@ class decider {
     return at < living_.size() ? now_->members[static_cast<std::size_t>(living_[at])].name
                                : now_->spares[at - living_.size()];
   }
-  /// The best, as compare ranks layouts on a cluster without speeds: the fewest bytes move.
+  /// The one to which the fewest bytes move, from those who hold state to those who are there.
   degrees best_of(const std::vector<degrees>& layouts, rank_t n) const {
     std::vector<rank_t> devices, sources, gone;
     for (rank_t i = 0; i < n; ++i) {
@@ -191,15 +190,9 @@ class decider {
       sources.push_back(holds ? r : from_.ranks() + n + r);
       if (!holds) gone.push_back(sources.back());
     }
-    layout_comparison all;
-    for (const degrees& to : layouts) {
-      const placement placed{
-          .from = device_map(sources), .to = device_map(devices), .lost = gone, .lost_elements = when_lost::leave_out};
-      all.layouts.emplace_back().layout = to;
-      all.layouts.back().moved = moved_bytes(layout_switch(from_, space(now_->model, to), placed));
-    }
-    sort_best_first(all);
-    return all.layouts.front().layout;
+    return fewest_moved(
+        from_, now_->model, layouts,
+        {.from = device_map(sources), .to = device_map(devices), .lost = gone, .lost_elements = when_lost::leave_out});
   }
   /// A world for a state that comes from elsewhere: with spares if they do, else of who is there.
   std::string no_world(index_t version) { return not_replaced(version).empty() ? std::string() : not_shrunk(version); }

@@ -64,6 +64,25 @@ constexpr void add_members(member_list& to, const member_list& more) {
   for (const member_name& one : more)
     if (!has_member(to, one)) to.push_back(one);
 }
+/// The members of "a,b,c", of which there is at least one.
+constexpr member_list parse_members(std::string_view text) {
+  member_list list;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    list.push_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return list;
+    text.remove_prefix(comma + 1);
+  }
+}
+/// "a,b,c", as parse_members reads it.
+inline std::string joined_members(const member_list& list) {
+  std::string text;
+  for (const member_name& one : list) {
+    if (&one != list.data()) text += ',';
+    text += one.text();
+  }
+  return text;
+}
 /// "a, b and c"; "nobody" of none.
 inline std::string members_text(const member_list& list) {
   if (list.empty()) return "nobody";

@@ -90,13 +90,12 @@ constexpr void arm(job_record& r, index_t at) {
   r.proposed[0].cursor = r.now().cursor_at(at);
 }
 
-/// Nothing that a member said of an epoch is about the next one. Who is gone stays so while a world that state may lie
-/// in has it: its death is known, and breaks nothing again.
+/// Who is gone stays so while a world that state may lie in has it: its death is known, and breaks nothing again.
+/// Promises stay until the world is entered: from them its members know where the state lies that they begin with.
 constexpr void begin_epoch(job_record& r, const world& w) {
   ++r.epoch;
   r.attempt = 0;
   r.worlds.push_back(w);
-  r.promises.clear();
 }
 
 }  // namespace detail
@@ -135,18 +134,23 @@ constexpr void begin_epoch(job_record& r, const world& w) {
       break;
     case job_event_kind::broke:
       ++after.attempt;
+      after.promises.clear();  // what was said of the epoch before is over
+      after.request = {};      // it is taken up again
       add_members(after.gone, e.members);
       break;
     case job_event_kind::come: ++after.attempt; break;
     case job_event_kind::entered:
       after.worlds = {r.now()};
+      after.promises.clear();
       after.gone.clear();
       break;
     default: break;
   }
   after.proposed.clear();
   after.boundary = 0;
-  if (after.phase == job_phase::idle) after.request = {};
+  if (e.kind == job_event_kind::finish) after.boundary = e.at, after.request = e.request;
+  // What was called off is still to be answered.
+  if (after.phase == job_phase::idle && e.kind != job_event_kind::late) after.request = {};
   return after;
 }
 

@@ -4,6 +4,8 @@
 // Builds on: elastic/machine.hpp, elastic/standing.hpp, elastic/world.hpp.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,10 +15,16 @@
 
 namespace reshard {
 
+/// The 64 bits of a scalar that is a floating-point number: promises carry them as they are.
+constexpr std::uint64_t bits_of_scalar(double x) { return std::bit_cast<std::uint64_t>(x); }
+/// scalar_of_bits(bits_of_scalar(x)) is x, bit for bit.
+constexpr double scalar_of_bits(std::uint64_t bits) { return std::bit_cast<double>(bits); }
+
 /// A member's word that it contributes to no further step of the record's epoch, and its standing.
 struct promise {
   standing told = {};
-  double scalar = 0;          // of the update that it made last, or at stage 2 could make
+  std::uint64_t scalar = 0;   // 64 bits of the trainer's, of the update that it made last, or at stage 2 could make
+  index_t of_epoch = 0;       // the epoch whose layout its arrays are in; 0 where it holds nothing
   index_t torn_stages = 0;    // of a switch that it could not end: its stages; 0, where it holds one layout whole
   index_t torn_in_place = 0;  // and how many are in place
 
@@ -31,13 +39,14 @@ struct job_record {
   job_phase phase = job_phase::founding;
   index_t epoch = 0;
   index_t attempt = 0;   // how often in this epoch a world was proposed or a recovery was begun: never falls in it
-  index_t boundary = 0;  // armed: the step that all of the old world stop before
+  index_t boundary = 0;  // armed: the step that all of the old world stop before; done: that it ended before, or 0
   index_t wanted = 1;    // founding: as many members
   std::vector<world> worlds = {};
   std::vector<world> proposed = {};  // the world that comes next, where one is named
   std::vector<promise> promises = {};
-  member_list gone = {};     // dead, silent or failed, by evidence
-  member_name request = {};  // that is being worked on; empty where the policy asked
+  member_list gone = {};  // dead, silent or failed, by evidence
+  // The request that is worked on; idle: that was called off; done: by which it ended. Empty where the policy asked.
+  member_name request = {};
 
   /// The world of the epoch. Founding there is none.
   constexpr const world& now() const {
@@ -66,7 +75,7 @@ struct job_event {
   index_t epoch = 0;
   index_t attempt = 0;
   index_t boundary = 0;        // acked, passed, late: the boundary that it is about
-  index_t at = 0;              // ready, passed: the boundary that is named now
+  index_t at = 0;              // ready, passed, finish: the boundary that is named now
   member_list members = {};    // ready, acked, entered: who says so; broke, accounted: who is dead or silent; come: who
   std::vector<world> to = {};  // found, ask, accounted: the world
   member_name request = {};    // ask: by which request

@@ -17,7 +17,8 @@
 
 namespace reshard {
 
-/// A key, its value, and the revision of its last change. Revisions are of the whole store, and rise with each change.
+/// A key, its value, and the revision of its last change. Revisions are of the whole store, and rise with each change;
+/// keys that go with one lease may go in one revision, and are then told together.
 struct stored {
   std::string key, value;
   std::uint64_t revision = 0;
@@ -47,23 +48,28 @@ struct store_news {
   bool anew = false;
 };
 
-/// A lease, by number; no_lease of a key that stays.
+/// A lease, by number.
 using lease_id = std::int64_t;
+/// The lease of a key that stays.
 inline constexpr lease_id no_lease = 0;
 /// The expected revision of a key that is not there.
 inline constexpr std::uint64_t absent = 0;
 
-/// The store did not answer, or not in time. Nothing is known of what was asked: a swap may have been made.
+/// The store did not answer, or not in time. Nothing is known of what was asked: a swap may have been made, and may
+/// still be, until the key's revision is another than was expected. Said again it is made once at most, since no two
+/// values of a key have one revision; a value that names its writer tells by whom. Where `absent` was expected that
+/// holds as long as nobody removes the key.
 class store_unreachable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// For a store s, which several threads may ask at the same time; all throw store_unreachable where it does not answer:
+/// For a store s that several threads may ask at the same time; all throw store_unreachable where it does not answer:
 ///   s.read(key)                          the key, or nothing;
 ///   s.list(prefix)                       all keys with the prefix;
-///   s.swap(key, value, expected, lease)  writes iff the key's revision is `expected` (absent: iff it is not there); the
-///                                        key's new revision, or 0 where it was another. The key goes with the lease;
+/// For a store s that several threads may ask at once; all throw store_unreachable where it does not answer:
+///                                        key's new revision, or 0 where it was another or the lease is over. The key
+///                                        goes with the lease, and no longer with the one that it had before;
 ///   s.remove(key, expected)              removes it iff its revision is `expected`; whether it did;
 ///   s.lease(ttl)                         a lease that ends where it is not renewed within the time;
 ///   s.renew(lease)                       whether it still is;
@@ -85,8 +91,8 @@ concept Store = requires(S& s, const std::string& text, std::uint64_t revision, 
 class any_store {
  public:
   template <Store S>
-  explicit any_store(S& store)
-      : store_(&store), calls_(&calls_of<S>) {}
+    requires(!std::same_as<S, any_store>)  // a copy refers to the store that the other does
+  explicit any_store(S& store) : store_(&store), calls_(&calls_of<S>) {}
 
   std::optional<stored> read(const std::string& key) const { return calls_->read(store_, key); }
   stored_list list(const std::string& prefix) const { return calls_->list(store_, prefix); }

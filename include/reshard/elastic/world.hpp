@@ -36,14 +36,16 @@ struct world {
   friend constexpr bool operator==(const world&, const world&) = default;
 };
 
-/// Refuses what is no world: members twice or not as many as the layout has ranks, numbers below their least.
+/// Refuses what is no world: members twice, without a name or not as many as the layout has ranks, numbers below their
+/// least.
 constexpr void require_world(const world& w) {
   if (w.epoch < 1) refuse("world: epoch ", w.epoch, "; epochs count from 1");
   if (w.first_step < 0 || w.cursor < 0)
     refuse("world: it begins at step ", w.first_step, " and sample ", w.cursor, "; both count from 0");
   if (w.batch < 1) refuse("world: a batch of ", w.batch, " samples; it has at least 1");
   for (std::size_t r = 0; r < w.members.size(); ++r)
-    if (const rank_t first = w.rank_of(w.members[r]); first != static_cast<rank_t>(r))
+    if (w.members[r].empty()) refuse("world: rank ", r, " has no name");
+    else if (const rank_t first = w.rank_of(w.members[r]); first != static_cast<rank_t>(r))
       refuse("world: ranks ", first, " and ", r, " are both ", w.members[r].text(), "; a member has one rank");
   if (const rank_t ranks = w.layout.world(); ranks != static_cast<rank_t>(w.members.size()))
     refuse("world: ", w.members.size(), " members, and the layout has ", ranks, " ranks");

@@ -6,7 +6,8 @@
 //    "situation": {"model", "layout", "version", "members": [{"name", "dead", "empty", "steps": [seconds, ..]}, ..],
 //                  "spares": [NAME, ..], "waited", "snapshots": [{"of", "at", "version"}, ..],
 //                  "checkpoint": {"name", "version"}}}
-// Builds on: elastic/decide.hpp, elastic/machine.hpp, io/detail/strict_json.hpp, io/hf_config.hpp, io/text_output.hpp.
+// Builds on: elastic/decide.hpp, elastic/machine.hpp, io/detail/strict_json.hpp, io/hf_config.hpp,
+// io/record_json.hpp, io/text_output.hpp.
 #pragma once
 
 #include <cmath>
@@ -18,6 +19,7 @@
 #include <reshard/elastic/machine.hpp>
 #include <reshard/io/detail/strict_json.hpp>
 #include <reshard/io/hf_config.hpp>
+#include <reshard/io/record_json.hpp>
 #include <reshard/io/text_output.hpp>
 
 namespace reshard::io {
@@ -73,12 +75,6 @@ inline std::string word(const strict_json& file, const nlohmann::json& object, c
   const nlohmann::json& v = file.at(object, key);
   if (!v.is_string()) file.refuse_text(key, " is ", strict_json::described(v), "; it is a text");
   return v.get<std::string>();
-}
-inline void write_names(text_output& out, const member_list& list) {
-  out << "[";
-  json_items items(out);
-  for (const member_name& one : list) items.next() << "\"" << one.text() << "\"";
-  out << "]";
 }
 inline std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
@@ -197,6 +193,12 @@ inline elastic_situation situation_from(const strict_json& file, const nlohmann:
 }
 
 }  // namespace detail
+
+/// Reads a policy: {"rungs": [..], "factor", "windows", "wait", "min", "axes"}; `name` is what sentences call the text.
+[[nodiscard]] inline elastic_policy policy_from_json(std::string_view text, std::string_view name) {
+  const detail::strict_json file(text, name);
+  return detail::policy_from(file, file.root());
+}
 
 /// Reads a question; `name` is what sentences call the text.
 [[nodiscard]] inline decide_question decide_from_json(std::string_view text, std::string_view name) {

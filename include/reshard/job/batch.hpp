@@ -24,6 +24,12 @@ struct batch_choice {
 /// No limit of the samples that a rank's memory allows.
 inline constexpr index_t any_samples = std::numeric_limits<index_t>::max();
 
+/// Refuses batches with less than a sample a data-parallel rank.
+constexpr void require_samples(index_t batch, rank_t ranks) {
+  if (batch < ranks)
+    refuse("batch: ", batch, " samples over ", ranks, " ranks; each has at least one, so at most ", batch, " ranks");
+}
+
 namespace detail {
 constexpr batch_choice choose_any_batch(rank_t ranks, index_t batch, rank_t to, const auto& optimum) {
   batch_choice chosen;
@@ -57,9 +63,7 @@ constexpr batch_choice choose_batch(rank_t ranks, index_t batch, rank_t to, cons
   if (batch < 1) refuse("batch: a batch of ", batch, " samples; it has at least 1");
   if (limit < 1) refuse("batch: a limit of ", limit, " samples a rank; it is at least 1");
   batch_choice chosen = detail::choose_any_batch(ranks, batch, to, optimum);
-  if (chosen.batch < to)
-    refuse("batch: ", chosen.batch, " samples over ", to, " ranks; each has at least one, so at most ", chosen.batch,
-           " ranks");
+  require_samples(chosen.batch, to);
   if (const index_t most = ceil_divide(chosen.batch, to); most > limit)
     refuse("batch: ", chosen.batch, " samples over ", to, " ranks are ", most, " a rank, and the limit is ", limit,
            "; at least ", ceil_divide(chosen.batch, limit), " ranks, or a batch of at most ",

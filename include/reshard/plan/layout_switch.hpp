@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A switch: from what to what, where the ranks of both sides sit, and which devices are lost. Every question about
-// moving is asked of it.
+// A switch: from what to what, where the ranks of both sides sit, and which devices hold nothing of FROM, lost or
+// empty. Every question about moving is asked of it.
 // Builds on: space/any_holding.hpp, space/holding_of.hpp, plan/cluster.hpp, plan/device_map.hpp.
 #pragma once
 
@@ -19,12 +19,12 @@
 
 namespace reshard {
 
-/// What becomes of elements that a rank of TO holds and, of FROM, lost ranks alone: the switch is refused, or made
-/// without them.
+/// What becomes of elements that a rank of TO holds and, of FROM, ranks on lost or empty devices alone: the switch is
+/// refused, or made without them.
 enum class when_lost { refuse, leave_out };
 
 /// Where the two worlds sit, which states they keep, and what is to move. Defaults: rank r on device r, one node, all
-/// states that TO has, of mixed-precision Adam; no device lost.
+/// states that TO has, of mixed-precision Adam; no device lost or empty.
 struct placement {
   device_map from = {};
   device_map to = {};
@@ -34,6 +34,7 @@ struct placement {
   state_list list = adam;
   std::vector<rank_t> lost = {};  // devices that are gone: FROM's ranks on them hold nothing
   when_lost lost_elements = when_lost::refuse;
+  std::vector<rank_t> empty = {};  // devices that live and hold nothing of FROM that may be used: stale, or just here
 
   /// The states that are to move; those of the list where none are named.
   constexpr const state_set& wanted() const { return states ? *states : list.all(); }
@@ -130,7 +131,7 @@ constexpr bool may_differ(const family& a, const family& b, int axis) {
 
 /// A switch between two layouts, each a space, a list of shards or a Holding, named or temporary: it keeps what it is
 /// given (of what is named, a copy) and what it makes. Refuses sides of different models, maps of the wrong size,
-/// states that a side lacks, and lost devices that TO has.
+/// states that a side lacks, lost devices that TO has, and devices that are lost and empty.
 template <Holding From, Holding To>
 class layout_switch {
  public:
@@ -144,7 +145,7 @@ class layout_switch {
         devices_(greatest(placed.devices, greatest(from_devices_.devices(), to_devices_.devices()))),
         lost_elements_(placed.lost_elements) {
     require_placed(placed.devices);
-    if (!placed.lost.empty()) lose(placed.lost);
+    if (!placed.lost.empty() || !placed.empty.empty()) lose(placed);
     require_one_model();
     require_listed();
     require_states(sides_.from.states(), "FROM");
@@ -161,7 +162,7 @@ class layout_switch {
   constexpr const device_map& from_devices() const { return from_devices_; }
   constexpr const device_map& to_devices() const { return to_devices_; }
 
-  /// The living rank of a side that sits on a device, or -1.
+  /// The rank of a side that sits on a device and is there, living and not empty, or -1.
   constexpr rank_t from_rank(rank_t device) const { return from_devices_.rank_of(device); }
   constexpr rank_t to_rank(rank_t device) const { return to_devices_.rank_of(device); }
 
@@ -174,34 +175,48 @@ class layout_switch {
   /// The states that move.
   constexpr const state_set& states() const { return states_; }
 
-  /// Ranks of FROM that are lost with their devices, as ascending, disjoint intervals.
+  /// Ranks of FROM that hold nothing, on lost and on empty devices, as ascending, disjoint intervals.
   constexpr const std::vector<interval>& lost_ranks() const { return lost_ranks_; }
   constexpr const std::vector<interval>& lost_devices() const { return lost_devices_; }
   constexpr when_lost lost_elements() const { return lost_elements_; }
-  constexpr bool lost(rank_t device) const {
-    for (const interval& gone : lost_devices_)
-      if (gone.contains(device)) return true;
-    return false;
-  }
+  constexpr bool lost(rank_t device) const { return contains(lost_devices_, device); }
+  /// Devices that live and hold nothing of FROM: of them TO's ranks are destinations like any other.
+  constexpr const std::vector<interval>& empty_devices() const { return empty_devices_; }
+  constexpr bool empty(rank_t device) const { return contains(empty_devices_, device); }
 
  private:
   layout_switch();
-  /// Takes FROM's ranks off the devices.
-  constexpr void lose(std::vector<rank_t> devices) {
-    detail::sort_items(devices, [](rank_t a, rank_t b) { return a < b; });
+  static constexpr bool contains(const std::vector<interval>& runs, rank_t device) {
+    for (const interval& run : runs)
+      if (run.contains(device)) return true;
+    return false;
+  }
+  /// Takes FROM's ranks off the devices that hold nothing of it.
+  constexpr void lose(const placement& placed) {
     std::vector<rank_t> ranks;
+    lost_devices_ = called("lost", placed.lost, ranks), empty_devices_ = called("empty", placed.empty, ranks);
+    for (const rank_t device : placed.lost) {
+      if (const rank_t rank = to_devices_.rank_of(device); rank >= 0)
+        refuse("switch: rank ", rank, " of TO is on device ", device, ", which is lost; TO wants living devices");
+      if (empty(device))
+        refuse("switch: device ", device, " is called lost and empty; who lives and holds nothing is empty alone");
+    }
+    detail::sort_items(ranks, [](rank_t a, rank_t b) { return a < b; });
+    lost_ranks_ = runs_of(ranks);
+    from_devices_ = from_devices_.without(lost_devices_).without(empty_devices_);
+  }
+  /// Devices that are called so, as intervals; their ranks of FROM are added to others.
+  constexpr std::vector<interval> called(std::string_view so, std::vector<rank_t> devices,
+                                         std::vector<rank_t>& ranks) const {
+    detail::sort_items(devices, [](rank_t a, rank_t b) { return a < b; });
     for (std::size_t i = 0; i < devices.size(); ++i) {
       const rank_t device = devices[i];
       if (device < 0 || device >= devices_)
-        refuse("switch: device ", device, " is called lost, but devices are 0 to ", devices_ - 1);
-      if (i > 0 && device == devices[i - 1]) refuse("switch: device ", device, " is called lost twice");
-      if (const rank_t rank = to_devices_.rank_of(device); rank >= 0)
-        refuse("switch: rank ", rank, " of TO is on device ", device, ", which is lost; TO wants living devices");
+        refuse("switch: device ", device, " is called ", so, ", but devices are 0 to ", devices_ - 1);
+      if (i > 0 && device == devices[i - 1]) refuse("switch: device ", device, " is called ", so, " twice");
       if (const rank_t rank = from_devices_.rank_of(device); rank >= 0) ranks.push_back(rank);
     }
-    detail::sort_items(ranks, [](rank_t a, rank_t b) { return a < b; });
-    lost_devices_ = runs_of(devices), lost_ranks_ = runs_of(ranks);
-    from_devices_ = from_devices_.without(lost_devices_);
+    return runs_of(devices);
   }
   /// Ascending numbers as intervals.
   static constexpr std::vector<interval> runs_of(const std::vector<rank_t>& numbers) {
@@ -267,7 +282,7 @@ class layout_switch {
   state_set states_;
   rank_t devices_;
   when_lost lost_elements_;
-  std::vector<interval> lost_devices_;
+  std::vector<interval> lost_devices_, empty_devices_;
   std::vector<interval> lost_ranks_;
 };
 

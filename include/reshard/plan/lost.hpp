@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a switch cannot bring: because the devices that held it are lost, box by box, each once, in bytes, and as the
-// sentence that refuses it, at the cost of the lost ranks' own boxes; or because FROM never held it.
+// What a switch cannot bring: because the devices that held it are lost or empty, box by box, each once, in bytes, and
+// as the sentence that refuses it, at the cost of these devices' own boxes; or because FROM never held it.
 // Builds on: plan/layout_switch.hpp, plan/plan.hpp, space/any_holding.hpp.
 #pragma once
 
@@ -85,7 +85,8 @@ namespace detail {
 /// Refuses a switch of which something is lost; the sentence is the same on all devices.
 template <Holding From, Holding To>
 [[noreturn]] void refuse_lost(const layout_switch<From, To>& change, const lost_sums& lost) {
-  refuse("switch: ", lost.all, " bytes that TO holds were on lost devices alone: ", lost.families(change.to()),
+  refuse("switch: ", lost.all, " bytes that TO holds were on ",
+         change.empty_devices().empty() ? "lost" : "lost or empty", " devices alone: ", lost.families(change.to()),
          "; when_lost::leave_out makes the switch without them");
 }
 

@@ -83,11 +83,12 @@ std::string switch_heading(const layout_switch<From, To>& change, rank_t told_de
   std::string on = node == 0 ? text_of("on ", count_text(change.devices()),
                                        change.devices() == 1 ? " device" : " devices", " of one node")
                              : text_of("on ", ceil_divide(change.devices(), node), " nodes of ", node, " devices");
-  if (!change.lost_devices().empty()) {
-    index_t lost = 0;
-    for (const interval& gone : change.lost_devices()) lost += gone.size();
-    on += text_of(", ", count_text(lost), " of them lost");
-  }
+  const auto among = [&on](const std::vector<interval>& devices, std::string_view are) {
+    index_t count = 0;
+    for (const interval& run : devices) count += run.size();
+    if (count > 0) on += text_of(", ", count_text(count), " of them ", are);
+  };
+  among(change.lost_devices(), "lost"), among(change.empty_devices(), "empty");
   if (change.states() != change.list().all()) on += text_of(", ", to_text(change.states(), change.list()), " only");
   if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
   return text + folded(on, 4) + "\n";

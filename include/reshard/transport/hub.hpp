@@ -29,9 +29,10 @@ struct hub_word {
     texts,         // of the hub: those of all, packed
     confirmation,  // of a device: stages that it has in place
     placed,        // of the hub: stages that all have in place
-    given_up,      // of both: who has left, or -1; why it is over
+    given_up,      // of both: who has left and waits for nobody, or -1; why it is over
     outcast,       // to one, the hub's device too: why it was given up
-    bye            // of a device: it leaves
+    bye,           // of a device: it leaves
+    doubt          // of a device: with whom its connection ended; who carries words finds out who is gone
   };
   kind what = kind::bye;
   std::array<std::int64_t, 3> numbers = {};
@@ -41,7 +42,7 @@ struct hub_word {
 
   /// How many numbers words of a kind have; -1 where there is no such kind.
   static constexpr int numbers_of(std::uint64_t of) {
-    constexpr int of_kind[] = {-1, 2, 3, 0, 0, 1, 1, 1, 0, 0};
+    constexpr int of_kind[] = {-1, 2, 3, 0, 0, 1, 1, 1, 0, 0, 1};
     return of < std::size(of_kind) ? of_kind[of] : -1;
   }
   /// Numbers and text as bytes; after them `all` is longer.
@@ -217,6 +218,7 @@ class hub_end {
       case kind::given_up:
       case kind::outcast:
         outcast_ = outcast_ || word.what == kind::outcast;
+        if (word.what == kind::given_up && word.numbers[0] >= 0) left_ = word.numbers[0];
         if (!std::exchange(broken_, true)) why_ = word.text;
         return;
       default: return;  // said to the hub
@@ -234,6 +236,8 @@ class hub_end {
   bool broken() const { return broken_; }
   /// Whether the others gave this device up.
   bool outcast() const { return outcast_; }
+  /// The device that left, so that the world is over, as far as one is told of; or -1.
+  rank_t left() const { return left_; }
   const std::string& why() const { return why_; }
   /// Throws peer_failed, with the sentence, once the world is over.
   void require_whole() const {
@@ -256,6 +260,7 @@ class hub_end {
   std::vector<std::string> texts_;
   index_t placed_ = 0;
   bool broken_ = false, outcast_ = false;
+  rank_t left_ = -1;
   std::string why_;
 };
 

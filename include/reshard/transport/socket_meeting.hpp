@@ -2,20 +2,26 @@
 // The meeting of processes over TCP: the lowest device that has an address keeps the hub, to which the others are
 // connected. Words go as frames, and beats between them: the end of a connection is death, silence beyond the patience
 // is being given up.
-// Builds on: transport/hub.hpp, transport/meeting.hpp, transport/sockets/frames.hpp, transport/sockets/parting.hpp.
+// Builds on: transport/hub.hpp, transport/meeting.hpp, transport/process_door.hpp, transport/sockets/frames.hpp,
+// transport/sockets/parting.hpp, transport/transport_stop.hpp.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
 
 #include <reshard/transport/hub.hpp>
 #include <reshard/transport/meeting.hpp>
+#include <reshard/transport/process_door.hpp>
 #include <reshard/transport/sockets/frames.hpp>
 #include <reshard/transport/sockets/parting.hpp>
+#include <reshard/transport/transport_stop.hpp>
 
 namespace reshard {
 
@@ -26,12 +32,16 @@ class socket_meeting {
   static constexpr std::uint32_t beat = 0;  // a frame that is no word
 
  public:
-  /// Address d is device d's, where `listening` listens for this one; empty where there is no such device (any more).
-  /// Returns once all have come; peer_missing names who has not when the patience ends.
-  socket_meeting(rank_t device, const std::vector<std::string>& addresses, listening_socket listening, patience wait)
+  /// Address d is device d's, where `door` is for this one; empty where there is no such device (any more). `world` is
+  /// a number that all give alike and no other world has: a digest of what makes it this one, attempts included.
+  /// Returns once all have come; peer_missing names who has not when the patience ends. However it ends, the world is
+  /// closed at the door then. From the moment that `stop` is requested, by any thread, what waits here, the making too,
+  /// throws peer_failed with its sentence, which the others hear.
+  socket_meeting(rank_t device, const std::vector<std::string>& addresses, std::shared_ptr<process_door> door,
+                 std::uint64_t world, patience wait, transport_stop stop = {})
       : device_(device), devices_(static_cast<rank_t>(addresses.size())), absent_(without_address(addresses)),
-        wait_(wait), addresses_(addresses), door_(std::move(listening), devices_), links_(addresses.size()),
-        heard_(addresses.size(), clock::now()), middle_(devices_, absent_) {
+        wait_(wait), addresses_(addresses), stop_(std::move(stop)), door_{std::move(door), world},
+        links_(addresses.size()), heard_(addresses.size(), clock::now()), middle_(devices_, absent_) {
     if (device < 0 || device >= devices_) refuse("there is no device ", device, " among ", devices_, " addresses");
     if (address(device).empty()) refuse("device ", device, " is one of those without an address, which are gone");
     while (address(hub_).empty()) ++hub_;
@@ -39,6 +49,14 @@ class socket_meeting {
     else call_hub();
     agree({});  // nobody begins before all have come
   }
+  /// Makes it at a door that outlives it.
+  socket_meeting(rank_t device, const std::vector<std::string>& addresses, process_door& door, std::uint64_t world,
+                 patience wait, transport_stop stop = {})
+      : socket_meeting(device, addresses, std::shared_ptr<process_door>(std::shared_ptr<void>(), &door), world, wait,
+                       std::move(stop)) {}
+  /// Makes it at a door of its own, so that its number need not tell it from others.
+  socket_meeting(rank_t device, const std::vector<std::string>& addresses, listening_socket listening, patience wait)
+      : socket_meeting(device, addresses, std::make_shared<process_door>(std::move(listening)), 0, wait) {}
   socket_meeting(const socket_meeting&) = delete;
   socket_meeting& operator=(const socket_meeting&) = delete;
   ~socket_meeting() {
@@ -46,14 +64,15 @@ class socket_meeting {
     for (framed_link& link : links_)
       if (link.open()) link.flush(), link.finish();
     const auto end = clock::now() + std::min<clock::duration>(wait_, std::chrono::seconds(1));
-    while (is_hub() && clock::now() < end) {  // a connection that is closed on unread bytes takes back what it said
-      bool open = false;
-      for (framed_link& link : links_) {
-        while (link.next()) {
+    while (is_hub() &&
+           clock::now() < end) {  // a connection that is closed on unread bytes takes back what is under way
+      bool under_way = false;
+      for (rank_t d = 0; d < devices_; ++d) {
+        while (link(d).next()) {
         }
-        open = open || link.open();
+        under_way = under_way || (link(d).open() && !is_known_gone(d) && !link(d).all_arrived());
       }
-      if (!open) return;
+      if (!under_way) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -67,7 +86,13 @@ class socket_meeting {
   patience of_one() const { return wait_; }
   /// Devices without an address.
   std::vector<rank_t> absent() const { return absent_; }
-  socket_door& door() { return door_; }
+  /// A connection with a device for a purpose of this world; nothing where nobody answers within the limit.
+  owned_descriptor call(rank_t d, call_for what, patience limit) const {
+    return call_door(address(d), {.what = what, .world = door_.world, .from = device_, .devices = devices_}, limit,
+                     stop_.number());
+  }
+  /// The connection of a device that has called for a purpose of this world, or nothing (yet).
+  owned_descriptor fetch(rank_t d, call_for what) { return door_.of->fetch(what, door_.world, d, devices_); }
 
   agreement agree(const proposal& mine) { return answer(hub_word::of(mine)).agreed(); }
   std::vector<std::string> gather(const std::string& mine) { return answer({kind::text, {}, mine}).texts(); }
@@ -85,16 +110,21 @@ class socket_meeting {
   /// Nobody reads another process's memory.
   void fail(const std::string& sentence) { give_up(sentence); }
 
+  /// Ends what waits here, or will: it throws peer_failed with the sentence, and the others hear that this device has
+  /// left. Called by any thread.
+  void stop(const std::string& sentence) { stop_.request(sentence); }
+
   /// What those who are left know after a switch broke off, this one telling whether it has everything; nothing of
-  /// them where they gave this one up. The world is over.
+  /// them where they gave this one up, or it is stopped. The world is over.
   parting part(bool has_all) {
+    hear_stop();
     break_off(detail::text_of("reshard: device ", device_, " has left a switch that broke off"));
     for (rank_t d = 0; d < devices_; ++d)  // what came before, it may be that all is in place
       while (const std::optional<socket_frame> frame = link(d).next()) take(d, *frame);
-    if (end_.outcast()) return {end_.placed(), has_all, {}};
-    socket_parting among(device_, addresses_, door_, wait_);
+    if (end_.outcast() || stop_.requested()) return {end_.placed(), has_all, {}};
+    socket_parting among(device_, addresses_, *door_.of, door_.world, wait_, stop_);
     return among.agree(end_.placed(), has_all, [this](rank_t d) {
-      if (std::find(gone_.begin(), gone_.end(), d) != gone_.end()) return true;
+      if (is_known_gone(d)) return true;
       framed_link& l = link(d);
       while (l.next()) {
       }
@@ -102,14 +132,24 @@ class socket_meeting {
     });
   }
 
+  /// This device's connection with another ended in the midst of something. The hub, which hears of every death, is
+  /// told: if both live on, it ends the world after a moment.
+  void doubt(rank_t d) {
+    if (end_.broken()) return;
+    if (is_hub()) doubts_.push_back({device_, d, clock::now()});
+    else post(link(hub_), {kind::doubt, {d}, {}});
+  }
   /// Hears and says what there is to hear and say.
   void poll() {
+    hear_stop();
     const auto now = clock::now();
     if (now - polled_ > wait_ / 2) std::fill(heard_.begin(), heard_.end(), now);  // it was away itself
     polled_ = now;
     for (rank_t d = 0; d < devices_; ++d) hear(d, now);
+    believe_doubts(now);
     if (now - beaten_ > wait_ / 8) {
       beaten_ = now;
+      door_.of->poll();  // for who calls other worlds
       for (framed_link& link : links_)
         if (link.open()) link.post(beat, {});
     }
@@ -117,11 +157,23 @@ class socket_meeting {
   }
   /// What to wait for.
   void add_to(std::vector<pollfd>& all) const {
+    if (!end_.broken()) all.push_back({stop_.number(), POLLIN, 0});
     for (const framed_link& link : links_)
       if (link.open()) all.push_back({link.number(), static_cast<short>(link.unsent() ? POLLIN | POLLOUT : POLLIN), 0});
   }
 
  private:
+  /// A world at a door, from its beginning to its end.
+  struct door_of_world {
+    door_of_world(std::shared_ptr<process_door> at, std::uint64_t number) : of(std::move(at)), world(number) {
+      of->open(world);
+    }
+    door_of_world(const door_of_world&) = delete;
+    ~door_of_world() { of->close(world); }
+    std::shared_ptr<process_door> of;
+    std::uint64_t world;
+  };
+
   static std::vector<rank_t> without_address(const std::vector<std::string>& addresses) {
     std::vector<rank_t> result;
     for (std::size_t d = 0; d < addresses.size(); ++d)
@@ -129,16 +181,21 @@ class socket_meeting {
     return result;
   }
   bool is_hub() const { return device_ == hub_; }
+  bool is_known_gone(rank_t d) const {
+    return d == end_.left() || std::find(gone_.begin(), gone_.end(), d) != gone_.end();
+  }
   bool lives(rank_t d) const { return !address(d).empty(); }
   framed_link& link(rank_t d) { return links_[static_cast<std::size_t>(d)]; }
 
   void receive_all() {
     const auto end = clock::now() + wait_;
     for (std::string absent;; absent.clear()) {
-      door_.poll();
       for (rank_t d = hub_ + 1; d < devices_; ++d) {
         if (!lives(d)) continue;
-        if (!link(d).open()) link(d) = framed_link(door_.fetch(d, socket_hello::purpose::meeting));
+        if (link(d).number() < 0) {
+          link(d) = framed_link(fetch(d, call_for::meeting));
+          heard_[static_cast<std::size_t>(d)] = clock::now();
+        }
         if (!link(d).open()) absent += detail::text_of(absent.empty() ? "" : ", ", d);
       }
       if (absent.empty()) return;
@@ -148,31 +205,26 @@ class socket_meeting {
         break_off(sentence);
         throw peer_missing(sentence);
       }
-      keep_alive();
-      pollfd door{door_.number(), POLLIN, 0};
-      ::poll(&door, 1, 5);
+      poll();
+      require_whole();
+      std::vector<pollfd> waiting = {{door_.of->number(), POLLIN, 0}};
+      add_to(waiting);
+      ::poll(waiting.data(), waiting.size(), 2);  // another thread may let in who calls
     }
-  }
-  void keep_alive() {
-    if (clock::now() - beaten_ < wait_ / 8) return;
-    beaten_ = clock::now();
-    for (framed_link& l : links_)
-      if (l.open()) l.post(beat, {});
   }
   void call_hub() {
     const auto end = clock::now() + wait_;
     owned_descriptor made;
     while (true) {  // a call that is lost is made again each second
       const auto left = std::chrono::duration_cast<patience>(end - clock::now());
-      made = call_address(address(hub_), std::clamp(left, patience(1), patience(1000)));
+      made = call(hub_, call_for::meeting, std::clamp(left, patience(1), patience(1000)));
+      stop_.require_none();
       if (made.open()) break;
       if (clock::now() > end)
         throw peer_missing(detail::text_of("reshard: device ", device_, " waited ", wait_.count(),
                                            " ms in vain for device ", hub_, ", the hub, at ", address(hub_)));
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      stop_.sleeps(patience(5));
     }
-    const socket_hello hello{.what = socket_hello::purpose::meeting, .from = device_, .devices = devices_};
-    send_some(made.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
     link(hub_) = framed_link(std::move(made));
   }
 
@@ -197,6 +249,7 @@ class socket_meeting {
   }
   /// Says a word and waits for the hub's answer to all.
   const hub_end& answer(const hub_word& mine) {
+    hear_stop();
     require_whole();
     const std::uint64_t before = end_.answers();
     say(mine);
@@ -214,6 +267,13 @@ class socket_meeting {
     }
   }
 
+  /// Who is stopped leaves.
+  void hear_stop() {
+    if (end_.broken() || !stop_.requested()) return;
+    const std::string sentence = stop_.sentence();
+    say({kind::given_up, {device_}, sentence});
+    end_.break_off(sentence);
+  }
   void hear(rank_t d, clock::time_point now) {
     framed_link& from = link(d);
     if (from.number() < 0) return;
@@ -231,6 +291,15 @@ class socket_meeting {
       lose(d, sentence);  // it hears so when it wakes
     }
   }
+  /// Ends the world for a connection that ended a moment ago: by now one of its ends, or who that waited for, would be
+  /// heard to be gone.
+  void believe_doubts(clock::time_point now) {
+    const auto moment = std::clamp<clock::duration>(wait_ / 16, patience(20), patience(250));
+    for (const doubted& c : doubts_)
+      if (!end_.broken() && now - c.since > moment)
+        break_off(detail::text_of("reshard: the connection between devices ", c.by, " and ", c.with,
+                                  " ended, and both are there"));
+  }
   void lose(rank_t d, const std::string& sentence) {
     if (is_hub()) return carry(middle_.on_gone(d, sentence));
     end_.break_off(sentence);
@@ -247,6 +316,7 @@ class socket_meeting {
     hub_word word = hub_word::of(frame.kind, frame.body);
     if (!is_hub() || word.what == kind::outcast) end_.on_word(word);
     if (word.what == kind::outcast) break_off(word.text);
+    else if (word.what == kind::doubt) doubts_.push_back({d, word.numbers[0], clock::now()});
     else if (is_hub()) carry(middle_.on_word(d, std::move(word)));
   }
 
@@ -260,13 +330,19 @@ class socket_meeting {
   std::vector<rank_t> absent_;
   patience wait_;
   std::vector<std::string> addresses_;
-  socket_door door_;
+  transport_stop stop_;
+  door_of_world door_;
   std::vector<framed_link> links_;  // to the hub; or of the hub, to all others
   std::vector<clock::time_point> heard_;
   clock::time_point polled_ = clock::now(), beaten_ = clock::now();
   reshard::hub middle_;  // where this device keeps it
   hub_end end_;
   std::vector<rank_t> gone_;
+  struct doubted {
+    rank_t by, with;
+    clock::time_point since;
+  };
+  std::vector<doubted> doubts_;
 };
 static_assert(SurvivingMeeting<socket_meeting>);
 

@@ -29,6 +29,9 @@ void require_plan_of(const layout_switch<From, To>& change, const plan& p, std::
       if (change.lost(t.src) || change.lost(t.dst))
         refuse(who, ": ", name, "[", i, "] goes from device ", t.src, " to ", t.dst, ", and device ",
                change.lost(t.src) ? t.src : t.dst, " is lost");
+      if (change.empty(t.src) && &list != &p.creates && &list != &p.lost && t.phase == 0)
+        refuse(who, ": ", name, "[", i, "] goes from device ", t.src, " to ", t.dst, ", and device ", t.src,
+               " is empty");
       if (t.states.empty() || (t.states & change.states()) != t.states)
         refuse(who, ": ", name, "[", i, "] has states that the switch does not move");
       if (t.family < 0 || t.family >= change.to().families())

@@ -88,7 +88,7 @@ class run_words {
   std::string text_;
 };
 
-/// Where ranks of both sides sit, of how many devices and nodes of how many, and which are lost.
+/// Where ranks of both sides sit, of how many devices and nodes of how many, and which are lost or empty.
 template <Holding From, Holding To>
 given given_placement(const layout_switch<From, To>& change) {
   digest of;
@@ -110,9 +110,16 @@ given given_placement(const layout_switch<From, To>& change) {
     lost.add(gone.begin, gone.size());
     of.add(gone.begin), of.add(gone.end);
   }
-  if (change.lost_devices().empty()) return {number_of(of), text};
+  if (!change.lost_devices().empty()) text += text_of(", lost ", lost.text());
+  run_words empty;
+  for (const interval& run : change.empty_devices()) {
+    empty.add(run.begin, run.size());
+    of.add(-2), of.add(run.begin), of.add(run.end);
+  }
+  if (!change.empty_devices().empty()) text += text_of(", empty ", empty.text());
+  if (change.lost_devices().empty() && change.empty_devices().empty()) return {number_of(of), text};
   const bool leaves_out = change.lost_elements() == when_lost::leave_out;
-  return {number_of(of), text_of(text, ", lost ", lost.text(), leaves_out ? ", their elements left out" : "")};
+  return {number_of(of), text_of(text, leaves_out ? ", their elements left out" : "")};
 }
 
 /// One side: its degrees, or every box of a list with its holders; of a Holding of the caller's own only how many ranks

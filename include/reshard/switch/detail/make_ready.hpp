@@ -106,6 +106,9 @@ class ready_maker {
     for (const rank_t gone : facts.absent)
       if (change_.from_rank(gone) >= 0 || change_.to_rank(gone) >= 0)
         refuse("the switch names device ", gone, ", which the transport has no more; say that it is lost");
+    if (change_.empty(transport_.device()) && !its_.old_tensors.boxes().empty())
+      refuse(me(), " is called empty, and binds ", its_.old_tensors.boxes().size(),
+             " boxes of FROM; one that holds nothing of it binds none");
     if (const index_t stages = its_.options.route.stages; stages < 1 || stages > most_stages)
       refuse("a switch in ", stages, " stages; it is made in 1 to ", most_stages);
     plan_ = make_plan(change_, transport_.device(), its_.options.route);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes say to each other over TCP beside messages: a hello that tells who calls and what for, and frames, a
-// kind and some bytes, that are read whole.
-// Builds on: transport/sockets/socket.hpp.
+// What processes say to each other over TCP beside messages: frames, a kind and some bytes, that are read whole.
+// Builds on: transport/socket.hpp.
 #pragma once
 
 #include <cstdint>
@@ -10,68 +9,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
-#include <reshard/transport/sockets/socket.hpp>
+#include <reshard/transport/socket.hpp>
 
 namespace reshard {
-
-/// The first bytes of a connection: who calls whom, of how many, and for what.
-struct socket_hello {
-  enum class purpose : std::uint32_t { meeting = 1, messages = 2, parting = 3 };
-  std::uint32_t magic = 0x52534831;  // "RSH1"
-  purpose what = purpose::meeting;
-  std::int64_t from = 0;
-  std::int64_t devices = 0;
-};
-
-/// A process's door: who has called and said who it is, and is not fetched yet.
-class socket_door {
- public:
-  socket_door(listening_socket listening, rank_t devices) : listening_(std::move(listening)), devices_(devices) {}
-
-  int number() const { return listening_.number(); }
-  /// Lets in who calls. Who says something else than a hello of this world is turned away.
-  void poll() {
-    for (owned_descriptor caller = listening_.accept(); caller.open(); caller = listening_.accept())
-      calling_.push_back({std::move(caller), {}, 0});
-    for (std::size_t i = 0; i < calling_.size();) {
-      visitor& v = calling_[i];
-      const socket_progress p =
-          receive_some(v.link.number(), reinterpret_cast<std::byte*>(&v.said) + v.bytes, sizeof v.said - v.bytes);
-      v.bytes += p.bytes;
-      const bool whole = v.bytes == sizeof v.said;
-      if (whole && v.said.magic == socket_hello{}.magic && v.said.devices == devices_ && v.said.from >= 0 &&
-          v.said.from < devices_)
-        known_.push_back(std::move(v));
-      else if (!whole && !p.ended) {
-        ++i;
-        continue;
-      }
-      calling_.erase(calling_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-  }
-  /// The connection of a device for a purpose, or nothing (yet).
-  owned_descriptor fetch(rank_t from, socket_hello::purpose what) {
-    for (auto at = known_.begin(); at != known_.end(); ++at)
-      if (at->said.from == from && at->said.what == what) {
-        owned_descriptor link = std::move(at->link);
-        known_.erase(at);
-        return link;
-      }
-    return owned_descriptor();
-  }
-
- private:
-  struct visitor {
-    owned_descriptor link;
-    socket_hello said;
-    std::size_t bytes;
-  };
-  listening_socket listening_;
-  rank_t devices_;
-  std::vector<visitor> calling_, known_;
-};
 
 /// A frame as it came.
 struct socket_frame {
@@ -131,7 +73,8 @@ class framed_link {
       if (p.bytes == 0) return std::nullopt;
     }
   }
-  bool broken() const { return broken_ && !open(); }
+  /// Whether all that was posted is with the other's kernel.
+  bool all_arrived() const { return out_.empty() && reshard::all_arrived(number()); }
   /// No more is said; what the other says is still read.
   void finish() { ::shutdown(number(), SHUT_WR); }
 

@@ -27,13 +27,12 @@ class socket_wire {
   /// A connection with each of these devices, of which the lower calls. Called by both ends of each pair.
   void connect(const std::vector<rank_t>& peers) {
     const rank_t me = meeting_->device();
-    const socket_hello hello{.what = socket_hello::purpose::messages, .from = me, .devices = meeting_->devices()};
     const auto end = clock::now() + meeting_->waits();
     for (const rank_t peer : peers) {
       line& l = line_to(peer);
       if (l.link.open() || peer < me) continue;
       while (true) {
-        l.link = call_address(meeting_->address(peer), meeting_->of_one() / 8);
+        l.link = meeting_->call(peer, call_for::messages, meeting_->of_one() / 8);
         meeting_->poll();
         meeting_->require_whole();
         if (l.link.open()) break;
@@ -42,12 +41,10 @@ class socket_wire {
               detail::text_of("reshard: device ", me, " can't reach device ", peer, " at ", meeting_->address(peer)));
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
-      send_some(l.link.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
     }
     for (const rank_t peer : peers)
       while (!line_to(peer).link.open()) {
-        meeting_->door().poll();
-        line_to(peer).link = meeting_->door().fetch(peer, socket_hello::purpose::messages);
+        line_to(peer).link = meeting_->fetch(peer, call_for::messages);
         meeting_->poll();
         meeting_->require_whole();
         if (line_to(peer).link.open()) break;
@@ -128,7 +125,7 @@ class socket_wire {
   struct line {
     owned_descriptor link;
     queue out, in;
-    bool ended = false;
+    bool ended = false, doubted = false;
     clock::time_point since = {};  // it ended
   };
 
@@ -180,11 +177,13 @@ class socket_wire {
     return any;
   }
   /// A connection that ended in the midst of something is a device's death, or that of one that it waited for: the hub
-  /// knows which, and is given a moment to say so.
+  /// knows which, and is asked. Where it does not answer for long, this device gives up by itself.
   void give_up_ended() {
     for (std::size_t d = 0; d < lines_.size(); ++d) {
-      const line& l = lines_[d];
-      if (!l.ended || (l.out.idle() && l.in.idle()) || clock::now() - l.since < meeting_->of_one() / 2) continue;
+      line& l = lines_[d];
+      if (!l.ended || (l.out.idle() && l.in.idle())) continue;
+      if (!std::exchange(l.doubted, true)) meeting_->doubt(static_cast<rank_t>(d));
+      if (clock::now() - l.since < meeting_->of_one() / 2) continue;
       const std::string sentence = detail::text_of("reshard: device ", d, " is gone: its connection ended");
       meeting_->give_up(sentence);
       throw peer_failed(sentence);

@@ -11,10 +11,12 @@
 #include <system_error>
 #include <utility>
 
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -129,26 +131,46 @@ class listening_socket {
 };
 
 /// Calls an address, all that a host's name stands for in turn; nothing where nobody listens there (yet), or nobody
-/// answers within the limit, as where a machine is off. It may be called again: what asks for names has limits of its
-/// own.
-inline owned_descriptor call_address(const std::string& address, patience limit) {
+/// answers within the limit, as where a machine is off, or before `wakes` is readable. It may be called again: what
+/// asks for names has limits of its own.
+inline owned_descriptor call_address(const std::string& address, patience limit, int wakes = -1) {
   const detail::resolved_address at(address, false);
   for (const addrinfo* a = at.first(); a != nullptr; a = a->ai_next) {
     owned_descriptor made(::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!made.open()) continue;
     if (::connect(made.number(), a->ai_addr, a->ai_addrlen) != 0) {
       if (errno != EINPROGRESS) continue;
-      pollfd answer{made.number(), POLLOUT, 0};
+      pollfd answer[] = {{made.number(), POLLOUT, 0}, {wakes, POLLIN, 0}};
       int error = 0;
       socklen_t size = sizeof error;
-      if (::poll(&answer, 1, static_cast<int>(least(limit.count() / at.count(), 1 << 30))) != 1 ||
-          ::getsockopt(made.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
+      if (::poll(answer, 2, static_cast<int>(least(limit.count() / at.count(), 1 << 30))) < 1 || answer[1].revents != 0)
+        continue;
+      if (answer[0].revents == 0 || ::getsockopt(made.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
         continue;
     }
     detail::set_option(made.number(), IPPROTO_TCP, TCP_NODELAY);
     return made;
   }
   return owned_descriptor();
+}
+
+/// Whether an address answers at once, all that a host's name stands for, that nobody listens there: a process that did
+/// is gone. One that lives, and one that does not answer, is no such address.
+inline bool is_deserted(const std::string& address) {
+  const detail::resolved_address at(address, false);
+  for (const addrinfo* a = at.first(); a != nullptr; a = a->ai_next) {
+    const owned_descriptor made(::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!made.open()) return false;
+    int error = ::connect(made.number(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      pollfd answer{made.number(), POLLOUT, 0};
+      socklen_t size = sizeof error;
+      if (::poll(&answer, 1, 2) != 1 || ::getsockopt(made.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        return false;
+    }
+    if (error != ECONNREFUSED) return false;
+  }
+  return true;
 }
 
 /// What became of an attempt to send or receive without waiting.
@@ -161,6 +183,11 @@ inline socket_progress send_some(int socket, const std::byte* data, std::size_t 
   const ssize_t sent = ::send(socket, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return {static_cast<std::size_t>(sent), false};
   return {0, errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR};
+}
+/// Whether the other end's kernel has all that was sent, so that it is read there whatever becomes of this end.
+inline bool all_arrived(int socket) {
+  int under_way = 0;
+  return ::ioctl(socket, SIOCOUTQ, &under_way) == 0 && under_way == 0;
 }
 /// Receives what the kernel has.
 inline socket_progress receive_some(int socket, std::byte* data, std::size_t bytes) {

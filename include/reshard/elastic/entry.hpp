@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the state of a job lies, as its record says: the world whose arrays hold it, who of it lives, which version all
+// go on from and who makes an update before; and the devices of the switch by which the next world is entered. Pure
+// functions of the record, so that old members, new ones and who comes to stay derive one switch.
+// Builds on: elastic/record.hpp, elastic/standing.hpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <reshard/elastic/record.hpp>
+#include <reshard/elastic/standing.hpp>
+
+namespace reshard {
+
+/// What a world is entered from. Without promises, so where a change was planned, all of the old world hold one
+/// version.
+struct state_source {
+  const world* from = nullptr;  // of the record; null where nobody holds state
+  member_list dead = {};        // of `from`: they promised nothing
+  member_list empty = {};       // of `from`: they live, and what they hold is of another version, or nothing
+  target_version target = {};   // that the next world begins with, and who makes the update first
+  std::uint64_t scalar = 0;     // with which they make it
+  bool known = false;           // whether some promise tells it
+};
+
+/// The world whose arrays hold the state: of the latest epoch that somebody who promised holds arrays of. Once one
+/// member has them all, everything was in place on every member of that world.
+[[nodiscard]] inline state_source source_of(const job_record& r, const member_list& also_dead = {}) {
+  state_source s;
+  const bool planned = r.promises.empty();
+  if (planned) {
+    if (r.worlds.size() < 2) return s;
+    s.from = &r.worlds[r.worlds.size() - 2];
+    s.target.version = r.now().first_step;
+    return s;
+  }
+  index_t epoch = 0;
+  for (const promise& p : r.promises)
+    if (p.holds_state() && !has_member(also_dead, p.told.member)) epoch = greatest(epoch, p.of_epoch);
+  for (const world& w : r.worlds)
+    if (w.epoch == epoch) s.from = &w;
+  if (s.from == nullptr) return s;
+  std::vector<standing> told;
+  for (const member_name& who : s.from->members) {
+    const promise* p = r.promise_of(who);
+    if (p == nullptr || has_member(also_dead, who)) {
+      s.dead.push_back(who);
+      continue;
+    }
+    // Who holds arrays of an earlier world has all of this one's in place, and only did not hear so.
+    if (p->holds_state()) told.push_back(p->told);
+    else s.empty.push_back(who);
+  }
+  s.target = target(told);
+  add_members(s.empty, s.target.empty);
+  for (const promise& p : r.promises)
+    if (p.holds_state() && !has_member(also_dead, p.told.member) &&
+        ((p.told.version == s.target.version && p.told.stage == update_stage::nothing) ||
+         (p.told.version + 1 == s.target.version && p.told.stage == update_stage::scalar)))
+      s.scalar = p.scalar, s.known = true;
+  return s;
+}
+
+/// Devices of the switch: those of the world that state comes from, by rank, then who else is in the next one.
+[[nodiscard]] inline member_list devices_of_entry(const world& from, const world& to) {
+  member_list all = from.members;
+  add_members(all, to.members);
+  return all;
+}
+
+}  // namespace reshard

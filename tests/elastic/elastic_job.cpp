@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs of threads over a store in this process: each member trains in integers, so that a sample or an element that is
+// missing, doubled or misplaced shows. Real processes, killed and stopped, are in tests/tools/elastic.py.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <reshard/base/digest.hpp>
+#include <reshard/elastic/elastic_job.hpp>
+#include <reshard/elastic/local_store.hpp>
+#include <reshard/memory/each_element.hpp>
+#include <reshard/memory/rank_storage.hpp>
+#include <reshard/model/transformer.hpp>
+
+using namespace reshard;
+
+namespace {
+
+constexpr index_t steps = 120;
+
+model tiny() {
+  return make_transformer(
+      {.name = "tiny", .layers = 2, .hidden = 8, .heads = 2, .groups = 2, .head_dim = 4, .ffn = 8, .vocabulary = 16});
+}
+
+/// What all members did, judged at the end.
+struct story {
+  std::mutex mutex;
+  std::map<index_t, world> worlds;
+  std::map<std::pair<index_t, index_t>, std::map<rank_t, interval>> samples;  // of epoch and step, by dp rank
+  std::map<std::string, std::string> answers;
+  std::map<std::string, job_end> ends;
+  std::map<std::string, std::string> last;  // sentences
+  std::set<std::string> told;
+  index_t two_worlds = 0, two_answers = 0, elements = 0, wrong = 0;
+};
+
+struct member : job_watcher {
+  member(story& s, any_store store, const std::string& name, index_t found, double step_seconds,
+         const std::string& dies = "", int nth = 1, const degrees& layout = {})
+      : all(s), me(name), step(step_seconds), dies_at(dies), times(nth) {
+    settings.job = "story";
+    settings.me = name;
+    settings.model = tiny();
+    settings.found = found;
+    settings.layout = layout;
+    if (layout == degrees{}) settings.layout.dp = found;
+    settings.batch = 6;
+    settings.steps = steps;
+    settings.wait = std::chrono::seconds(2);  // nobody is slow on a machine that is busy
+    settings.grace = std::chrono::seconds(1);
+    thread = std::thread([this, store] { train(store); });
+  }
+  ~member() override { thread.join(); }
+
+  void entered(const world& w, std::string_view, double) override {
+    const std::lock_guard lock(all.mutex);
+    const auto [at, first] = all.worlds.try_emplace(w.epoch, w);
+    all.two_worlds += !first && !(at->second == w) ? 1 : 0;
+  }
+  void failed(const std::string& sentence) override {
+    const std::lock_guard lock(all.mutex);
+    all.told.insert(sentence);
+  }
+  void at(std::string_view where) override {
+    if (where != dies_at || std::this_thread::get_id() != thread.get_id() || times-- != 1) return;
+    throw std::runtime_error("it dies");
+  }
+  void answered(const member_name& request, std::string_view text) override {
+    const std::lock_guard lock(all.mutex);
+    all.two_answers += all.answers.try_emplace(std::string(request.text()), text).second ? 0 : 1;
+  }
+
+  struct arrays {
+    arrays(const model& m, const world& w, rank_t r)
+        : of(w), rank(r), layout(holding_of(space(m, w.layout))), storage(layout, r, "a rank", pages_are::committed) {}
+    world of;
+    rank_t rank;
+    computed_holding layout;
+    rank_storage storage;
+    void each(auto&& visit) {
+      for (const bound_box& b : storage.tensors().boxes()) {
+        const std::uint64_t key =
+            mix64(static_cast<std::uint64_t>(b.state * 1000 + b.tensor.family * 100 + b.tensor.member));
+        const auto one = [&](auto& x, index_t i) { visit(x, mix64(key + static_cast<std::uint64_t>(i))); };
+        if (b.element_bytes == 2) each_element<std::uint16_t>(b, layout.family_at(b.tensor.family), one);
+        else each_element<std::uint32_t>(b, layout.family_at(b.tensor.family), one);
+      }
+    }
+  };
+  /// x -> 3 x + c S
+  static auto after(auto x, std::uint64_t c, std::uint64_t sum) {
+    return static_cast<decltype(x)>(3 * std::uint64_t{x} + c * sum);
+  }
+
+  void train(any_store store) {
+    std::unique_ptr<arrays> now, next;
+    std::unique_ptr<socket_endpoint> group, made;
+    std::mutex of_groups;
+    std::uint64_t sum = 0;
+    elastic_job* here = nullptr;
+    trainer_calls calls;
+    calls.make_group = [&](const group_request& r, const std::stop_token& stop) {
+      auto one = std::make_unique<socket_endpoint>(r.rank, r.addresses, here->door(), r.number, settings.wait, stop);
+      const std::lock_guard lock(of_groups);
+      made = std::move(one);
+    };
+    calls.interrupt = [&](const std::string& sentence) {
+      const std::lock_guard lock(of_groups);
+      if (group) group->stop(sentence);
+    };
+    calls.tensors = [&](const world& w, rank_t rank) {
+      next = std::make_unique<arrays>(settings.model, w, rank);
+      return next->storage.tensors();
+    };
+    calls.initialize = [&](const world&, rank_t) {
+      next->each([](auto& x, std::uint64_t c) { x = static_cast<std::remove_reference_t<decltype(x)>>(c); });
+    };
+    calls.entered = [&](const world&, rank_t rank) {
+      now = rank < 0 ? nullptr : std::move(next);
+      const std::lock_guard lock(of_groups);
+      group = rank < 0 ? nullptr : std::move(made);
+    };
+    const auto update = [&](double) { now->each([&](auto& x, std::uint64_t c) { x = after(x, c, sum); }); };
+    calls.update = update;
+    calls.small = [&] {
+      small_state mine;
+      mine.add_same("sum", std::as_bytes(std::span(&sum, 1)));
+      return mine;
+    };
+    calls.take_small = [&](const small_state& s) { std::memcpy(&sum, s.bytes_of({"sum"}).data(), sizeof sum); };
+    {
+      elastic_job job(store, settings, calls, *this);
+      here = &job;
+      try {
+        while (job.runs()) {
+          if (walks_out.load()) break;
+          job.step({.gradients =
+                        [&](const sample_share& s) {
+                          std::this_thread::sleep_for(std::chrono::duration<double>(step));
+                          std::uint64_t mine = 0;
+                          const mesh dense = mesh_of(job.now().layout, mesh_kind::dense);
+                          if (dense.coordinate(mesh_axis::tensor, now->rank) +
+                                  dense.coordinate(mesh_axis::pipeline, now->rank) ==
+                              0)
+                            for (index_t k = s.samples.begin; k < s.samples.end; ++k)
+                              mine += mix64(static_cast<std::uint64_t>(k));
+                          {
+                            const std::lock_guard lock(all.mutex);
+                            all.samples[{job.now().epoch, s.step}][s.dp] = s.samples;
+                          }
+                          sum = group->agree({.addend = mine}).sum;
+                        },
+                    .scalar = [&] { return static_cast<double>(group->agree({.addend = 1}).sum); },
+                    .update = update});
+          version.store(job.version());
+        }
+      } catch (const std::runtime_error& why) {
+        if (std::string(why.what()) != "it dies") throw;
+      }
+      {
+        const std::lock_guard lock(of_groups);
+        group.reset(), made.reset();  // before the job, at whose door they are called
+      }
+      const std::lock_guard lock(all.mutex);
+      all.ends[me] = job.why();
+      all.last[me] = job.sentence();
+      ended = job.version();
+    }
+    if (ended == steps && now) judge(*now);
+  }
+  /// Every element, by all samples from the first on in one go.
+  void judge(arrays& a) {
+    std::vector<std::uint64_t> sums;
+    const std::lock_guard lock(all.mutex);
+    for (index_t s = 0; s < steps; ++s) {
+      const world* w = nullptr;
+      for (const auto& [epoch, one] : all.worlds)
+        if (one.first_step <= s) w = &one;
+      const index_t begin = w->cursor_at(s);
+      std::uint64_t one = 0;
+      for (index_t k = begin; k < begin + w->batch; ++k) one += mix64(static_cast<std::uint64_t>(k));
+      sums.push_back(one);
+    }
+    a.each([&](auto& x, std::uint64_t c) {
+      auto expected = static_cast<std::remove_reference_t<decltype(x)>>(c);
+      for (const std::uint64_t s : sums) expected = after(expected, c, s);
+      ++all.elements;
+      all.wrong += x == expected ? 0 : 1;
+    });
+  }
+
+  story& all;
+  std::string me;
+  double step;
+  std::string dies_at;  // at its n-th time at that point, on the trainer's thread, it is no more
+  int times;
+  job_settings settings;
+  std::atomic<index_t> version = 0;
+  std::atomic<bool> walks_out = false;
+  index_t ended = 0;
+  std::thread thread;
+};
+
+std::string ask(any_store store, const std::string& id, const std::vector<std::string>& words) {
+  const job_keys keys("story");
+  store.swap(keys.requests() + id, stored_text(parse_request(id, words)), absent);
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+       std::chrono::steady_clock::now() < end;) {
+    if (const auto there = store.read(keys.answers() + id)) return there->value;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return "no answer in 20 s";
+}
+
+/// The samples of the history tile [0, c), in order; of each step by all its dp ranks.
+void check_tiles(story& s, index_t until) {
+  index_t at = 0, ranks = 0;
+  for (index_t step = 0; step < until; ++step) {
+    const world* w = nullptr;
+    for (const auto& [epoch, one] : s.worlds)
+      if (one.first_step <= step) w = &one;
+    REQUIRE(w != nullptr);
+    REQUIRE(w->cursor_at(step) == at);
+    for (const auto& [dp, share] : s.samples[{w->epoch, step}]) {
+      CHECK(share.begin == at);
+      at = share.end;
+      ++ranks;
+    }
+    CHECK(at == w->cursor_at(step) + w->batch);
+  }
+  MESSAGE(ranks, " shares of ", until, " steps in ", s.worlds.size(), " worlds; ", s.elements, " elements");
+}
+
+}  // namespace
+
+TEST_CASE("members join, go over to other layouts, leave and are replaced while steps go on") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    std::vector<std::unique_ptr<member>> all;
+    for (const char* who : {"a", "b"}) all.push_back(std::make_unique<member>(s, store, who, 2, 0.02));
+    CHECK(ask(store, "r1", {"batch", "9"}) == "done");
+    CHECK(ask(store, "r1", {"batch", "9"}) == "done");
+    all.push_back(std::make_unique<member>(s, store, "c", 2, 0.02));
+    CHECK(ask(store, "r2", {"join", "c"}) == "done");
+    CHECK(ask(store, "r3", {"layout", "dp=3"}) == "done");
+    CHECK(ask(store, "r4", {"layout", "tp=3"}).starts_with("refused: "));
+    all.push_back(std::make_unique<member>(s, store, "d", 2, 0.02));
+    CHECK(ask(store, "r5", {"replace", "a", "d"}) == "done");
+    CHECK(ask(store, "r6", {"leave", "b"}) == "done");
+    CHECK(ask(store, "r7", {"leave", "b"}) == "done");  // it is so
+  }
+  CHECK(s.two_worlds == 0);
+  CHECK(s.two_answers == 0);
+  CHECK(s.worlds.size() == 6);
+  CHECK((s.ends["a"] == job_end::left && s.ends["b"] == job_end::left));
+  CHECK((s.ends["c"] == job_end::done && s.ends["d"] == job_end::done));
+  CHECK(s.elements > 0);
+  CHECK(s.wrong == 0);
+  check_tiles(s, steps);
+}
+
+TEST_CASE("who walks out without a word is gone; the others go on, and so does a spare in its place") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    std::vector<std::unique_ptr<member>> all;
+    for (const char* who : {"a", "b", "c"}) all.push_back(std::make_unique<member>(s, store, who, 3, 0.005));
+    while (all[0]->version.load() < 20) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    all[0]->walks_out.store(true);
+    while (all[1]->version.load() < 60) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(s.two_worlds == 0);
+  CHECK(s.worlds.size() >= 2);
+  const member_list left = s.worlds.rbegin()->second.members;
+  CHECK((left.size() == 2 && has_members(left, {"b", "c"})));
+  CHECK(s.ends["a"] == job_end::runs);
+  CHECK((s.ends["b"] == job_end::done && s.ends["c"] == job_end::done));
+  CHECK(s.wrong == 0);
+  CHECK(s.elements > 0);
+  check_tiles(s, steps);
+}
+
+TEST_CASE("a job that is told to finish ends before one step, on all") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  index_t ended[2] = {};
+  {
+    member a(s, store, "a", 2, 0.005), b(s, store, "b", 2, 0.005);
+    while (a.version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(ask(store, "end", {"finish"}) == "done");
+    a.thread.join(), b.thread.join();
+    ended[0] = a.ended, ended[1] = b.ended;
+    a.thread = std::thread([] {}), b.thread = std::thread([] {});
+  }
+  CHECK(ended[0] == ended[1]);
+  CHECK((ended[0] >= 10 && ended[0] < steps));
+  CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
+  check_tiles(s, ended[0]);
+}
+
+TEST_CASE("a name is never used twice") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    member first(s, store, "a", 1, 0.005);
+    while (first.version.load() < 5) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    story other;
+    { member again(other, store, "a", 1, 0.005); }
+    CHECK(other.ends["a"] == job_end::refused);
+    CHECK(other.last["a"] == "job: a member is called a already; a name is never used twice");
+  }
+  CHECK(s.ends["a"] == job_end::done);
+}
+
+TEST_CASE(
+    "deaths at any point of a change, and of a recovery: the others go on, and are told why they waited in vain") {
+  const std::vector<std::string> known = {"the change is called off",
+                                          "the change is over",
+                                          "a member of the change is gone",
+                                          "the world of epoch",
+                                          "is gone: its connection ended",
+                                          "has left; a world serves one run",
+                                          "has left a switch that broke off",
+                                          "stopped by this process",
+                                          "waited 2000 ms in vain",
+                                          "there is no group",
+                                          "was given up"};
+  std::set<std::string> told;
+  index_t deaths = 0;
+  for (const std::string point : {"decided", "promised", "group_made", "boundary", "scalar"}) {
+    CAPTURE(point);
+    local_store kept;
+    const any_store store(kept);
+    story s;
+    {
+      std::vector<std::unique_ptr<member>> all;
+      // c dies in the change to another batch, or, where it is to be in a recovery, once b has died in a step.
+      const bool in_recovery = point == "promised" || point == "group_made";
+      all.push_back(std::make_unique<member>(s, store, "a", 4, 0.01));
+      all.push_back(std::make_unique<member>(s, store, "b", 4, 0.01, in_recovery ? "scalar" : "", 20));
+      all.push_back(std::make_unique<member>(s, store, "c", 4, 0.01, point, point == "group_made" ? 2 : 1));
+      all.push_back(std::make_unique<member>(s, store, "d", 4, 0.01));
+      while (all[0]->version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (!in_recovery) ask(store, "r1", {"batch", "9"});
+    }
+    CHECK(s.two_worlds == 0);
+    CHECK(s.two_answers == 0);
+    CHECK((s.ends["a"] == job_end::done && s.ends["d"] == job_end::done));
+    CHECK(s.ends["c"] == job_end::runs);
+    CHECK(!has_member(s.worlds.rbegin()->second.members, "c"));
+    CHECK(s.elements > 0);
+    CHECK(s.wrong == 0);
+    check_tiles(s, steps);
+    deaths += s.ends["b"] == job_end::runs ? 2 : 1;
+    for (const std::string& sentence : s.told) {
+      bool is_known = false;
+      for (const std::string& one : known)
+        if (sentence.find(one) != std::string::npos) is_known = true, told.insert(one);
+      CHECK_MESSAGE(is_known, sentence);
+    }
+  }
+  std::string all;
+  for (const std::string& one : told) all += (all.empty() ? "" : "; ") + one;
+  MESSAGE(deaths, " deaths; told were: ", all);
+  CHECK_FALSE(told.empty());
+}
+
+TEST_CASE("a job that has not begun is in no world") {
+  local_store kept;
+  job_settings settings;
+  settings.me = "a";
+  const elastic_job job(any_store(kept), settings, {});
+  CHECK_THROWS_WITH_AS(static_cast<void>(job.now()), "reshard: job: a is in no world yet", refusal);
+}
+
+TEST_CASE("who comes and dies before all have entered takes nothing along, of states with one holder neither") {
+  for (const std::string point : {"entered"}) {
+    CAPTURE(point);
+    local_store kept;
+    const any_store store(kept);
+    story s;
+    {
+      degrees cut;  // two pipeline stages: every element has one holder
+      cut.pp = 2;
+      std::vector<std::unique_ptr<member>> all;
+      for (const char* who : {"a", "b"}) all.push_back(std::make_unique<member>(s, store, who, 2, 0.01, "", 1, cut));
+      while (all[0]->version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      all.push_back(std::make_unique<member>(s, store, "c", 2, 0.01, point, 1, cut));
+      ask(store, "r1", {"replace", "b", "c"});
+    }
+    CHECK(s.ends["c"] == job_end::runs);
+    CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
+    CHECK(s.elements > 0);
+    CHECK(s.wrong == 0);
+    check_tiles(s, steps);
+  }
+}
+
+TEST_CASE("a job whose state had one holder that is gone is lost, and says what is missing") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    degrees cut;
+    cut.pp = 2;
+    member a(s, store, "a", 2, 0.005, "", 1, cut), b(s, store, "b", 2, 0.005, "scalar", 20, cut);
+  }
+  CHECK(s.ends["a"] == job_end::lost);
+  const std::string said = s.last["a"];
+  CHECK(said.find(" nobody holds ") != std::string::npos);
+  CHECK(said.find(" bytes any more; the first are param of ") != std::string::npos);
+  CHECK(said.ends_with("; b held them"));
+}

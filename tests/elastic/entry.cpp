@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <reshard/elastic/entry.hpp>
+#include <reshard/elastic/next.hpp>
+
+#include "../support/dice.hpp"
+#include "../support/tries.hpp"
+
+using namespace reshard;
+
+namespace {
+
+world world_of(index_t epoch, const member_list& members, index_t first_step) {
+  world w;
+  w.epoch = epoch, w.members = members, w.first_step = first_step;
+  w.layout.dp = static_cast<rank_t>(members.size());
+  return w;
+}
+promise promise_of(const member_name& who, index_t version, int stage, index_t of_epoch, std::uint64_t scalar = 0) {
+  return {{who, version, static_cast<update_stage>(stage)}, scalar, of_epoch};
+}
+job_record entering(std::vector<world> worlds) {
+  job_record r;
+  r.phase = job_phase::entering;
+  r.epoch = worlds.back().epoch;
+  r.worlds = std::move(worlds);
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("a change that was planned: all of the old world hold the version of the boundary") {
+  const job_record r = entering({world_of(4, {"a", "b"}, 10), world_of(5, {"a", "b", "c"}, 25)});
+  const state_source s = source_of(r);
+  REQUIRE(s.from != nullptr);
+  CHECK(s.from->epoch == 4);
+  CHECK(s.target.version == 25);
+  CHECK((s.dead.empty() && s.empty.empty() && s.target.updates.empty() && !s.known));
+  CHECK(devices_of_entry(*s.from, r.now()) == member_list{"a", "b", "c"});
+}
+
+TEST_CASE("nobody holds state before the first world, and where nobody who holds some promised") {
+  CHECK(source_of(entering({world_of(1, {"a"}, 0)})).from == nullptr);
+  job_record r = entering({world_of(1, {"a", "b"}, 0), world_of(2, {"a", "b", "c"}, 5)});
+  r.promises = {promise_of("c", holds_nothing, 0, 0)};
+  CHECK(source_of(r).from == nullptr);
+}
+
+TEST_CASE(
+    "after a death: who is dead promised nothing; who is behind makes the update with the scalar of who knew it") {
+  job_record r = entering({world_of(1, {"a", "b", "c"}, 0), world_of(2, {"b", "c"}, 8)});
+  r.promises = {promise_of("c", 7, 2, 1, 99), promise_of("b", 7, 1, 1, 5)};
+  const state_source s = source_of(r);
+  CHECK(s.from->epoch == 1);
+  CHECK(s.dead == member_list{"a"});
+  CHECK(s.target.version == 8);
+  CHECK(s.target.updates == member_list{"b"});
+  CHECK(s.known);
+  CHECK(s.scalar == 99);
+
+  r.promises[0] = promise_of("c", 8, 0, 1, 77);  // it made the update: its scalar is of that one
+  CHECK(source_of(r).scalar == 77);
+  CHECK(source_of(r).target.updates == member_list{"b"});
+}
+
+TEST_CASE("once one has entered, its world is where the state lies, of who did not hear so, too") {
+  job_record r = entering({world_of(1, {"a", "b"}, 0), world_of(2, {"a", "b", "c"}, 5), world_of(3, {"b", "c"}, 5)});
+  r.promises = {promise_of("b", 5, 0, 1), promise_of("c", 5, 0, 2)};
+  const state_source s = source_of(r);
+  CHECK(s.from->epoch == 2);
+  CHECK(s.dead == member_list{"a"});
+  CHECK(s.target.version == 5);
+  CHECK(s.empty.empty());
+
+  r.promises[1] = promise_of("c", holds_nothing, 0, 0);  // nobody did: the old arrays hold it
+  CHECK(source_of(r).from->epoch == 1);
+  CHECK(source_of(r).dead == member_list{"a"});
+  CHECK(devices_of_entry(*source_of(r).from, r.now()) == member_list{"a", "b", "c"});
+}
+
+TEST_CASE("who lives and holds nothing of the world that the state is of is a destination") {
+  job_record r = entering({world_of(2, {"a", "b", "c"}, 5), world_of(3, {"b", "c"}, 9)});
+  r.promises = {promise_of("b", 9, 0, 2), promise_of("c", holds_nothing, 0, 0)};
+  const state_source s = source_of(r);
+  CHECK(s.empty == member_list{"c"});
+  CHECK(s.dead == member_list{"a"});
+  // Who is called dead beside the record is not counted on, though it promised.
+  CHECK(source_of(r, {"b"}).from == nullptr);
+}
+
+TEST_CASE("random promises: the source is the latest world somebody holds, and all of it are told apart") {
+  const member_list all = {"a", "b", "c", "d", "e"};
+  testing::dice dice(71);
+  index_t later = 0, earlier = 0, none = 0, gone = 0;
+  for (int n = 0; n < testing::tries(400); ++n) {
+    member_list first, second;
+    for (const member_name& who : all) {
+      if (dice.below(2) == 0) first.push_back(who);
+      if (dice.below(2) == 0) second.push_back(who);
+    }
+    if (first.empty()) first = {"a"};
+    if (second.empty()) second = {"e"};
+    job_record r = entering({world_of(1, first, 0), world_of(2, second, 6), world_of(3, {"a"}, 6)});
+    index_t latest = 0;
+    for (const member_name& who : all) {
+      if (dice.below(3) == 0 || (!has_member(first, who) && !has_member(second, who))) continue;
+      const index_t of = has_member(second, who) && dice.below(3) == 0 ? 2 : has_member(first, who) ? 1 : 0;
+      r.promises.push_back(promise_of(who, of == 0 ? holds_nothing : 6, 0, of));
+      latest = std::max(latest, of);
+    }
+    if (r.promises.empty()) continue;
+    const state_source s = source_of(r);
+    (latest == 0 ? none : latest == 2 ? later : earlier) += 1;
+    REQUIRE((s.from == nullptr) == (latest == 0));
+    if (s.from == nullptr) continue;
+    REQUIRE(s.from->epoch == latest);
+    for (const member_name& who : s.from->members) {
+      const bool promised = r.promise_of(who) != nullptr;
+      CHECK(has_member(s.dead, who) == !promised);
+      CHECK(has_member(s.empty, who) == (promised && !r.promise_of(who)->holds_state()));
+      gone += promised ? 0 : 1;
+    }
+  }
+  MESSAGE(later, " from a world that somebody entered, ", earlier, " from the one before, ", none, " from nowhere; ",
+          gone, " dead");
+  CHECK_DRAWN(std::min({later, earlier, none, gone}) > 0);
+}

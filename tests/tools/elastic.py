@@ -1,0 +1,788 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""elastic.py TOOL [--few] [--self-test] [--only WORDS..] [--runs N] [--seed S]: jobs whose processes come, go, are killed and stopped.
+
+Starts a store and workers here, asks, kills (-9) and stops them, and judges every job from its logs and dumps alone by oracle/job_log.py.
+Without --few every scenario: founded, asked, struck (each point on each role), stopped, spares, store, random, times. --few: what a gate runs.
+--self-test: logs and dumps are doctored, and the judge notices each. A fault names the folder of its logs, which is kept."""
+import argparse
+import copy
+import datetime
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
+import job_log  # noqa: E402
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("tool", type=pathlib.Path)
+parser.add_argument("--few", action="store_true")
+parser.add_argument("--self-test", action="store_true")
+parser.add_argument("--only", nargs="*", default=None)
+parser.add_argument("--runs", type=int, default=20, help="random runs")
+parser.add_argument("--times", type=int, default=10, help="deaths that are timed")
+parser.add_argument("--points", nargs="*", default=None, help="of the scenario `struck`, POINT/ROLE or POINT")
+parser.add_argument("--slow", type=float, default=1.0, help="times and patience are so much longer: for a sanitizer")
+parser.add_argument("--keep", type=pathlib.Path, default=None, help="where logs of faults lie")
+parser.add_argument("--seed", default=os.environ.get("RESHARD_SEED", "20261127"), help="a number, or `today`: the date (UTC)")
+options = parser.parse_args()
+today = os.environ.get("RESHARD_TODAY", f"{datetime.datetime.now(datetime.timezone.utc):%Y%m%d}")
+seed = int(today if options.seed == "today" else options.seed)
+tool = options.tool.resolve()
+reshard = tool.parent / "reshard"
+room = pathlib.Path(tempfile.mkdtemp(prefix="reshard-elastic-", dir=options.keep))
+LLAMA, MOE = room / "llama.json", room / "moe.json"
+LLAMA.write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4, "hidden_size": 8, "num_attention_heads": 4,
+                             "num_key_value_heads": 4, "head_dim": 2, "intermediate_size": 8, "vocab_size": 24}))
+MOE.write_text(json.dumps({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2,
+                           "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 8, "moe_intermediate_size": 4, "num_experts": 4, "vocab_size": 16}))
+REPLICATED = room / "replicated.json"  # who joins or leaves changes dp alone, so that each element has more than one holder
+REPLICATED.write_text(json.dumps({"axes": "dp"}))
+models = {path: job_log.Model(reshard, path) for path in (LLAMA, MOE)}
+PATIENCE, GRACE, LEASE = 1.0 * options.slow, 0.4 * options.slow, 2.0 * options.slow
+LIMIT = 60 * options.slow  # for one job; a busy machine takes a few seconds
+counted = failed = jobs = 0
+started = []
+faults_kept = False
+
+
+def check(right, words):
+    global counted, failed
+    counted += 1
+    if not right:
+        failed += 1
+        print("FAULT:", words, flush=True)
+    return right
+
+
+def state_of(pid):
+    """R, S, T (stopped), Z, or nothing."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+class Job:
+    """A store, workers and asks, each in a process group of its own; all of them end with it."""
+
+    def __init__(self, name, layout="dp=2", found=2, model=LLAMA, batch=8, steps=40, step_ms=5, snapshot=0, dump=True, **more):
+        global jobs
+        jobs += 1
+        self.name, self.layout, self.found, self.model, self.batch, self.steps, self.step_ms = name, layout, found, model, batch, steps, step_ms
+        self.snapshot, self.more, self.folder = snapshot, more, room / f"{jobs:03}-{name}"
+        (self.folder / "dump").mkdir(parents=True)
+        self.dump, self.ended, self.died = dump, time.monotonic() + LIMIT, {}
+        self.workers, self.struck, self.asks, self.pending = {}, set(), [], []
+        self.finish, self.faulty, self.port, self.store = False, False, 0, None
+        self.read_at, self.seen, self.calls = {}, {}, []
+        started.append(self)
+        self.start_store()
+
+    def spawn(self, name, *words):
+        self.calls.append(" ".join(map(str, words)))
+        with open(self.folder / f"{name}.out", "ab") as out:
+            return subprocess.Popen([str(tool), *map(str, words)], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+
+    def start_store(self):
+        self.store = self.spawn("store", "store", "--listen", f"127.0.0.1:{self.port}", "--journal", self.folder / "journal")
+        if self.port == 0:
+            until = time.monotonic() + 10
+            while time.monotonic() < until and self.port == 0:
+                text = (self.folder / "store.out").read_text()
+                self.port = int(text.split(":")[-1]) if text.endswith("\n") and "listening" in text else 0
+                time.sleep(0.005)
+            check(self.port, f"{self.name}: the store does not listen")
+
+    def worker(self, name, kill=None, stop=None, **more):
+        words = {"store": f"127.0.0.1:{self.port}", "job": self.name, "id": name, "log": self.folder / f"{name}.log", "listen": "127.0.0.1:0", "model": self.model,
+                 "layout": self.layout, "found": self.found, "batch": self.batch, "steps": self.steps, "step-ms": self.step_ms, "patience": PATIENCE, "grace": GRACE,
+                 "lease": LEASE, **self.more, **more}
+        words.update({"snapshot": self.snapshot} if self.snapshot else {}, **({"dump": self.folder / "dump"} if self.dump else {}))
+        words.update({k: v for k, v in (("kill", kill), ("stop", stop)) if v})
+        self.workers[name] = self.spawn(name, "worker", *[w for k, v in words.items() for w in ("--" + k, v)])
+        return self
+
+    def founders(self, names=None, **each):
+        """Started one after the other, so that ranks are in their order."""
+        for name in names or [f"n{i}" for i in range(self.found)]:
+            self.worker(name, **each.get(name, {}))
+            self.until(lambda: self.has(name, "start") or self.workers[name].poll() is not None, 5)
+            time.sleep(0.03)
+        return self
+
+    def events(self, name=None):
+        """What was logged so far."""
+        for who in self.workers:
+            path = self.folder / f"{who}.log"
+            if path.exists():
+                with open(path, "rb") as file:
+                    file.seek(self.read_at.get(who, 0))
+                    whole = file.read().rpartition(b"\n")[0]
+                self.read_at[who] = self.read_at.get(who, 0) + len(whole) + bool(whole)
+                for line in whole.splitlines():
+                    try:
+                        self.seen.setdefault(who, []).append(json.loads(line))
+                    except ValueError:
+                        pass  # the judge tells
+        return self.seen.get(name, []) if name else [x for log in self.seen.values() for x in log]
+
+    def has(self, name, ev, **fields):
+        return any(x["ev"] == ev and all(x.get(k) == v for k, v in fields.items()) for x in self.events(name))
+
+    def stepped(self, least=0, epoch=1):
+        """Has somebody ended this step in this epoch or a later one?"""
+        return any(x["ev"] == "step" and x["epoch"] >= epoch and x["step"] >= least for x in self.events())
+
+    def until(self, true, seconds=15):
+        until = min(time.monotonic() + seconds * options.slow, self.ended)
+        while time.monotonic() < until:
+            if true():
+                return True
+            for name, p in self.workers.items():
+                if p.poll() is not None:
+                    self.died.setdefault(name, time.monotonic())
+            time.sleep(0.004)
+        return False
+
+    def begin_ask(self, request, *words):
+        self.pending.append((request, words, self.spawn(f"ask-{request}-{len(self.asks) + len(self.pending)}", "ask", "--store", f"127.0.0.1:{self.port}", "--job", self.name,
+                                                        "--id", request, *words), f"ask-{request}-{len(self.asks) + len(self.pending)}"))
+        self.finish |= words[0] == "finish"
+        return self.pending[-1]
+
+    def end_ask(self, one, seconds=20):
+        request, words, process, name = one
+        try:
+            process.wait(max(0.1, min(seconds * options.slow, self.ended - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        text = (self.folder / f"{name}.out").read_text().removesuffix("\n")
+        text = text.replace("reshard: ", "refused: ", 1) if text.startswith("reshard: ") and process.returncode == 4 else text  # what is none is not stored
+        self.pending.remove(one)
+        self.asks.append((request, words, text if process.returncode in (0, 1, 4) and text else None))
+        return self.asks[-1][2]
+
+    def ask(self, request, *words, seconds=20):
+        return self.end_ask(self.begin_ask(request, *words), seconds)
+
+    def status(self):
+        done = subprocess.run([str(tool), "status", "--store", f"127.0.0.1:{self.port}", "--job", self.name], capture_output=True, text=True, timeout=10)
+        return done.stdout.strip()
+
+    def signal(self, name, what):
+        if self.workers[name].poll() is None:
+            self.struck.add(name)
+            os.killpg(self.workers[name].pid, what)
+        return time.monotonic()
+
+    def kill(self, name):
+        return self.signal(name, signal.SIGKILL)
+
+    def stopped(self, name):
+        return state_of(self.workers[name].pid) == "T"
+
+    def end(self, seconds=30, judged=True):
+        """Waits for all, judges, and says whether all was right."""
+        self.until(lambda: all(p.poll() is not None for p in self.workers.values()), seconds)
+        for one in list(self.pending):
+            self.end_ask(one, 3)
+        hung = [name for name, p in self.workers.items() if p.poll() is None]
+        told = self.status() if hung else ""
+        self.close()
+        self.codes = {name: p.returncode if name not in hung else None for name, p in self.workers.items()}
+        self.events()
+        (self.folder / "calls.txt").write_text("\n".join(self.calls) + f"\n{self.codes}\n{self.asks}\n")
+        before = failed
+        check(not hung, f"{self.name}: C7 {hung} do not end; the record: {told}; {self.folder}")
+        if judged:
+            self.judge()
+        return self.settle(before)
+
+    def judge(self):
+        logs, faults = job_log.read_logs({name: self.folder / f"{name}.log" for name in self.workers})
+        try:
+            self.verdict = job_log.Judge(models[self.model], logs, job_log.read_dumps(self.folder / "dump") if self.dump else None, self.told())
+            faults += self.verdict.faults
+        except Exception as wrong:  # what the judge cannot read is a fault of its own
+            faults.append(f"the judge cannot read this: {type(wrong).__name__} {wrong}")
+        check(not faults, f"{self.name}: {len(faults)} faults; " + "; ".join(faults[:4]) + f"; {self.folder}")
+
+    def told(self):
+        return {"steps": self.steps, "batch": self.batch, "snapshot": self.snapshot, "codes": self.codes, "asks": self.asks, "finish": self.finish,
+                "struck": self.struck | {n for n, c in self.codes.items() if c == -9}}
+
+    def settle(self, before):
+        """Keeps the folder of a fault only."""
+        global faults_kept
+        if failed == before and not self.faulty and not self.name.startswith("self"):
+            shutil.rmtree(self.folder)
+        faults_kept |= failed != before or self.faulty
+        return failed == before
+
+    def close(self):
+        for p in [*self.workers.values(), *[one[2] for one in self.pending], *([self.store] if self.store else [])]:
+            if p.poll() is None:
+                try:
+                    os.killpg(p.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                p.wait()
+
+    def expect(self, right, words):
+        """Said before end(), so that the folder of a fault is kept."""
+        if not check(right, f"{self.name}: {words}; {self.folder}"):
+            self.faulty = True
+        return right
+
+    def epochs(self):
+        return max((x["epoch"] for x in self.events() if x["ev"] == "world"), default=0)
+
+
+def waited(job):
+    return [x["waited"] for x in job.events() if x["ev"] == "boundary"]
+
+
+# 1. Found, run to the end.
+def founded(few):
+    for name, layout, model in (("dp", "dp=2", LLAMA), ("tp", "tp=2", LLAMA), ("pp", "pp=2", LLAMA), ("zero", "dp=2,zero=1", LLAMA), ("moe", "dp=2,ep=2", MOE),
+                                ("mixed", "tp=2,pp=2,dp=2,zero=1", LLAMA))[:6 if not few else 5]:
+        size = len(models[model].regions(layout))
+        job = Job(f"founded-{name}", layout, size, model, batch=7, steps=12, step_ms=1).founders()
+        job.end()
+        check(job.codes == {f"n{i}": 0 for i in range(size)}, f"founded {layout}: exit codes {job.codes}")
+
+
+# 2. Join, leave, replace, layout, batch, finish; said twice; refused; after the end.
+def asked(few):
+    job = Job("asked", "tp=2", 2, steps=100000, step_ms=5).founders()
+    job.worker("a").worker("b")
+    job.until(lambda: job.stepped(5) and job.has("a", "start") and job.has("b", "start"))
+    time.sleep(0.2)
+    for request, words, expected in (
+            ("1", ("join", "a"), "done"), ("1", ("join", "a"), "done"), ("2", ("layout", "dp=3"), "done"), ("3", ("batch", "5"), "done"), ("4", ("layout", "tp=3"), "refused: "),
+            ("5", ("batch", "2"), "refused: "), ("6", ("leave", "nobody"), ""), ("7", ("replace", "n1", "b"), "done"), ("8", ("join", "b"), "done"), ("9", ("leave", "n0"), "done"),
+            ("10", ("layout", "dp=2,zero=1"), "done"), ("11", ("join", "stranger"), "refused: "), ("12", ("layout", "dp=5"), "refused: "), ("13", ("layout", "pp=2"), "done"),
+            ("4", ("layout", "tp=3"), "refused: "), ("9", ("leave", "n0"), "done"), ("14", ("batch", "0"), "refused: "), ("15", ("layout", "nonsense"), "refused: "),
+            ("16", ("replace", "b", "nobody"), "refused: "), ("17", ("finish",), "done"), ("18", ("batch", "9"), "refused: "), ("17", ("finish",), "done"), ("2", ("layout", "dp=3"), "done")):
+        if few and request in ("11", "16"):
+            continue  # who is not there is waited for
+        text = job.ask(request, *words)
+        job.expect(text is not None and text.startswith(expected), f"{' '.join(words)} is answered {text!r}, expected is {expected!r}")
+    waits = waited(job)
+    print(f"asked: {len(waits)} waits at planned boundaries beyond the slowest member, {sorted(waits)[len(waits) * 9 // 10] * 1e3:.2f} ms in 9 of 10, at most {max(waits) * 1e3:.2f}")
+    job.end()
+    check(set(job.codes.values()) == {0}, f"asked: exit codes {job.codes}")
+    whys = job.verdict.facts.get("whys", {}) if hasattr(job, "verdict") else {}
+    check(whys == {"n0": "left", "n1": "left", "a": "done", "b": "done"}, f"asked: ends {whys}")
+    if few:
+        return
+    job = Job("asked-moe", "dp=2,ep=2", 2, MOE, batch=9, steps=100000, step_ms=5).founders().worker("a").worker("b")
+    job.until(lambda: job.stepped(5) and job.has("a", "start") and job.has("b", "start"))
+    time.sleep(0.2)
+    for request, words in enumerate((("layout", "tp=2"), ("layout", "dp=2,zero=1"), ("join", "a"), ("layout", "dp=3"), ("replace", "n0", "b"), ("layout", "pp=3,split=spread"), ("leave", "n1"),
+                                     ("layout", "dp=2,ep=2,zero=1"), ("batch", "2"), ("finish",))):
+        text = job.ask(str(request), *words)
+        job.expect(text == "done", f"{' '.join(words)} is answered {text!r}")
+    job.end()
+    check(set(job.codes.values()) == {0}, f"asked-moe: exit codes {job.codes}")
+    job = Job("asked-together", "dp=2", 2, steps=100000, step_ms=5).founders()  # all said at once
+    job.worker("a").worker("b")
+    job.until(lambda: job.stepped(5) and job.has("a", "start") and job.has("b", "start"))
+    time.sleep(0.2)
+    for request, words in (("1", ("join", "a")), ("2", ("batch", "12")), ("1", ("join", "a")), ("3", ("leave", "n0")), ("4", ("join", "b")), ("3", ("leave", "n0"))):
+        job.begin_ask(request, *words)
+    texts = [job.end_ask(one) for one in list(job.pending)]
+    job.expect(texts == ["done"] * 6, f"answers {texts}")
+    job.expect(job.ask("f", "finish") == "done", "finish")
+    job.end()
+    job = Job("asked-late", "dp=2", 2, steps=20, step_ms=1).founders()  # when all steps are over
+    job.until(lambda: all(p.poll() is not None for p in job.workers.values()))
+    for words in (("batch", "4"), ("join", "x")):
+        job.worker("x") if words[0] == "join" else None
+        text = job.ask(words[0], *words, seconds=8)
+        job.expect(text is not None and text.startswith(("refused: ", "failed: ")), f"after the end {' '.join(words)} is answered {text!r}")
+    job.end()
+    check(job.codes["n0"] == 0 and job.codes["n1"] == 0, f"asked-late: exit codes {job.codes}")
+
+
+# 3. Each point on each role.
+STEP_POINTS = ("samples", "gradients", "scalar", "updating", "updated")
+POINTS = ("registered", "group_made", "ready", "acked", "boundary", "decided", "stage:0", "stage:1", "entered", *STEP_POINTS, "promised", "accounted", "answered")
+EVENTS = ("found", "ask", "ready", "acked", "passed", "entered", "late", "broke", "accounted", "no_plan", "come", "nobody", "finish")
+ROLES = ("rank0", "another", "joins", "leaves", "spare", "drives")
+reached = {}
+
+
+def members(job, epoch):
+    return next((x["members"] for x in job.events() if x["ev"] == "world" and x["epoch"] == epoch), ["n2"])
+
+
+def script(name, point, role, stop=False, layout="dp=4"):
+    """4 found; j joins, l leaves, one dies or more; the end is asked for. Whoever is struck is so at its point; a swap's point may be anybody's:
+    `drives` sets it on two."""
+    strike = {"stop" if stop else "kill": point}
+    who = {"rank0": ["n0"], "another": ["n1"], "joins": ["j"], "leaves": ["n2"], "spare": ["s"], "drives": ["n0", "n1"]}[role]
+    job = Job(name, layout, 4, batch=12, steps=1000000, step_ms=4, policy=REPLICATED)
+    job.founders(**{n: strike for n in who if n.startswith("n")})
+    job.worker("j", **(strike if "j" in who else {}))
+    job.until(lambda: job.has("j", "start"), 5)
+    time.sleep(0.05)
+    job.worker("s", **(strike if "s" in who else {}))
+    hit = lambda: any(job.workers[n].poll() == -9 or job.stopped(n) for n in who)  # noqa: E731
+    first_world = job.until(lambda: job.stepped(3) or hit(), 8)
+    if not job.stepped(0) and hit():  # a founder died before there was a job: the one that joins takes its place
+        first_world = job.until(lambda: job.stepped(3), 8)
+    if not job.expect(first_world, f"{point} on {role}: no first steps"):
+        return job.end(0.1)
+    asks = [job.begin_ask("join", "join", "j")]
+    job.until(lambda: asks[0][2].poll() is not None, 6)
+    asks.append(job.begin_ask("leave", "leave", "n2"))
+    job.until(lambda: asks[1][2].poll() is not None, 6)
+    job.until(lambda: any(x["ev"] == "step" and "n2" not in members(job, x["epoch"]) for x in job.events()), 1.5)
+    if job.workers["n3"].poll() is None:
+        job.kill("n3")
+    e = job.epochs()
+    job.until(lambda: job.stepped(0, e + 1) or not any(p.poll() is None for p in job.workers.values()), 6)
+    if stop:
+        frozen = [n for n in who if job.stopped(n)]
+        job.struck |= set(frozen)
+        if frozen:
+            job.until(lambda: False, PATIENCE + GRACE + 1.5)
+            for n in frozen:
+                job.signal(n, signal.SIGCONT)
+            job.until(lambda: False, 0.5)
+    reached[point, role] = max(reached.get((point, role), False), bool(hit() or job.struck & set(who)))
+    job.begin_ask("finish", "finish")
+    job.until(lambda: all(p.poll() is not None for p in job.workers.values()), 8)
+    job.end(10)
+    told = {n: c for n, c in job.codes.items() if n not in who and n != "n3"}
+    check(all(c in (0, 3) for c in told.values()), f"{name}: who lives ends with {told}")
+    check(0 in told.values(), f"{name}: nobody is left: {told}")
+    for n in (job.struck & set(who)) if stop else ():
+        check(job.codes[n] in (0, 3), f"{name}: {n}, stopped and woken, ends with {job.codes[n]}")
+    for n, c in told.items():
+        if c == 3:
+            print(f"note: {name}: {n} was not struck, and is expelled", flush=True)
+
+
+def struck(few):
+    cases = [(p, r) for p in POINTS for r in ROLES[:5]] + [(p + ":2", r) for p in POINTS[1:9] for r in ("rank0", "another", "joins")]  # 2: as one leaves
+    cases += [(f"{word}-{event}", r) for event in EVENTS for word in ("swap", "swapped") for r in ("drives", "joins", "spare")]
+    if options.points is not None:
+        cases = [(p, r) for p, r in cases if p in options.points or f"{p}/{r}" in options.points]
+    elif few:
+        cases = [("updating", "rank0"), ("stage:0", "joins"), ("decided:2", "another"), ("promised", "another")]
+    must = {(p, r) for p in (*STEP_POINTS, "promised") for r in ROLES[:3]} | {("registered", r) for r in ROLES[:5]}
+    for point, role in cases:
+        nth = ":4" if point in STEP_POINTS and role != "joins" else ""
+        script(f"kill-{point.replace(':', '_')}-{role}", point + nth, role)
+    print("never reached:", ", ".join(f"{p}/{r}" for (p, r), yes in reached.items() if not yes) or "none", flush=True)
+    for (point, role), yes in reached.items():
+        if (point.split(":")[0], role) in must:
+            check(yes, f"struck: {role} never came to {point}")
+
+
+def stopped_at_the_end():
+    late = Job("late-done", "dp=2", 2, steps=1000000, step_ms=5, batch=9)  # stopped as the end comes, woken when it is over
+    late.founders(n0={"stop": "boundary"})
+    late.until(lambda: late.stepped(10))
+    late.begin_ask("f", "finish")
+    late.until(lambda: late.workers["n1"].poll() is not None, 8)
+    late.expect(late.stopped("n0"), "n0 never came to the boundary of the end")
+    late.signal("n0", signal.SIGCONT)
+    late.end()
+    check(late.codes == {"n0": 3, "n1": 0}, f"late-done: exit codes {late.codes}; n0 was stopped while the job went on without it and ended")
+
+
+def stopped(few):
+    if not few:
+        stopped_at_the_end()
+    reached.clear()
+    cases = [(p, r) for p in ("acked", "boundary", "decided", "stage:0", "entered", *STEP_POINTS, "promised", "swap-accounted", "swap-acked") for r in ("rank0", "another", "joins")]
+    for point, role in cases if not few else [("scalar", "rank0")]:
+        nth = ":4" if point in STEP_POINTS and role != "joins" else ""
+        script(f"stop-{point.replace(':', '_')}-{role}", point + nth, role, stop=True)
+    print("never reached:", ", ".join(f"{p}/{r}" for (p, r), yes in reached.items() if not yes) or "none")
+
+
+# 4. Deaths with and without a spare, and with one holder.
+def spares(few):
+    for layout, size in (("dp=3", 3),) if few else (("dp=3", 3), ("tp=2,dp=2", 4), ("pp=2,dp=2", 4)):
+        job = Job("spare-takes", layout, size, steps=100000, batch=12).founders().worker("s")
+        job.until(lambda: job.stepped(5) and job.has("s", "start"))
+        time.sleep(0.2)
+        job.kill("n1")
+        job.expect(job.until(lambda: job.stepped(0, 2), 8), f"{layout}: no step after a death beside a spare")
+        world = next((x for x in job.events() if x["ev"] == "world" and x["epoch"] == 2), {"members": [], "layout": ""})
+        job.expect("s" in world["members"] and len(world["members"]) == size and world["layout"] == layout, f"{layout}: the spare did not take the place: {world}")
+        job.ask("f", "finish")
+        job.end()
+        check({n: c for n, c in job.codes.items() if c} == {"n1": -9}, f"spare-takes {layout}: exit codes {job.codes}")
+    for layout, size in (("dp=3", 3),) if few else (("dp=3", 3), ("dp=2", 2), ("tp=2,dp=2", 4)):
+        job = Job("shrinks", layout, size, steps=100000, batch=12).founders()
+        job.until(lambda: job.stepped(5))
+        job.kill("n0")
+        job.expect(job.until(lambda: job.stepped(0, 2), 8), f"{layout}: no step after a death without a spare")
+        job.ask("f", "finish")
+        job.end()
+        check({n: c for n, c in job.codes.items() if c} == {"n0": -9}, f"shrinks {layout}: exit codes {job.codes}")
+    for layout, size in (("dp=2,zero=1", 2),) if few else (("dp=2,zero=1", 2), ("dp=3,zero=1", 3), ("tp=2", 2), ("pp=2", 2)):
+        job = Job("one-holder", layout, size, steps=100000, batch=12).founders()
+        job.until(lambda: job.stepped(5))
+        job.kill("n1")
+        job.end(15)
+        check(all(c == (-9 if n == "n1" else 5) for n, c in job.codes.items()), f"one-holder {layout}: exit codes {job.codes}, expected is 5 of who lives")
+
+
+def torn(few):
+    """Single holders, and a switch that is torn: who joins and dies in it takes nothing along; what an old member alone held is lost, and said so."""
+    cases = [(layout, point, who) for layout in ("dp=3,zero=1", "pp=2", "tp=2") for point in ("group_made", "ready", "decided", "stage:0", "stage:1", "entered") for who in ("j", "n1")]
+    for layout, point, who in cases:
+        size = len(models[LLAMA].regions(layout))
+        job = Job(f"torn-{point.replace(':', '_')}-{who}", layout, size, steps=1000000, batch=12, step_ms=4)
+        job.founders(**{who: {"kill": point + (":2" if point == "entered" else "")}} if who != "j" else {})
+        job.worker("j", **({"kill": point} if who == "j" else {}))
+        job.until(lambda: job.stepped(5) and job.has("j", "start"))
+        time.sleep(0.1)
+        text = job.ask("join", "join", "j", seconds=8)
+        job.until(lambda: False, 0.3)
+        job.ask("f", "finish", seconds=10)
+        job.until(lambda: all(p.poll() is not None for p in job.workers.values()), 8)
+        entered = any(x["ev"] == "world" and "j" in x["members"] for x in job.events())
+        lost = any(x["ev"] == "end" and x["why"] == "lost" for x in job.events())
+        job.expect(who != "j" or entered or not lost, f"{layout}: lost as j, which joins and held nothing yet, is killed at {point}; join: {text!r}")
+        job.end(5)
+
+
+def snapshots(few):
+    for layout, size, spare in (("dp=3,zero=1", 3, False), ("dp=3,zero=1", 3, True), ("pp=2", 2, True)):
+        job = Job("snapshots", layout, size, steps=100000, batch=12, snapshot=10).founders()
+        job.worker("s") if spare else None
+        job.until(lambda: job.stepped(45) and (not spare or job.has("s", "start")))
+        job.kill("n1")
+        again = job.until(lambda: job.stepped(0, 2), 8)
+        reached = max((x["step"] + 1 for x in job.events() if x["ev"] == "step" and x["epoch"] == 1), default=0)
+        first = min((x["first_step"] for x in job.events() if x["ev"] == "world" and x["epoch"] > 1), default=None)
+        job.expect(again and first is not None and reached - first <= 11, f"{layout}, snapshots every 10 steps, {reached} reached: the next world begins with {first}")
+        job.ask("f", "finish")
+        job.end(15)
+        check({n: c for n, c in job.codes.items() if c} == {"n1": -9}, f"snapshots {layout}: exit codes {job.codes}")
+
+
+# 5. The store: stopped, killed, started again.
+def store(few):
+    away, lease = (2, 1.2) if few else (3, LEASE)  # seconds; the leases of all who live are gone
+    job = Job("store-stopped", "dp=2", 2, steps=1000000, step_ms=5, lease=lease * options.slow).founders().worker("a")
+    job.until(lambda: job.stepped(20) and job.has("a", "start"))
+    time.sleep(0.2)
+    for form in ("stopped", "killed"):
+        epochs, begin = job.epochs(), time.monotonic()
+        os.killpg(job.store.pid, signal.SIGSTOP if form == "stopped" else signal.SIGKILL)
+        for i in range(3):
+            job.begin_ask(f"{form}-{i % 2}", *(("join", "a") if form == "stopped" else ("leave", "a")) if i % 2 == 0 else ("batch", "10" if form == "stopped" else "9"))
+        job.until(lambda: False, away)
+        steps = sorted(x["t"] for x in job.events("n0") if x["ev"] == "step" and begin < x["t"])
+        gap = max((b - a for a, b in zip([begin, *steps], [*steps, time.monotonic()])), default=9)
+        epochs_then = job.epochs()
+        if form == "stopped":
+            os.killpg(job.store.pid, signal.SIGCONT)
+        else:
+            job.store.wait()
+            job.start_store()
+        job.expect(epochs_then == epochs, f"{form}: epochs {epochs} to {epochs_then} without a store")
+        job.expect(gap < 0.7 * options.slow and len(steps) > 20 * away, f"the store is {form} for {away} s: {len(steps)} steps of one member in it, {gap:.3f} s between two at most")
+        print(f"store {form}: {len(steps)} steps in {time.monotonic() - begin:.1f} s, {gap * 1e3:.0f} ms between two at most", flush=True)
+        texts = [job.end_ask(one) for one in list(job.pending)]
+        job.expect(texts == ["done"] * 3, f"the store was {form}: what was asked meanwhile is answered {texts}")
+        job.until(lambda: False, 1)
+    job.expect(not [x for x in job.events() if x["ev"] == "broken"], "a store that was away broke a world")
+    text = job.ask("f", "finish")
+    job.expect(text == "done", f"finish is answered {text!r}")
+    job.end()
+    check(set(job.codes.values()) == {0}, f"store: exit codes {job.codes}")
+
+
+    if few:
+        return
+    job = Job("store-and-death", "dp=3", 3, steps=1000000, step_ms=5, batch=12).founders()  # who lost a member waits for the store
+    job.until(lambda: job.stepped(20))
+    os.killpg(job.store.pid, signal.SIGSTOP)
+    time.sleep(0.1)
+    died = job.kill("n2")
+    job.until(lambda: False, 1.5)
+    job.expect(job.epochs() == 1, "a world changed without the store")
+    late = [x for x in job.events() if x["ev"] == "step" and x["t"] > died + 0.1 and x["id"] != "n2"]
+    job.expect(not late, f"{len(late)} steps are ended without a member that died")
+    os.killpg(job.store.pid, signal.SIGCONT)
+    job.expect(job.until(lambda: job.stepped(0, 2), 8), "no step after the store came back")
+    job.expect(job.ask("f", "finish") == "done", "finish")
+    job.end()
+    check(job.codes == {"n0": 0, "n1": 0, "n2": -9}, f"store-and-death: exit codes {job.codes}")
+
+
+# 6. Random runs.
+def random_runs(few):
+    dice = random.Random(seed)
+    print(f"--seed {seed}", flush=True)
+    counts, phases, ends = {}, {}, {}
+    layouts = {2: ("dp=2", "tp=2", "pp=2", "dp=2,zero=1"), 3: ("dp=3", "dp=3,zero=1"), 4: ("dp=4", "tp=2,dp=2", "pp=2,dp=2", "tp=2,pp=2", "dp=4,zero=1", "tp=4")}
+    for number in range(options.runs if not few else 1):
+        found, total = dice.randint(2, 4), dice.randint(4, 8)
+        layout = dice.choice((f"dp={found}", *layouts[found]))
+        more = {"policy": REPLICATED} if dice.random() < 0.7 else {}
+        job = Job(f"random-{number}", layout, found, steps=1000000, batch=dice.randint(8, 24), step_ms=dice.choice((1, 4, 10)), **more)
+        kinds = ["kill", "stop", "ask", "ask", "store", "amid", "amid", "again"]  # amid: as what was asked is done; again: as who is left recovers
+        plan = [(dice.random() * 0.8, dice.choice(kinds), dice.random(), dice.random(), dice.choice(("join", "leave", "replace", "layout", "batch"))) for _ in range(dice.randint(4, 9))]
+        strikes = {f"n{i}": {dice.choice(("kill", "stop")): f"{dice.choice(POINTS)}:{dice.randint(1, 3)}"} for i in range(1, total) if dice.random() < 0.25}
+        job.founders(**{n: s for n, s in strikes.items() if int(n[1:]) < found})
+        for i in range(found, total):
+            job.worker(f"n{i}", **strikes.get(f"n{i}", {}))
+        for strike in strikes.values():
+            for kind, point in strike.items():
+                counts[f"--{kind}"] = counts.get(f"--{kind}", 0) + 1
+        job.until(lambda: job.stepped(3), 6)
+        wake = []
+        names, frozen = list(job.workers), set()
+
+        def freeze(n, seconds):
+            job.struck.add(n)
+            frozen.add(n)
+            wake.append((time.monotonic() + seconds, lambda: (frozen.discard(n), job.signal(n, signal.SIGCONT))))
+
+        def tick():
+            now = time.monotonic()
+            for at, what in list(wake):
+                if now >= at:
+                    what()
+                    wake.remove((at, what))
+            for n in names:
+                if job.stopped(n) and n not in frozen:
+                    freeze(n, 2.5)
+            return False
+        for pause, kind, r, q, ask in plan:
+            alive = [n for n in names if job.workers[n].poll() is None]
+            if len(alive) <= 1:
+                break
+            job.until(tick, pause / options.slow)
+            n, other = alive[int(r * len(alive))], names[int(q * len(names))]
+            away = any(what is not None and getattr(what, "is_store", False) for _, what in wake)
+            if kind == "again" and len(alive) > 3:
+                job.signal(alive[int(q * len(alive))], signal.SIGKILL)
+                counts["kill"] = counts.get("kill", 0) + 1
+                job.until(tick, 0.05 + 0.6 * r)
+            elif kind == "amid":
+                size = dice.choice((2, 3, 4))
+                job.begin_ask(f"r{len(job.calls)}", *dice.choice((("layout", layouts[size][int(q * len(layouts[size]))]), ("join", other), ("leave", n))))
+                job.until(tick, 0.005 + 0.06 * r)
+            kind = {"again": "stop", "amid": "kill" if q < 0.5 else "stop"}.get(kind, kind)
+            phase = job.status().split(" ")[0] if not away else "away"
+            if kind == "store" and not away:
+                os.killpg(job.store.pid, signal.SIGSTOP)
+
+                def cont(pid=job.store.pid):
+                    os.killpg(pid, signal.SIGCONT)
+                cont.is_store = True
+                wake.append((time.monotonic() + 0.3 + 1.5 * q, cont))
+            elif kind in ("kill", "stop"):
+                job.signal(n, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+                if kind == "stop":
+                    freeze(n, 0.2 + 3 * q)
+            elif kind == "ask":
+                size = dice.choice((2, 3, 4))
+                job.begin_ask(f"r{len(job.calls)}", ask, *{"join": (other,), "leave": (n,), "replace": (n, other), "layout": (layouts[size][int(q * len(layouts[size]))],),
+                                                           "batch": (str(4 + int(q * 20)),)}[ask])
+                kind = ask
+            counts[kind] = counts.get(kind, 0) + 1
+            phases[phase] = phases.get(phase, 0) + 1
+        while wake:
+            job.until(tick, 0.05)
+            time.sleep(0.01)
+        job.until(tick, 1.5)
+        job.begin_ask("finish", "finish")
+        while not job.until(lambda: all(p.poll() is not None for p in job.workers.values()), 0.2) and time.monotonic() < job.ended - 5:
+            tick()
+        job.end(1)
+        for word, n in (("jobs", 1), ("lost", job.verdict.facts.get("lost", 0)), ("epochs", job.epochs()), ("expelled", list(job.codes.values()).count(3))) if hasattr(job, "verdict") else ():
+            ends[word] = ends.get(word, 0) + n
+    print("of them:", ", ".join(f"{n} {k}" for k, n in ends.items()))
+    print("random runs:", ", ".join(f"{n} {k}" for k, n in sorted(counts.items())), "; fell in", ", ".join(f"{n} {k or 'nothing'}" for k, n in sorted(phases.items())), flush=True)
+
+
+# 7. Times.
+def times(few):
+    measured = {"kill": [], "stop": []}
+    for form in ("kill",) if few else ("kill", "stop"):
+        for i in range(2 if few else options.times):
+            job = Job(f"times-{form}", "dp=4", 4, steps=1000000, step_ms=2, batch=12, dump=False).founders()
+            job.until(lambda: job.stepped(10))
+            victim = f"n{i % 4}"
+            t = job.signal(victim, signal.SIGKILL if form == "kill" else signal.SIGSTOP)
+            job.until(lambda: job.stepped(0, 2), 8)
+            after = [x["t"] - t for x in job.events() if x["ev"] == "step" and x["epoch"] >= 2]
+            job.expect(after and min(after) < 3 * options.slow, f"{form} of rank {i % 4}: {min(after, default=99):.3f} s to the next world's first step, 3 are allowed")
+            measured[form] += [min(after)] if after else []
+            job.signal(victim, signal.SIGCONT) if form == "stop" else None
+            job.ask("f", "finish")
+            job.end()
+        if measured[form]:
+            print(f"{form} to the first step of the next world: median {statistics.median(measured[form]):.3f} s, worst {max(measured[form]):.3f} s of {len(measured[form])}", flush=True)
+
+
+# The judge itself.
+def self_test():
+    jobs_of = []
+    for name in ("self-asked", "self-killed"):
+        job = Job(name, "dp=3", 3, steps=1000000, step_ms=4, batch=9).founders().worker("j")
+        job.until(lambda: job.stepped(4) and job.has("j", "start"))
+        time.sleep(0.2)
+        if name == "self-killed":
+            job.kill("n1")
+            job.until(lambda: job.stepped(0, 2), 8)
+        job.ask("b", "batch", "12")
+        job.ask("l", "layout", "tp=2") if name == "never" else None
+        if name == "self-asked":
+            job.ask("j", "join", "j")
+            job.ask("l", "leave", "n0")
+        job.until(lambda: False, 0.2)
+        job.ask("f", "finish")
+        job.end()
+        logs, faults = job_log.read_logs({n: job.folder / f"{n}.log" for n in job.workers})
+        dumps = job_log.read_dumps(job.folder / "dump")
+        verdict = job_log.Judge(models[LLAMA], copy.deepcopy(logs), dumps, job.told())
+        check(not faults and not verdict.faults, f"self-test: {name} is not right before it is doctored: {verdict.faults[:3]}")
+        jobs_of.append((job, logs, dumps))
+    (asked_job, logs, dumps), (killed_job, killed_logs, killed_dumps) = jobs_of
+    last = max(x["epoch"] for log in logs.values() for x in log if x["ev"] == "world")
+    middle = [x for x in logs["n1"] if x["ev"] == "samples"][5]
+
+    def find(l, who, ev, n=0, **fields):
+        return [x for x in l[who] if x["ev"] == ev and all(x[k] == v for k, v in fields.items())][n]
+
+    def worlds(l, epoch, **change):
+        for log in l.values():
+            for x in log:
+                if x["ev"] == "world" and x["epoch"] == epoch:
+                    x.update({k: v(x[k]) for k, v in change.items()})
+
+    def doctor(what, word, change, of="asked"):
+        job, l, d = (asked_job, logs, dumps) if of == "asked" else (killed_job, killed_logs, killed_dumps)
+        l, d, told = copy.deepcopy(l), copy.deepcopy(d), copy.deepcopy(job.told())
+        d = {r: [x, bytearray(data)] for r, (x, data) in d.items()}
+        change(l, d, told)
+        seen = job_log.Judge(models[LLAMA], l, d, told).faults
+        check(any(f.startswith(word) for f in seen), f"self-test: {what} is not noticed as {word}: {seen[:3]}")
+        print(f"{what}: {next((f for f in seen if f.startswith(word)), seen)}"[:200])
+
+    def renumber(l, d, told):
+        for log in l.values():
+            for x in log:
+                if x.get("epoch", 0) >= 2:
+                    x["epoch"] += 1
+
+    def late(l, d, told):
+        s = find(l, "n1", "samples", 0, epoch=2)
+        at = l["n1"].index(s)
+        c = find(l, "n1", "world", 0, epoch=1)
+        step, b = s["step"], c["batch"]
+        begin = step * b
+        r = c["members"].index("n1")
+        l["n1"][at:at] = [dict(s, epoch=1, dp=r, of=3, begin=begin + r * b // 3, end=begin + (r + 1) * b // 3),
+                          {"t": s["t"], "id": "n1", "ev": "step", "epoch": 1, "step": step, "sum": job_log.Sums()(begin, begin + b)}]
+
+    def torn(l, d, told):
+        for log in l.values():
+            steps = [x for x in log if x["ev"] == "step" and x["epoch"] == 1]
+            if steps and not any(x["ev"] == "world" and x["epoch"] > 1 for x in log):
+                log[:] = [x for x in log if x is not steps[-1]]
+
+    def drop(l, who, x):
+        l[who].remove(x)
+
+    def flip(d, rank, at):
+        d[rank][1][at] ^= 1
+
+    doctor("a sample twice", "C3", lambda l, d, t: find(l, "n1", "samples", 5).update(begin=middle["begin"] - 1))
+    doctor("samples missing", "C3", lambda l, d, t: drop(l, "n1", find(l, "n1", "samples", 5)))
+    doctor("samples of a step said twice", "C3", lambda l, d, t: l["n1"].insert(8, dict(find(l, "n1", "samples", 5))))
+    doctor("the share of another rank", "C3", lambda l, d, t: find(l, "n1", "samples", 5).update({k: find(l, "n2", "samples", 5)[k] for k in ("dp", "begin", "end")}))
+    doctor("another number of ranks", "C3", lambda l, d, t: find(l, "n1", "samples", 5).update(of=4))
+    doctor("a step without samples", "C3", lambda l, d, t: drop(l, "n0", find(l, "n0", "samples", -1)))
+    doctor("samples without the step before", "C3", lambda l, d, t: drop(l, "n1", find(l, "n1", "step", 5)))
+    doctor("a wrong sum", "C5", lambda l, d, t: find(l, "n2", "step", 3).update(sum=1 + find(l, "n2", "step", 3)["sum"]))
+    doctor("an element flipped", "C6", lambda l, d, t: flip(d, 0, 77))
+    doctor("the last element flipped", "C6", lambda l, d, t: flip(d, 1, len(d[1][1]) - 1))
+    doctor("elements missing", "C6", lambda l, d, t: d[0].__setitem__(1, d[0][1][:-4]))
+    doctor("elements too many", "C6", lambda l, d, t: d[0][1].extend(b"abcd"))
+    doctor("a box missing", "C6", lambda l, d, t: d[0][0]["holds"].pop())
+    doctor("a dump missing", "C6", lambda l, d, t: d.pop(2))
+    doctor("a dump of an earlier version", "C6", lambda l, d, t: d[0][0].update(version=d[0][0]["version"] - 1))
+    doctor("a wrong digest of who left", "C6", lambda l, d, t: find(l, "n0", "end")["digests"].update({"param output_layer.weight": 5}))
+    doctor("a digest missing", "C6", lambda l, d, t: find(l, "n1", "end")["digests"].popitem())
+    doctor("two worlds of one epoch (members)", "C1", lambda l, d, t: find(l, "n1", "world", epoch=2)["members"].reverse())
+    doctor("two worlds of one epoch (first step)", "C1", lambda l, d, t: find(l, "n1", "world", epoch=2).update(first_step=1 + find(l, "n1", "world", epoch=2)["first_step"]))
+    doctor("a world whose layout is of another size", "C1", lambda l, d, t: worlds(l, last, layout=lambda x: "dp=7"))
+    doctor("a world entered twice", "C1", lambda l, d, t: l["n1"].insert(4, find(l, "n1", "world", epoch=1)))
+    doctor("an epoch skipped", "C2", renumber)
+    doctor("a cursor one beyond", "C2", lambda l, d, t: worlds(l, 2, cursor=lambda x: x + 1))
+    doctor("a first step beyond what was reached", "C2", lambda l, d, t: worlds(l, 2, first_step=lambda x: x + 3))
+    doctor("a step undone without a snapshot", "C2", lambda l, d, t: worlds(l, 2, first_step=lambda x: x - 1, cursor=lambda x: x - 9))
+    doctor("a step after the next epoch began", "C4", late)
+    doctor("an answer twice", "C9", lambda l, d, t: l["n2"].insert(9, {"t": 1.0, "id": "n2", "ev": "answer", "request": "b", "text": "done"}))
+    doctor("an answer that differs from the log's", "C9", lambda l, d, t: t["asks"].append(("b", ("batch", "12"), "failed: a sentence of words")))
+    doctor("no answer", "C9", lambda l, d, t: t["asks"].append(("q", ("batch", "12"), None)))
+    doctor("done and not done", "C9", lambda l, d, t: t["asks"].append(("q", ("leave", "n1"), "done")))
+    doctor("a missing end word", "C7", lambda l, d, t: drop(l, "n1", find(l, "n1", "end")))
+    doctor("an end word twice", "C7", lambda l, d, t: l["n1"].append(find(l, "n1", "end")))
+    doctor("a word after the end", "C7", lambda l, d, t: l["n1"].append(find(l, "n1", "start")))
+    doctor("another exit code", "C7", lambda l, d, t: t["codes"].update(n1=3))
+    doctor("a crash", "C7", lambda l, d, t: (t["codes"].update(n1=-11), drop(l, "n1", find(l, "n1", "end"))))
+    doctor("an end before all steps", "C7", lambda l, d, t: t.update(finish=False))
+    doctor("two last versions", "C7", lambda l, d, t: find(l, "n1", "end").update(version=3))
+    doctor("an expelled member of the last world calls it done", "C7", lambda l, d, t: find(l, "j", "end").update(why="expelled"))
+    doctor("one that is out says done", "C7", lambda l, d, t: find(l, "n0", "end").update(why="done"))
+    doctor("no word of the log", "C0", lambda l, d, t: l["n1"].append({"t": 1.0, "id": "n1", "ev": "rust"}))
+    doctor("a field missing", "C0", lambda l, d, t: find(l, "n1", "step").pop("sum"))
+    doctor("the samples of who was killed", "C3", lambda l, d, t: drop(l, "n1", find(l, "n1", "samples", 3)), "killed")
+    doctor("lost, and all is held", "C7", lambda l, d, t: [(x.update(why="lost", sentence="nobody"), t["codes"].update({n: 5})) for n, log in l.items() for x in log if x["ev"] == "end"], "killed")
+    cut = room / "cut.log"
+    cut.write_text('{"t":1.0,"id":"a","ev":"start","pid":1,"addr":""}\n{"t":1.0,"id')
+    check(len(job_log.read_logs({"a": cut})[1]) == 2, "self-test: a line that was cut is not noticed")
+    for job, _, _ in jobs_of:
+        shutil.rmtree(job.folder, ignore_errors=True)
+
+
+SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "torn": torn, "snapshots": snapshots, "store": store, "random": random_runs, "times": times}
+
+
+def main():
+    if options.self_test:
+        return self_test()
+    for name, scenario in SCENARIOS.items():
+        if name not in options.only if options.only else options.few and name in ("snapshots", "torn"):
+            continue
+        before, begin = (counted, failed), time.monotonic()
+        scenario(options.few)
+        print(f"{name}: {counted - before[0]} checks, {failed - before[1]} failed, {time.monotonic() - begin:.1f} s", flush=True)
+
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with this
+try:
+    main()
+finally:
+    for one in started:
+        one.close()
+    if not faults_kept and not failed:
+        shutil.rmtree(room, ignore_errors=True)
+print(f"{counted - failed} passed, {failed} failed")
+sys.exit(bool(failed))

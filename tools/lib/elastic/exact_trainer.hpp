@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exact trainer: state in integers, of which every element says which samples it has seen. Element i of state s of
+// tensor t at version v, mod 2^(8 x its bytes):
+//   x_0 = c,  x_{v+1} = A x_v + c S_v,  c = mix(mix(s) + mix(i) + hash(t)),
+//   S_v = sum over the samples k of step v of mix(k)
+// so that a missing, doubled or misplaced sample or element shows.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <reshard/base/digest.hpp>
+#include <reshard/elastic/elastic_job.hpp>
+#include <reshard/memory/each_element.hpp>
+#include <reshard/memory/rank_storage.hpp>
+
+#include "log.hpp"
+
+namespace elastic {
+
+/// FNV-1a, 64 bits.
+constexpr std::uint64_t hash(std::string_view text) {
+  std::uint64_t h = 0xCBF29CE484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return h;
+}
+
+/// One rank's arrays of a world.
+struct world_arrays {
+  world_arrays(const model& m, const world& w, rank_t r, const state_list& list)
+      : of(w), rank(r), layout(holding_of(space(m, w.layout), std::nullopt, list)),
+        storage(layout, r, reshard::detail::text_of("rank ", r, " of epoch ", w.epoch),
+                w.epoch == 1 ? pages_are::committed : pages_are::reserved, std::nullopt, list) {}
+
+  world of;
+  rank_t rank;
+  computed_holding layout;
+  rank_storage storage;
+
+  std::string name_of(const tensor_id& t) const { return layout.space().model().tensor(t); }
+  /// visit(element, c) of all elements that it holds
+  template <typename Visit>
+  void each(Visit&& visit) {
+    for (const bound_box& b : storage.tensors().boxes()) {
+      const family& f = layout.family_at(b.tensor.family);
+      const std::uint64_t key = mix64(static_cast<std::uint64_t>(b.state)) + hash(name_of(b.tensor));
+      const auto one = [&](auto& x, index_t i) { visit(x, mix64(key + mix64(static_cast<std::uint64_t>(i)))); };
+      switch (b.element_bytes) {
+        case 1: each_element<std::uint8_t>(b, f, one); break;
+        case 2: each_element<std::uint16_t>(b, f, one); break;
+        case 4: each_element<std::uint32_t>(b, f, one); break;
+        default: each_element<std::uint64_t>(b, f, one);
+      }
+    }
+  }
+};
+
+class exact_trainer {
+ public:
+  exact_trainer(const model& m, const state_list& list, worker_log& log, double step_seconds, patience wait)
+      : model_(m), list_(list), log_(log), step_seconds_(step_seconds), wait_(wait) {}
+
+  /// What the job asks of it; `door` is where the job is called.
+  trainer_calls calls(elastic_job*& job) {
+    trainer_calls c;
+    c.make_group = [this, &job](const group_request& r, const std::stop_token& stop) {
+      auto made = std::make_unique<socket_endpoint>(r.rank, r.addresses, job->door(), r.number, wait_, stop);
+      const std::lock_guard lock(mutex_);
+      next_group_ = std::move(made);
+      next_group_of_ = r.next->epoch;
+    };
+    c.interrupt = [this](const std::string& sentence) {
+      const std::lock_guard lock(mutex_);
+      stop_group(sentence);
+    };
+    c.tensors = [this](const world& w, rank_t rank) {
+      next_ = std::make_unique<world_arrays>(model_, w, rank, list_);
+      return next_->storage.tensors();
+    };
+    c.initialize = [this](const world&, rank_t) {
+      next_->each([](auto& x, std::uint64_t c0) { x = static_cast<std::remove_reference_t<decltype(x)>>(c0); });
+    };
+    c.entered = [this](const world& w, rank_t rank) {
+      if (rank < 0) now_.reset();
+      else if (next_ && next_->of.epoch == w.epoch) now_ = std::move(next_);
+      const std::lock_guard lock(mutex_);
+      if (rank < 0) group_.reset();
+      else if (next_group_of_ == w.epoch) group_ = std::move(next_group_);
+    };
+    c.update = [this](double) { update(); };
+    return c;
+  }
+
+  step_calls step(elastic_job& job) {
+    return {.gradients =
+                [this, &job](const sample_share& mine) {
+                  if (step_seconds_ > 0) std::this_thread::sleep_for(std::chrono::duration<double>(step_seconds_));
+                  std::uint64_t sum = 0;
+                  if (adds(job.now()))
+                    for (index_t k = mine.samples.begin; k < mine.samples.end; ++k)
+                      sum += mix64(static_cast<std::uint64_t>(k));
+                  sum_ = group().agree({.addend = sum}).sum;
+                },
+            .scalar = [this] { return static_cast<double>(group().agree({.addend = 1}).sum); },
+            .update =
+                [this, &job](double) {
+                  update();
+                  log_.step(job.now().epoch, job.version(), sum_);
+                }};
+  }
+
+  world_arrays* arrays() { return now_.get(); }
+  /// Its groups end before the job that they are called at.
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    group_.reset(), next_group_.reset();
+  }
+
+ private:
+  /// Samples are of a data-parallel coordinate; of its ranks the first one adds them.
+  bool adds(const world& w) const {
+    const mesh dense = mesh_of(w.layout, mesh_kind::dense);
+    const rank_t rank = now_->rank;
+    return dense.coordinate(mesh_axis::tensor, rank) == 0 && dense.coordinate(mesh_axis::middle, rank) == 0 &&
+           dense.coordinate(mesh_axis::pipeline, rank) == 0;
+  }
+  void update() {
+    constexpr std::uint64_t a = 0x9E3779B97F4A7C15u;
+    now_->each(
+        [this](auto& x, std::uint64_t c) { x = static_cast<std::remove_reference_t<decltype(x)>>(a * x + c * sum_); });
+  }
+  socket_endpoint& group() {
+    if (!group_) throw peer_failed("reshard: there is no group");
+    return *group_;
+  }
+  void stop_group(const std::string& sentence) {
+    if (group_) group_->stop(sentence);
+  }
+
+  model model_;
+  state_list list_;
+  worker_log& log_;
+  double step_seconds_;
+  patience wait_;
+  std::uint64_t sum_ = 0;
+  std::unique_ptr<world_arrays> now_, next_;
+  std::mutex mutex_;  // of groups
+  std::unique_ptr<socket_endpoint> group_, next_group_;
+  index_t next_group_of_ = 0;
+};
+
+}  // namespace elastic
