@@ -130,9 +130,9 @@ class exact_trainer {
            dense.coordinate(mesh_axis::pipeline, rank) == 0;
   }
   void update() {
-    constexpr std::uint64_t a = 0x9E3779B97F4A7C15u;
-    now_->each(
-        [this](auto& x, std::uint64_t c) { x = static_cast<std::remove_reference_t<decltype(x)>>(a * x + c * sum_); });
+    now_->each([this](auto& x, std::uint64_t c) {
+      x = static_cast<std::remove_reference_t<decltype(x)>>(mixing_step * x + c * sum_);
+    });
   }
   socket_endpoint& group() {
     if (!group_) throw peer_failed("reshard: there is no group");
