@@ -73,7 +73,7 @@ struct member : job_watcher {
     all.told.insert(sentence);
   }
   void at(std::string_view where) override {
-    if (where != dies_at || std::this_thread::get_id() != thread.get_id() || times-- != 1) return;
+    if (where != dies_at || std::this_thread::get_id() != trains || times-- != 1) return;
     throw std::runtime_error("it dies");
   }
   void answered(const member_name& request, std::string_view text) override {
@@ -104,6 +104,7 @@ struct member : job_watcher {
   }
 
   void train(any_store store) {
+    trains = std::this_thread::get_id();
     std::unique_ptr<arrays> now, next;
     std::unique_ptr<socket_endpoint> group, made;
     std::mutex of_groups;
@@ -203,6 +204,7 @@ struct member : job_watcher {
   story& all;
   std::string me;
   double step;
+  std::thread::id trains;
   std::string dies_at;  // at its n-th time at that point, on the trainer's thread, it is no more
   int times;
   job_settings settings;
