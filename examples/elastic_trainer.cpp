@@ -143,7 +143,7 @@ int main() {
   while (made.load() < 20) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   start("d", steps);
   const std::string request = job_keys("example").requests() + "r1";  // as `tools/elastic ask --id r1 join d` says it
-  store.swap(request, stored_text(parse_request("r1", {"join", "d"})), absent);
+  store.swap(request, stored_text(parse_request("r1", {"join", "d"})), no_revision);
   for (std::thread& m : members) m.join();
   return failed.load();
 }

@@ -24,7 +24,7 @@ void sign(const any_store& store, const std::string& name) {
       const std::optional<stored> now = store.read("list");
       const std::string list = now ? now->value : "";
       if (list.find(name) != list.npos) return;
-      store.swap("list", list + name + "\n", now ? now->revision : absent);
+      store.swap("list", list + name + "\n", now ? now->revision : no_revision);
     } catch (const store_unreachable&) {  // done or not: the next look at the list tells
     }
 }
@@ -52,7 +52,7 @@ int main() {
   std::printf("revision %d:\n%s", static_cast<int>(list.revision), list.value.c_str());
 
   const lease_id alive = store.lease(300ms);  // renew(alive) now and then, from a thread that has nothing else to do
-  store.swap("members/node3.0", "10.0.0.3:7001", absent, alive);
+  store.swap("members/node3.0", "10.0.0.3:7001", no_revision, alive);
   int came = 0, went = 0;
   for (std::uint64_t after = list.revision; went == 0;) {
     const store_news news = store.changes("members/", after, 10s);

@@ -216,7 +216,7 @@ struct member : job_watcher {
 
 std::string ask(any_store store, const std::string& id, const std::vector<std::string>& words) {
   const job_keys keys("story");
-  store.swap(keys.requests() + id, stored_text(parse_request(id, words)), absent);
+  store.swap(keys.requests() + id, stored_text(parse_request(id, words)), no_revision);
   for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
        std::chrono::steady_clock::now() < end;) {
     if (const auto there = store.read(keys.answers() + id)) return there->value;
@@ -325,7 +325,7 @@ TEST_CASE("a name is never used twice") {
     story other;
     { member again(other, store, "a", 1, 0.005); }
     CHECK(other.ends["a"] == job_end::refused);
-    CHECK(other.last["a"] == "job: a member is called a already; a name is never used twice");
+    CHECK(other.last["a"] == "reshard: job: a member is called a already; a name is never used twice");
   }
   CHECK(s.ends["a"] == job_end::done);
 }
@@ -345,7 +345,7 @@ TEST_CASE(
                                           "was given up"};
   std::set<std::string> told;
   index_t deaths = 0;
-  for (const std::string point : {"decided", "promised", "group_made", "boundary", "scalar"}) {
+  for (const std::string point : {"decided", "group_made", "boundary", "scalar"}) {
     CAPTURE(point);
     local_store kept;
     const any_store store(kept);
@@ -353,7 +353,7 @@ TEST_CASE(
     {
       std::vector<std::unique_ptr<member>> all;
       // c dies in the change to another batch, or, where it is to be in a recovery, once b has died in a step.
-      const bool in_recovery = point == "promised" || point == "group_made";
+      const bool in_recovery = point == "group_made";
       all.push_back(std::make_unique<member>(s, store, "a", 4, 0.01));
       all.push_back(std::make_unique<member>(s, store, "b", 4, 0.01, in_recovery ? "scalar" : "", 20));
       all.push_back(std::make_unique<member>(s, store, "c", 4, 0.01, point, point == "group_made" ? 2 : 1));

@@ -146,7 +146,7 @@ TEST_CASE("what every store owes, of an etcd") {
   CHECK(counts.made == 90);
   CHECK(counts.unknown == 0);
   CHECK_REFUSED(store.lease(milliseconds(0)), "a lease of 0 ms; it is of 1 to 604800000 ms");
-  CHECK_REFUSED(store.swap("", "", absent), "reshard: the etcd at " + process.url() + " refuses: it says '");
+  CHECK_REFUSED(store.swap("", "", no_revision), "reshard: the etcd at " + process.url() + " refuses: it says '");
 
   // Another that is told of the same from the beginning, and of what was compacted.
   etcd_store other(process.url(), std::chrono::seconds(20));
@@ -181,7 +181,7 @@ TEST_CASE("what every store owes, of an etcd through a proxy that cuts, delays a
   const std::string url = "http://" + proxy.address();
   etcd_store store(url, std::chrono::seconds(20));
   using plan = std::vector<cutting_proxy::act>;
-  const std::uint64_t first = store.swap("a", "1", absent);
+  const std::uint64_t first = store.swap("a", "1", no_revision);
   store.read("a");  // over a connection that is kept
   proxy.misbehave(plan{cutting_proxy::cut_after, cutting_proxy::pass});
   const std::string lost =
@@ -208,7 +208,7 @@ TEST_CASE("what every store owes, of an etcd through a proxy that cuts, delays a
   const std::uint64_t after = store.list("").revision;
   CHECK(testing::insist([&] { return cut.changes("b", after - 2, milliseconds(0)); }).changes.empty());
   proxy.mute("/v3/watch");
-  CHECK(store.swap("b", "1", absent) == after + 1);
+  CHECK(store.swap("b", "1", no_revision) == after + 1);
   CHECK(unreachable([&] { cut.changes("b", after, milliseconds(0)); }) ==
         "reshard: the etcd at " + url + " did not tell what changed after revision " + std::to_string(after) +
             " within 3000 ms");
@@ -230,7 +230,7 @@ TEST_CASE("an etcd that is killed, started again, or stands still") {
   etcd_store store(process.url(), std::chrono::seconds(20)), hasty(process.url(), milliseconds(300));
   const any_store s(store);
   const lease_id lease = store.lease(milliseconds(30'000));
-  store.swap("leased", "", absent, lease);
+  store.swap("leased", "", no_revision, lease);
   int deaths = 0;
   const testing::store_counts counts = testing::law_of_many({s, s}, s, 40, [&] {
     for (; deaths < 2; ++deaths) {

@@ -39,7 +39,7 @@ TEST_CASE("a waiter is woken by a change, and by a lease that was made while it 
   });
   std::this_thread::sleep_for(milliseconds(20));  // it waits, most likely; else this finds less
   const auto began = std::chrono::steady_clock::now();
-  while (store.swap("a", "", absent, store.lease(milliseconds(60))) == 0) continue;  // over before it was used
+  while (store.swap("a", "", no_revision, store.lease(milliseconds(60))) == 0) continue;  // over before it was used
   waits.join();
   CHECK(std::chrono::steady_clock::now() - began >= milliseconds(59));
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
@@ -49,7 +49,7 @@ TEST_CASE("a waiter is woken by a change, and by a lease that was made while it 
 TEST_CASE("whoever asks after the end of a lease finds its keys gone") {
   local_store store;
   const lease_id lease = store.lease(milliseconds(1));
-  store.swap("a", "", absent, lease);
+  store.swap("a", "", no_revision, lease);
   std::this_thread::sleep_for(milliseconds(4));
   CHECK(store.list("").all.empty());
   CHECK_FALSE(store.renew(lease));

@@ -93,7 +93,7 @@ TEST_CASE("what every store owes, over a connection") {
   CHECK(counts.unknown == 0);
   CHECK_REFUSED(store.lease(milliseconds(0)),
                 "reshard: the store at " + process.address() + " refuses: a lease of 0 ms; it is of 1 to 604800000 ms");
-  CHECK_REFUSED(store.swap("a", std::string(detail::most_asked, ' '), absent),
+  CHECK_REFUSED(store.swap("a", std::string(detail::most_asked, ' '), no_revision),
                 "a store is asked 16777269 bytes at once; at most 16777216");
   CHECK_REFUSED(served_store("nowhere"), "the address 'nowhere' of a store: it is written host:port");
 }
@@ -109,7 +109,7 @@ TEST_CASE("what every store owes, through a proxy that cuts, delays and repeats"
   using plan = std::vector<cutting_proxy::act>;
   const std::string lost =
       "reshard: the store at " + proxy.address() + " did not answer whether 'a' was changed: the connection ended";
-  const std::uint64_t first = store.swap("a", "1", absent);
+  const std::uint64_t first = store.swap("a", "1", no_revision);
   proxy.misbehave(plan{cutting_proxy::cut_before});
   CHECK(unreachable([&] { store.swap("a", "2", first); }) == lost);
   proxy.misbehave(plan{cutting_proxy::pass});
@@ -125,7 +125,7 @@ TEST_CASE("what every store owes, through a proxy that cuts, delays and repeats"
   proxy.misbehave(plan{cutting_proxy::cut_after, cutting_proxy::cut_before, cutting_proxy::pass});
   CHECK_FALSE(store.read("a"));  // asked three times
   proxy.misbehave(plan{cutting_proxy::repeat});
-  CHECK(store.swap("a", "3", absent) != 0);
+  CHECK(store.swap("a", "3", no_revision) != 0);
   proxy.misbehave({});
   CHECK(store.changes("a", made, milliseconds(0)).changes.size() == 2);
 
@@ -145,8 +145,8 @@ TEST_CASE("a store that is killed and started again has all that it answered") {
   served_store store(process.address());
   const any_store s(store);
   const lease_id kept = store.lease(milliseconds(10'000)), left = store.lease(milliseconds(300));
-  store.swap("lease/kept", "", absent, kept);
-  store.swap("lease/left", "", absent, left);
+  store.swap("lease/kept", "", no_revision, kept);
+  store.swap("lease/left", "", no_revision, left);
   int deaths = 0;
   const testing::store_counts counts = testing::law_of_many({s, s, s}, s, 100, [&] {
     for (; deaths < 5; ++deaths) {
@@ -171,7 +171,7 @@ TEST_CASE("a store that stands still is unreachable, does nothing late, and take
   const testing::own_folder folder;
   testing::store_process process(folder.path + "/journal");
   served_store store(process.address(), milliseconds(200)), patient(process.address());
-  const std::uint64_t first = patient.swap("a", "1", absent);
+  const std::uint64_t first = patient.swap("a", "1", no_revision);
   const lease_id lease = patient.lease(milliseconds(2000));
   process.signal(SIGSTOP);
   CHECK(unreachable([&] { store.read("a"); }) ==
@@ -195,7 +195,7 @@ TEST_CASE("nonsense ends its connection with a sentence, and nobody waits for wh
   const testing::own_folder folder;
   const testing::store_process process(folder.path + "/journal");
   served_store store(process.address());
-  const std::uint64_t first = store.swap("known", std::string(1 << 20, 'x'), absent);
+  const std::uint64_t first = store.swap("known", std::string(1 << 20, 'x'), no_revision);
 
   const auto say = [&](const std::string& what, bool hear) {
     owned_descriptor link = call_address(process.address(), milliseconds(1000));

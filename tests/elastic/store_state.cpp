@@ -19,11 +19,11 @@ TEST_CASE("a lease ends when its time is over since it was made or renewed, and 
   CHECK(a == 1);
   CHECK(b == 2);
   CHECK(s.next_end() == ms(1050));
-  CHECK(s.swap("x", "1", absent, a) == 1);
-  CHECK(s.swap("y", "2", absent, a) == 2);
-  CHECK(s.swap("z", "3", absent, b) == 3);
+  CHECK(s.swap("x", "1", no_revision, a) == 1);
+  CHECK(s.swap("y", "2", no_revision, a) == 2);
+  CHECK(s.swap("z", "3", no_revision, b) == 3);
   CHECK(s.swap("y", "4", 1, b) == 0);
-  CHECK(s.swap("y", "4", absent, b) == 0);
+  CHECK(s.swap("y", "4", no_revision, b) == 0);
   CHECK(s.swap("y", "4", 2, b) == 4);  // b's now
   CHECK_FALSE(s.over(ms(1049)));
   CHECK(s.over(ms(1050)) == b);
@@ -35,7 +35,7 @@ TEST_CASE("a lease ends when its time is over since it was made or renewed, and 
   CHECK(s.revoke(a));
   CHECK_FALSE(s.revoke(a));
   CHECK_FALSE(s.renew(a, ms(1101)));
-  CHECK(s.swap("x", "5", absent, a) == 0);
+  CHECK(s.swap("x", "5", no_revision, a) == 0);
   CHECK(s.list("").all == std::vector<stored>{{"y", "4", 4}, {"z", "3", 3}});
   CHECK(s.revoke(b));
   CHECK(s.changes("", 4).changes ==
@@ -49,9 +49,9 @@ TEST_CASE("a lease ends when its time is over since it was made or renewed, and 
 TEST_CASE("a key that is removed or written without a lease goes with none") {
   store_state s;
   const lease_id a = s.lease(ms(100), ms(0));
-  s.swap("x", "", absent, a);
+  s.swap("x", "", no_revision, a);
   CHECK(s.remove("x", 1));
-  CHECK(s.swap("x", "", absent, no_lease) == 3);
+  CHECK(s.swap("x", "", no_revision, no_lease) == 3);
   CHECK(s.leases().at(a).keys.empty());
   s.revoke(a);
   CHECK(s.read("x"));
@@ -76,7 +76,7 @@ TEST_CASE("what is asked of before the changes that are remembered is told anew"
     CHECK_FALSE(s.changes("k", 5).anew);
   }
   store_state none(store_memory{0, 0});
-  CHECK(none.swap("a", "b", absent, no_lease) == 1);
+  CHECK(none.swap("a", "b", no_revision, no_lease) == 1);
   CHECK(none.changes("", 0).anew);
 }
 

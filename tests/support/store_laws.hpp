@@ -48,17 +48,17 @@ inline void law_of_one(const reshard::any_store& s) {
   CHECK(s.list("one/").all.empty());
   CHECK_FALSE(s.read("one/a"));
   CHECK(s.swap("one/a", "x", begin + 100) == 0);  // it is not there
-  const std::uint64_t first = s.swap("one/a", "x", absent);
+  const std::uint64_t first = s.swap("one/a", "x", no_revision);
   CHECK(first > begin);
-  CHECK(s.swap("one/a", "y", absent) == 0);
+  CHECK(s.swap("one/a", "y", no_revision) == 0);
   CHECK(s.read("one/a") == stored{"one/a", "x", first});
   const std::string odd("\0\xFF\n\"\\ \xC3\xA4", 8);  // any bytes
   const std::uint64_t second = s.swap("one/a", odd, first);
   CHECK(second > first);
   CHECK(s.swap("one/a", "z", first) == 0);
   CHECK(s.read("one/a") == stored{"one/a", odd, second});
-  const std::uint64_t third = s.swap("one/b" + odd, "", absent);
-  const std::uint64_t outside = s.swap("onf", "", absent);
+  const std::uint64_t third = s.swap("one/b" + odd, "", no_revision);
+  const std::uint64_t outside = s.swap("onf", "", no_revision);
   CHECK(outside > third);
   const stored_list all = s.list("one/");
   REQUIRE(all.all.size() == 2);
@@ -68,13 +68,13 @@ inline void law_of_one(const reshard::any_store& s) {
   CHECK(s.list("").all.size() >= 3);
 
   CHECK_FALSE(s.remove("one/a", first));
-  CHECK_FALSE(s.remove("one/a", absent));
-  CHECK_FALSE(s.remove("one/none", absent));
+  CHECK_FALSE(s.remove("one/a", no_revision));
+  CHECK_FALSE(s.remove("one/none", no_revision));
   CHECK(s.remove("one/a", second));
   CHECK_FALSE(s.remove("one/a", second));
   CHECK_FALSE(s.read("one/a"));
   CHECK(s.swap("one/a", "again", second) == 0);
-  const std::uint64_t again = s.swap("one/a", "again", absent);
+  const std::uint64_t again = s.swap("one/a", "again", no_revision);
 
   const store_news news = s.changes("one/", begin, milliseconds(0));
   CHECK_FALSE(news.anew);
@@ -107,10 +107,10 @@ inline bool leases_end_and_are_renewed(const reshard::any_store& s, reshard::pat
   const std::uint64_t begin = s.list("").revision;
   const auto began = clock::now();
   const lease_id kept = s.lease(shortest), left = s.lease(shortest), given_up = s.lease(milliseconds(600'000));
-  const std::uint64_t stays = s.swap(in + "stays", "s", absent, left);
-  const bool written = s.swap(in + "kept", "k", absent, kept) != 0 && s.swap(in + "a", "a", absent, left) != 0 &&
-                       s.swap(in + "b", "b", absent, left) != 0 &&
-                       s.swap(in + "given up", "g", absent, given_up) != 0 &&
+  const std::uint64_t stays = s.swap(in + "stays", "s", no_revision, left);
+  const bool written = s.swap(in + "kept", "k", no_revision, kept) != 0 &&
+                       s.swap(in + "a", "a", no_revision, left) != 0 && s.swap(in + "b", "b", no_revision, left) != 0 &&
+                       s.swap(in + "given up", "g", no_revision, given_up) != 0 &&
                        s.swap(in + "stays", "of none", stays) != 0;  // goes with the lease no longer
   s.revoke(given_up);
   if (clock::now() - began > shortest / 2) return false;
@@ -119,7 +119,7 @@ inline bool leases_end_and_are_renewed(const reshard::any_store& s, reshard::pat
   CHECK(written);
   CHECK_FALSE(s.read(in + "given up"));
   CHECK_FALSE(s.renew(given_up));
-  CHECK(s.swap(in + "late", "l", absent, given_up) == 0);
+  CHECK(s.swap(in + "late", "l", no_revision, given_up) == 0);
   s.revoke(given_up);  // it is over: so be it
 
   // One is renewed, from another thread; nobody else asks while the other one ends.
@@ -207,7 +207,7 @@ store_counts law_of_many(const std::vector<reshard::any_store>& stores, const re
       for (int made = 0, i = 0; made < made_each && wrong[t].empty(); ++i) try {
           const std::string key = "many/" + std::to_string(i % 3);
           const std::optional<stored> now = insist([&] { return s.read(key); });
-          told_swap swap{key, std::to_string(t) + ":" + std::to_string(i), now ? now->revision : absent};
+          told_swap swap{key, std::to_string(t) + ":" + std::to_string(i), now ? now->revision : no_revision};
           try {
             swap.revision = s.swap(key, swap.value, swap.expected);
             swap.what = swap.revision == 0 ? told_swap::refused : told_swap::made;

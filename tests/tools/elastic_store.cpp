@@ -57,7 +57,7 @@ TEST_CASE("a store says where it listens, keeps what it answered, and ends when 
     REQUIRE(process.said.starts_with(words));
     CHECK(process.said != words + "0");
     reshard::served_store store(process.said.substr(words.size() - 10));
-    if (signal == SIGTERM) revision = store.swap("a", "1", reshard::absent);
+    if (signal == SIGTERM) revision = store.swap("a", "1", reshard::no_revision);
     CHECK(store.read("a") == reshard::stored{"a", "1", revision});
     const started second(journal);
     CHECK(second.said.find("another store's") != std::string::npos);

@@ -30,6 +30,7 @@ struct elastic_decision {
   member_list world = {};  // by rank; empty where none is made
   std::optional<degrees> layout = {};
   index_t version = holds_nothing;  // that the world goes on from
+  bytes_t unheld = 0;               // of the version asked about, that nobody holds who lives
   std::vector<rung_not_taken> because = {};
 };
 
@@ -60,6 +61,7 @@ class decider {
   }
 
   elastic_decision decide() {
+    made_.unheld = unheld_;
     for (const rung one : policy_->rungs) {
       std::string why = why_not(one);
       if (why.empty()) {

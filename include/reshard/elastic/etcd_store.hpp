@@ -41,7 +41,7 @@ class etcd_store {
                         detail::to_base64(value) + "\",\"lease\":\"" + std::to_string(lease) + "\"}");
   }
   bool remove(const std::string& key, std::uint64_t expected) {
-    if (expected == absent) return false;
+    if (expected == no_revision) return false;
     return if_still(key, expected, "\"request_delete_range\":{\"key\":\"" + detail::to_base64(key) + "\"}") != 0;
   }
 

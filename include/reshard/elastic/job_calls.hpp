@@ -15,7 +15,6 @@
 #include <reshard/job/cursor.hpp>
 #include <reshard/job/small_state.hpp>
 #include <reshard/memory/binding.hpp>
-#include <reshard/schedule/budget.hpp>
 #include <reshard/transport/sockets.hpp>
 
 namespace reshard {
@@ -38,7 +37,6 @@ struct job_settings {
   patience grace = std::chrono::milliseconds(300);  // so long a member is given to promise
   patience ready = std::chrono::seconds(60);        // so long a change waits for everybody's groups
   patience comes = std::chrono::seconds(10);        // .. and who is asked to join is waited for to register
-  bytes_t budget = no_budget;                       // of a switch
 };
 
 /// A data-parallel rank's samples of a step: dense rank (cp, dp) of so many that differ in dp alone.
@@ -73,6 +71,8 @@ struct trainer_calls {
   std::function<void(const world&, rank_t)> entered = {};
   /// Makes the update of the step whose gradients were whole, with the scalar of those who knew it.
   std::function<void(double scalar)> update = {};
+  /// What is the same on all members beside tensors, and who takes it; both or none. What is of one rank alone is
+  /// refused, as nobody would have it afterwards.
   std::function<small_state()> small = {};
   std::function<void(const small_state&)> take_small = {};
 };
@@ -84,7 +84,7 @@ struct step_calls {
   std::function<void(double)> update;
 };
 
-/// Who watches a job, on its threads; what is not overridden is passed over.
+/// Who watches a job: called by any of its threads, several at a time; what is not overridden is passed over.
 struct job_watcher {
   virtual ~job_watcher() = default;
   /// It came to a place in the protocol: "registered", "acked", "swap-broke", "swapped-broke", ..

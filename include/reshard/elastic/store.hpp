@@ -53,12 +53,12 @@ using lease_id = std::int64_t;
 /// The lease of a key that stays.
 inline constexpr lease_id no_lease = 0;
 /// The expected revision of a key that is not there.
-inline constexpr std::uint64_t absent = 0;
+inline constexpr std::uint64_t no_revision = 0;
 
 /// The store did not answer, or not in time. Nothing is known of what was asked: a swap may have been made, and may
 /// still be, until the key's revision is another than was expected. Said again it is made once at most, since no two
-/// values of a key have one revision; a value that names its writer tells by whom. Where `absent` was expected that
-/// holds as long as nobody removes the key.
+/// values of a key have one revision; a value that names its writer tells by whom. Where `no_revision` was expected
+/// that holds as long as nobody removes the key.
 class store_unreachable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -10,6 +10,7 @@
 #include <reshard/elastic/job_keys.hpp>
 #include <reshard/elastic/record_text.hpp>
 #include <reshard/elastic/request.hpp>
+#include <reshard/io/record_json.hpp>
 #include <reshard/io/text_output.hpp>
 
 #include "store_of.hpp"
@@ -32,7 +33,7 @@ int run_ask(const ask_words& w) {
         const std::optional<stored> before = store.read(request);
         if (before && before->value != stored_text(asked))
           refuse("ask: ", w.id, " is another request: ", to_text(request_of(before->value)));
-        if (!before) store.swap(request, stored_text(asked), absent);
+        if (!before) store.swap(request, stored_text(asked), no_revision);
         said = store.read(request).has_value();
       }
       if (const std::optional<stored> there = store.read(answer)) {
@@ -44,7 +45,7 @@ int run_ask(const ask_words& w) {
         // Its members may be gone: who asks writes what they would answer.
         store.swap(answer,
                    to_text(request_answer{answer_kind::refused, reshard::detail::text_of("the job is ", name(phase))}),
-                   absent);
+                   no_revision);
         continue;
       }
       after = store.changes(answer, after, std::chrono::milliseconds(500)).revision;
@@ -61,7 +62,9 @@ int run_status(const ask_words& w) {
     std::fprintf(stderr, "reshard: job %s has no record\n", w.job.c_str());
     return 1;
   }
-  std::printf("%s\n", to_text(record_of(record->value)).c_str());
+  io::text_output out;
+  io::write_record_json(out, record_of(record->value));
+  std::fputs(std::string(out.text()).c_str(), stdout);
   return 0;
 }
 

@@ -47,9 +47,9 @@ int run(int count, char** words) {
   worker.add_option("--lease", w.lease, "seconds until the store forgets who is silent");
   worker.add_option("--patience", w.patience, "seconds until who says nothing is not waited for");
   worker.add_option("--grace", w.grace, "seconds to promise in");
-  worker.add_option("--snapshot", w.snapshot, "steps between snapshots in neighbours' memory");
+  worker.add_option("--snapshot", w.snapshot, "refused: no snapshots are kept yet");
   worker.add_option("--init-s", w.init, "sleep before it registers");
-  worker.add_option("--budget", w.budget, "memory that a switch may take beyond what it must");
+  worker.add_option("--budget", w.budget, "refused: switches keep their sources yet");
   worker.add_option("--dump", w.dump, "a folder for what it holds at the end");
   worker.add_option("--kill", w.kill, "POINT[:N]: SIGKILL at the N-th time there")->take_all();
   worker.add_option("--stop", w.stop, "POINT[:N]: SIGSTOP")->take_all();

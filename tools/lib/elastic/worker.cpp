@@ -58,6 +58,9 @@ std::string text_of_file(const char* what, const std::string& path) {
 }
 
 job_settings settings_of(const worker_words& w) {
+  if (!w.budget.empty())
+    refuse("--budget ", io::one_line(w.budget), ": a job's switches keep their sources yet, whatever that takes");
+  if (w.snapshot != 0) refuse("--snapshot ", static_cast<index_t>(w.snapshot), ": a job keeps no snapshots yet");
   job_settings s;
   s.job = w.job;
   s.me = member_name(w.id);
@@ -72,7 +75,6 @@ job_settings settings_of(const worker_words& w) {
   s.wait = patience_of("--patience", w.patience);
   s.grace = patience_of("--grace", w.grace);
   if (!w.policy.empty()) s.policy = io::policy_from_json(text_of_file("--policy", w.policy), w.policy);
-  if (!w.budget.empty()) s.budget = io::parse_bytes("--budget", w.budget);
   if (s.layout.world() != s.found)
     refuse("--layout ", io::one_line(w.layout), " has ", s.layout.world(), " ranks, and --found says ", s.found);
   static_cast<void>(space(s.model, s.layout));  // refused where it is not legal

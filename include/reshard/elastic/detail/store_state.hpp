@@ -64,7 +64,7 @@ class store_state {
     return revision_;
   }
   bool remove(const std::string& key, std::uint64_t expected) {
-    if (expected == absent || revision_of(key) != expected) return false;
+    if (expected == no_revision || revision_of(key) != expected) return false;
     forget_lease_of(key);
     keys_.erase(key);
     remember({{key, "", ++revision_}, true});
@@ -139,7 +139,7 @@ class store_state {
  private:
   std::uint64_t revision_of(const std::string& key) const {
     const auto at = keys_.find(key);
-    return at == keys_.end() ? absent : at->second.revision;
+    return at == keys_.end() ? no_revision : at->second.revision;
   }
   void forget_lease_of(const std::string& key) {
     const auto at = keys_.find(key);

@@ -27,6 +27,7 @@
 namespace reshard::detail {
 
 using member_clock = std::chrono::steady_clock;
+inline double seconds(patience p) { return std::chrono::duration<double>(p).count(); }
 inline double seconds_since(member_clock::time_point then) {
   return std::chrono::duration<double>(member_clock::now() - then).count();
 }
@@ -36,7 +37,8 @@ enum class trainer_at {
   rest,       // between two steps: it holds a version
   gradients,  // it may be called back: it has contributed nothing to the last collective
   scalar,     // it may have
-  update
+  update,
+  change  // it goes over to another world
 };
 
 struct job_core {
@@ -50,12 +52,12 @@ struct job_core {
   job_watcher& watcher;
 
   std::atomic<index_t> published = -1, stop = std::numeric_limits<index_t>::max();
-  std::atomic<bool> ends = false;
+  std::atomic<bool> ends = false, leaving = false;
 
   std::mutex mutex;  // of what follows
   std::condition_variable_any changed;
   std::optional<job_record> record = {};
-  std::uint64_t record_revision = absent;
+  std::uint64_t record_revision = no_revision;
   std::map<std::string, stored> known = {};  // all keys of the job but the record
   std::uint64_t revision = 0;
   bool listed = false;  // all keys were told once
@@ -66,20 +68,23 @@ struct job_core {
   index_t version = holds_nothing;
   update_stage stage = update_stage::nothing;
   double scalar = 0, step_seconds = 0;
-  bool promised = false;  // for this epoch of the record: it contributes to no further step
+  bool promised = false;  // it contributes to no further step of the world that it is in
   bool finished = false;  // all steps of the job are made
-  bool leaving = false;
   member_clock::time_point failed_since = {};
   std::string failed = {};  // a step broke off, and by what sentence
 
-  struct evidence {
-    std::string by;
-    double after = 0;
-    member_clock::time_point since = member_clock::now();
-  };
-  std::map<std::string, evidence> suspects = {};
+  member_list suspects = {};  // by evidence that a pulse gave, and no promise took back
 
   const member_name& me() const { return settings.me; }
+  /// What read() finds while no other thread changes anything.
+  template <typename Read>
+  auto locked(Read&& read) {
+    const std::lock_guard lock(mutex);
+    return read();
+  }
+  bool is_known(const std::string& key) {
+    return locked([&] { return known.contains(key); });
+  }
 
   /// What of a list's keys belongs to whom, in order of their creation.
   std::vector<std::pair<std::string, stored>> under(const std::string& prefix) const {
@@ -122,25 +127,18 @@ struct job_core {
     else if (found != known.end()) known.erase(found);
   }
   void take_record(const job_record& r, std::uint64_t of_revision) {
-    const bool another = !record || record->epoch != r.epoch || record->attempt != r.attempt;
-    if (another) promised = false;
     if (r.phase == job_phase::entering && record && record->epoch < r.epoch)  // who promised since then lives
-      std::erase_if(suspects, [&](const auto& one) { return r.promise_of(member_name(one.first)) != nullptr; });
+      std::erase_if(suspects, [&](const member_name& one) { return r.promise_of(one) != nullptr; });
     record = r;
     record_revision = of_revision;
   }
 
   /// Brings an event about, where it still says something; whether this member did.
   bool happen(const job_event& e) {
-    job_record before;
-    std::uint64_t expected;
-    {
-      const std::lock_guard lock(mutex);
-      if (!record) return false;
-      before = *record, expected = record_revision;
-    }
-    const job_record after = next(before, e);
-    return !(after == before) && swap_record(after, expected, name(e.kind));
+    const auto [before, expected] = locked([&] { return std::pair(record, record_revision); });
+    if (!before) return false;
+    const job_record after = next(*before, e);
+    return !(after == *before) && swap_record(after, expected, name(e.kind));
   }
   bool swap_record(const job_record& after, std::uint64_t expected, std::string_view what) {
     watcher.at("swap-" + std::string(what));
@@ -156,11 +154,8 @@ struct job_core {
   /// Says a word about an attempt, once.
   void say(const job_record& about, std::string_view what, const std::string& value = "1") {
     const std::string key = keys.said(about.epoch, about.attempt, what) + std::string(me().text());
-    {
-      const std::lock_guard lock(mutex);
-      if (known.contains(key)) return;
-    }
-    const std::uint64_t made = store.swap(key, value, absent);
+    if (is_known(key)) return;
+    const std::uint64_t made = store.swap(key, value, no_revision);
     const std::lock_guard lock(mutex);
     if (made != 0) take({key, value, made}, false);
     changed.notify_all();
@@ -173,6 +168,16 @@ struct job_core {
       all.emplace_back(member_name(who), key.value);
     return all;
   }
+  /// The numbers that members said about an attempt.
+  std::vector<index_t> numbers(const job_record& about, std::string_view what) {
+    std::vector<index_t> all;
+    for (const auto& [who, value] : words(about, what)) {
+      const std::optional<index_t> n = whole_number(value);
+      if (!n) refuse("job: ", who.text(), " says '", value.substr(0, 100), "' where a step is said");
+      all.push_back(*n);
+    }
+    return all;
+  }
   member_list said_by(const job_record& about, std::string_view what) {
     member_list all;
     for (const auto& [who, value] : words(about, what)) all.push_back(who);
@@ -183,7 +188,7 @@ struct job_core {
   void answer(const member_name& request, const std::string& text) {
     if (request.empty()) return;
     const std::string key = keys.answers() + std::string(request.text());
-    const std::uint64_t made = store.swap(key, text, absent);
+    const std::uint64_t made = store.swap(key, text, no_revision);
     if (made == 0) {  // somebody else did
       const std::optional<stored> there = store.read(key);
       const std::lock_guard lock(mutex);

@@ -113,10 +113,10 @@ class rendezvous {
     carry(hub_.on_word(device, std::move(mine)));
     const auto heard = [&] { return heard_.answers() != before || broken_; };
     if (!changed_.wait_for(lock, wait_, heard)) {
-      std::string missing;
-      for (const rank_t d : hub_.awaited()) missing += detail::text_of(missing.empty() ? "" : ", ", d);
+      std::string absent;
+      for (const rank_t d : hub_.awaited()) absent += detail::text_of(absent.empty() ? "" : ", ", d);
       const std::string sentence = detail::text_of(
-          "reshard: device ", device, " waited ", wait_.count(), " ms in vain for these devices: ", missing,
+          "reshard: device ", device, " waited ", wait_.count(), " ms in vain for these devices: ", absent,
           stage < 0 ? std::string() : detail::text_of(" at the end of stage ", stage));
       end(device, {hub_word::kind::given_up, {-1}, sentence});
       throw peer_missing(sentence);

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the record wants of a member's trainer, between two steps: to make the next one, to wait, to go over to another
+// world, or to end.
+// Builds on: elastic/run/world_change.hpp, elastic/run/missing.hpp.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <reshard/elastic/run/missing.hpp>
+#include <reshard/elastic/run/world_change.hpp>
+
+namespace reshard::detail {
+
+/// One thread uses it.
+class member_course {
+ public:
+  member_course(job_core& core, world_groups& groups) : core_(core), change_(core, groups) {}
+
+  const world& now() const { return now_; }
+  job_end why() const { return why_; }
+  const std::string& sentence() const { return sentence_; }
+  void end(job_end how, std::string sentence = {}) {
+    why_ = how;
+    sentence_ = std::move(sentence);
+  }
+
+  /// Whether there is a step to make as the record stands; it waits a little where there is none.
+  bool steps(const job_record& r) {
+    const bool mine = r.now().has(core_.me()), concerned = has_member(r.concerned(), core_.me());
+    if (is_end(r.phase)) return finish(r, concerned), false;
+    if (r.phase == job_phase::recovering || r.phase == job_phase::waiting) {
+      // All had entered before it broke, and this one was not told yet.
+      if (mine && came_ && core_.epoch != r.epoch && tried_ == r.epoch && r.worlds.size() == 1) settle(r);
+      if (core_.epoch > 0 && !concerned) return leave(r), false;
+      return wait(r);
+    }
+    const bool entering = r.phase == job_phase::entering, planned = r.promises.empty();
+    // The change is decided, and steps go on up to the boundary.
+    if (entering && planned && core_.epoch > 0 && core_.epoch + 1 == r.epoch && core_.version < r.now().first_step)
+      return next_step(r);
+    const bool part = mine || takes_part(r);
+    if (!part && core_.epoch > 0) return leave(r), false;
+    if (!part) return wait(r);  // a spare
+    if (r.epoch > tried_) return enter(r), false;
+    if (entering || core_.epoch != r.epoch) {  // until all have entered, or it breaks
+      if (!entering && came_) settle(r);
+      return !entering && came_ ? false : wait(r);
+    }
+    return next_step(r);
+  }
+
+  /// Asks the store until it answers.
+  void say(const job_record& r, std::string_view what) {
+    for (;;) {
+      try {
+        return core_.say(r, what);
+      } catch (const store_unreachable&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+    }
+  }
+  /// A step or a change broke off; the record says what follows.
+  void broke_off(const std::string& sentence) {
+    core_.watcher.failed(sentence);
+    core_.locked([&] {
+      core_.at = trainer_at::rest;
+      core_.failed = sentence;
+      core_.failed_since = member_clock::now();
+      core_.changed.notify_all();
+    });
+  }
+
+ private:
+  bool wait(const job_record& than) {
+    std::unique_lock lock(core_.mutex);
+    core_.changed.wait_for(lock, std::chrono::milliseconds(20),
+                           [&] { return !(core_.record && *core_.record == than); });
+    return false;
+  }
+  void finish(const job_record& r, bool concerned) {
+    if (core_.epoch > 0 && !concerned) leave(r);
+    else if (r.phase == job_phase::done) end(job_end::done);
+    else end(job_end::lost, missing_of(r, core_.settings.model, core_.settings.list));
+  }
+
+  /// A member of the world that state comes from has a part in the switch, though it is not in the next one.
+  bool takes_part(const job_record& r) const {
+    if (r.phase != job_phase::entering || core_.holds == 0) return false;
+    const state_source s = source_of(r);
+    return s.from != nullptr && s.from->has(core_.me()) && !has_member(s.dead, core_.me());
+  }
+  /// It is in no world: it left; or it gave its state away in a recovery and goes on as a spare; or it came too late.
+  void leave(const job_record& r) {
+    const bool took_part = r.epoch == tried_;
+    if (core_.leaving.load() || (took_part && planned_)) return end(job_end::left);
+    if (!took_part) return end(job_end::expelled, text_of("the job went on in epoch ", r.epoch, " without it"));
+    change_.drop();
+    now_ = {.epoch = 0};
+    core_.locked([&] {
+      core_.epoch = core_.holds = 0;
+      core_.version = holds_nothing;
+      core_.promised = false;
+      core_.published.store(-1);
+    });
+  }
+
+  void enter(const job_record& r) {
+    tried_ = r.epoch;
+    planned_ = r.promises.empty();
+    core_.locked([&] {
+      core_.failed.clear();
+      core_.at = trainer_at::change;
+    });
+    if (planned_ && !r.now().has(core_.me())) core_.leaving.store(true);
+    if (planned_ && core_.epoch > 0) {
+      if (stopped_at_ != core_.version) stop_here();
+      go_on();
+      core_.watcher.at("decided");
+    }
+    const world_change::result done = change_.enter(r);
+    switch_seconds_ = done.seconds;
+    came_ = done.sentence.empty();
+    if (!came_) return broke_off(done.sentence);
+    core_.locked([&] { core_.at = trainer_at::rest; });
+    if (r.phase != job_phase::entering) return settle(r);  // the job is founded
+    if (!r.now().has(core_.me())) return;
+    core_.watcher.at("entered");
+    say(r, "entered");
+  }
+  /// All have entered: the world is this member's, and what it held before goes.
+  void settle(const job_record& r) {
+    change_.settle(r.now());
+    now_ = r.now();
+    core_.locked([&] {
+      core_.epoch = core_.holds = r.epoch;
+      core_.version = now_.first_step;
+      core_.stage = update_stage::nothing;
+      core_.promised = false;
+      core_.failed.clear();
+      // Who was found gone while the world was entered is gone in it.
+      std::erase_if(core_.suspects, [&](const member_name& one) { return !now_.has(one); });
+      core_.published.store(core_.version);
+      core_.stop.store(std::numeric_limits<index_t>::max());
+    });
+    core_.watcher.entered(now_, r.epoch == 1 ? "founded" : planned_ ? "asked" : "recovered", switch_seconds_);
+  }
+
+  bool next_step(const job_record& r) {
+    if (!core_.failed.empty()) return wait(r);
+    if (core_.settings.steps && core_.version >= *core_.settings.steps) {
+      core_.locked([&] {
+        core_.finished = true;
+        core_.published.store(core_.version);
+      });
+      return wait(r);
+    }
+    // Who leaves takes its registration away before, or it would be invited back at once.
+    core_.leaving.store((r.phase == job_phase::armed && !r.proposed[0].has(core_.me())) ||
+                        (r.phase == job_phase::entering && !r.now().has(core_.me())));
+    core_.published.store(core_.version);  // before it reads where to stop: the driver stores that, then reads this
+    if (core_.stop.load() > core_.version) {
+      if (stopped_at_ >= 0) go_on();
+      return true;
+    }
+    if (stopped_at_ != core_.version) stop_here();
+    return wait(r);
+  }
+  void stop_here() {
+    stopped_at_ = core_.version;
+    stopped_since_ = member_clock::now();
+    core_.watcher.at("boundary");
+  }
+  void go_on() {
+    core_.watcher.stopped(core_.version, seconds_since(stopped_since_));
+    stopped_at_ = -1;
+  }
+
+  job_core& core_;
+  world_change change_;
+  world now_ = {.epoch = 0};
+  index_t tried_ = 0;  // the epoch whose world it entered, or tried to
+  bool planned_ = false, came_ = false;
+  double switch_seconds_ = 0;
+  index_t stopped_at_ = -1;
+  member_clock::time_point stopped_since_ = {};
+  job_end why_ = job_end::runs;
+  std::string sentence_;
+};
+
+}  // namespace reshard::detail

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows a death, as each member drives it: its promise and standing, and, once all are accounted for, the world
+// that the policy makes of who is there; or that nobody fits, or that state is gone.
+// Builds on: elastic/run/job_core.hpp, elastic/decide.hpp, elastic/entry.hpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <reshard/elastic/decide.hpp>
+#include <reshard/elastic/entry.hpp>
+#include <reshard/elastic/run/job_core.hpp>
+
+namespace reshard::detail {
+
+/// `since` is when the recovery was first seen.
+class recovery {
+  using time = member_clock::time_point;
+
+ public:
+  explicit recovery(job_core& core) : core_(core) {}
+
+  void recovering(const job_record& r, time since) {
+    promise_if_asked(r, since);
+    if (r.promise_of(core_.me()) == nullptr) return;  // who has not promised itself calls nobody to account
+    job_event e = event_about(r, job_event_kind::accounted);
+    for (const member_name& who : r.concerned())
+      if (r.promise_of(who) == nullptr) e.members.push_back(who);
+    if (!e.members.empty() && seconds_since(since) < seconds(core_.settings.grace)) return;
+    const state_source s = source_of(r, e.members);
+    if (s.from == nullptr || !s.target.refused.empty()) {
+      core_.happen(event_about(r, job_event_kind::nobody));
+      return;
+    }
+    const elastic_decision d = decided(r, s, since);
+    if (!d.layout) {
+      core_.happen(event_about(r, d.unheld > 0 ? job_event_kind::nobody : job_event_kind::no_plan));
+      return;
+    }
+    e.to = {{r.epoch + 1, d.world, *d.layout, d.version, s.from->cursor_at(d.version), s.from->batch}};
+    if (core_.happen(e)) core_.watcher.at("accounted");
+  }
+
+  void waiting(const job_record& r, time since) {
+    promise_if_asked(r, since);
+    member_list there = core_.locked([&] { return core_.registered(); });
+    std::erase_if(there, [&](const member_name& who) { return has_member(r.concerned(), who); });
+    if (!has_members(waited_with_, there) && r.promise_of(core_.me()) != nullptr) {
+      job_event e = event_about(r, job_event_kind::come);
+      e.members = there;
+      core_.happen(e);
+    }
+    waited_with_ = there;
+  }
+
+ private:
+  /// A member between two steps promises at once. One that computes gradients has contributed nothing to the last
+  /// collective, and cannot any more once this is said for it; it is given half the grace to come to rest. One that has
+  /// entered a world, and does not hold it yet, is on its way to rest.
+  void promise_if_asked(const job_record& r, time since) {
+    if (!has_member(r.concerned(), core_.me()) || r.promise_of(core_.me()) != nullptr) return;
+    const bool patient = seconds_since(since) < seconds(core_.settings.grace) / 2;
+    const std::optional<promise> mine = core_.locked([&]() -> std::optional<promise> {
+      const bool rests = core_.at == trainer_at::rest;
+      if (!rests && (core_.at != trainer_at::gradients || patient)) return {};
+      bool of_a_world = core_.holds == 0;
+      for (const world& w : r.worlds) of_a_world = of_a_world || w.epoch == core_.holds;
+      if (!of_a_world) return {};
+      core_.promised = true;
+      promise p{{core_.me(), holds_nothing}, bits_of_scalar(core_.scalar), core_.holds};
+      if (core_.holds > 0) p.told.version = core_.version;
+      if (core_.holds > 0 && rests) p.told.stage = core_.stage;
+      return p;
+    });
+    if (!mine) return;
+    if (std::exchange(told_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt))
+      core_.watcher.broken(r.epoch, members_text(r.gone), mine->told.version);
+    put(r, *mine);
+  }
+  /// Puts it into the record, as often as somebody else was faster.
+  void put(const job_record& about, const promise& p) {
+    for (;;) {
+      const auto [r, revision] = core_.locked([&] { return std::pair(*core_.record, core_.record_revision); });
+      if (r.attempt != about.attempt || answer_to(r, about.epoch, p) != promise_answer::taken) return;
+      core_.watcher.at("promised");
+      if (core_.swap_record(with_promise(r, about.epoch, p), revision, "promise")) return;
+      const std::optional<stored> now = core_.store.read(core_.keys.record());
+      if (now) core_.locked([&] { core_.take(*now, false); });
+    }
+  }
+
+  elastic_decision decided(const job_record& r, const state_source& s, time since) {
+    if (s.dead.empty()) {  // all live: the world is made again
+      elastic_decision again;
+      again.world = s.from->members, again.layout = s.from->layout, again.version = s.target.version;
+      return again;
+    }
+    elastic_situation now;
+    now.model = core_.settings.model;
+    now.layout = s.from->layout;
+    now.version = s.target.version;
+    now.waited = seconds_since(since);
+    for (const member_name& who : s.from->members)
+      now.members.push_back({who, has_member(s.dead, who), has_member(s.empty, who), {}});
+    now.spares = core_.locked([&] { return core_.registered(); });
+    std::erase_if(now.spares, [&](const member_name& who) {
+      const bool silent = has_member(r.concerned(), who) && r.promise_of(who) == nullptr;
+      return s.from->has(who) || silent || has_member(r.gone, who);
+    });
+    return decide(core_.settings.policy, now);
+  }
+
+  job_core& core_;
+  member_list waited_with_;
+  std::pair<index_t, index_t> told_ = {-1, -1};  // of which epoch and attempt it was told that it is broken
+};
+
+}  // namespace reshard::detail
