@@ -36,10 +36,9 @@ bool there_is_an_etcd() {
   return found;
 }
 
-class etcd_process {
+class etcd_process : public testing::struck_process {
  public:
   etcd_process() { start(); }
-  etcd_process(const etcd_process&) = delete;
   ~etcd_process() { kill(); }
 
   const std::string& address() const { return port_.address; }
@@ -62,30 +61,11 @@ class etcd_process {
       ::_exit(127);
     }
   }
-  void kill() {
-    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-  void signal(int number) {
-    ::kill(pid_, number);
-    if (number == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
-  }
 
  private:
   testing::own_folder folder_;
   testing::own_port port_, peers_;
-  pid_t pid_ = -1;
 };
-
-template <typename Ask>
-std::string unreachable(Ask&& ask) {
-  try {
-    ask();
-  } catch (const store_unreachable& e) {
-    return e.what();
-  }
-  return "answered";
-}
 
 }  // namespace
 
@@ -186,7 +166,7 @@ TEST_CASE("what every store owes, of an etcd through a proxy that cuts, delays a
   proxy.misbehave(plan{cutting_proxy::cut_after, cutting_proxy::pass});
   const std::string lost =
       "reshard: the etcd at " + url + " did not answer /v3/kv/txn, so that it may have been done: ";
-  CHECK(unreachable([&] { store.swap("a", "2", first); }).starts_with(lost));
+  CHECK(testing::unreachable([&] { store.swap("a", "2", first); }).starts_with(lost));
   proxy.misbehave({});
   CHECK(store.read("a")->value == "2");
   CHECK(store.swap("a", "2", first) == 0);
@@ -209,7 +189,7 @@ TEST_CASE("what every store owes, of an etcd through a proxy that cuts, delays a
   CHECK(testing::insist([&] { return cut.changes("b", after - 2, milliseconds(0)); }).changes.empty());
   proxy.mute("/v3/watch");
   CHECK(store.swap("b", "1", no_revision) == after + 1);
-  CHECK(unreachable([&] { cut.changes("b", after, milliseconds(0)); }) ==
+  CHECK(testing::unreachable([&] { cut.changes("b", after, milliseconds(0)); }) ==
         "reshard: the etcd at " + url + " did not tell what changed after revision " + std::to_string(after) +
             " within 3000 ms");
   proxy.unmute();
@@ -246,10 +226,10 @@ TEST_CASE("an etcd that is killed, started again, or stands still") {
   CHECK(store.read("leased"));
   process.signal(SIGSTOP);
   const std::uint64_t after = 1;
-  CHECK(unreachable([&] {
+  CHECK(testing::unreachable([&] {
           hasty.read("leased");
         }).starts_with("reshard: the etcd at " + process.url() + " did not answer /v3/kv/range: "));
-  CHECK(unreachable([&] { hasty.changes("leased", after, milliseconds(0)); }) != "answered");
+  CHECK(testing::unreachable([&] { hasty.changes("leased", after, milliseconds(0)); }) != "answered");
   process.signal(SIGCONT);
   CHECK(store.renew(lease));
   CHECK(store.read("leased"));

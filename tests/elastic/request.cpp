@@ -13,6 +13,7 @@
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/tries.hpp"
+#include "../support/words.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -20,13 +21,6 @@ using testing::dice;
 namespace {
 
 job_request asked(std::vector<std::string> words) { return parse_request("ask#1", words); }
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words(1);
-  for (const char c : text)
-    if (c == ' ') words.emplace_back();
-    else words.back() += c;
-  return words;
-}
 /// What a request with a change is refused with.
 template <typename Change>
 std::string fault(job_request q, const Change& change) {
@@ -51,7 +45,7 @@ TEST_CASE("requests of words") {
   CHECK(asked({"finish"}) == job_request{.id = "ask#1"});
   for (const std::string text :
        {"join a,b", "leave a", "replace a b", "layout tp=2", "layout tp=1", "batch 64", "finish"})
-    CHECK(to_text(asked(words_of(text))) == text);
+    CHECK(to_text(asked(testing::words_of(text))) == text);
 }
 
 TEST_CASE("what is no request") {
@@ -116,7 +110,7 @@ TEST_CASE("requests as the store keeps them") {
     const std::string text = stored_text(q);
     CAPTURE(text);
     CHECK(request_of(text) == q);
-    CHECK(parse_request(q.id, words_of(to_text(q))) == q);
+    CHECK(parse_request(q.id, testing::words_of(to_text(q))) == q);
   }
   std::string counted;
   for (const auto& [what, times] : seen) counted += " " + what + " " + std::to_string(times);

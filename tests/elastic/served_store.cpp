@@ -69,16 +69,6 @@ struct kept_state {
   detail::store_journal journal;
 };
 
-template <typename Ask>
-std::string unreachable(Ask&& ask) {
-  try {
-    ask();
-  } catch (const store_unreachable& e) {
-    return e.what();
-  }
-  return "answered";
-}
-
 }  // namespace
 
 TEST_CASE("what every store owes, over a connection") {
@@ -111,17 +101,17 @@ TEST_CASE("what every store owes, through a proxy that cuts, delays and repeats"
       "reshard: the store at " + proxy.address() + " did not answer whether 'a' was changed: the connection ended";
   const std::uint64_t first = store.swap("a", "1", no_revision);
   proxy.misbehave(plan{cutting_proxy::cut_before});
-  CHECK(unreachable([&] { store.swap("a", "2", first); }) == lost);
+  CHECK(testing::unreachable([&] { store.swap("a", "2", first); }) == lost);
   proxy.misbehave(plan{cutting_proxy::pass});
   CHECK(store.read("a") == stored{"a", "1", first});
   proxy.misbehave(plan{cutting_proxy::cut_after});
-  CHECK(unreachable([&] { store.swap("a", "2", first); }) == lost);
+  CHECK(testing::unreachable([&] { store.swap("a", "2", first); }) == lost);
   proxy.misbehave(plan{cutting_proxy::pass});
   CHECK(store.read("a")->value == "2");
   CHECK(store.swap("a", "2", first) == 0);  // said again: made once
   const std::uint64_t made = store.read("a")->revision;
   proxy.misbehave(plan{cutting_proxy::cut_after});
-  CHECK(unreachable([&] { store.remove("a", made); }) == lost);
+  CHECK(testing::unreachable([&] { store.remove("a", made); }) == lost);
   proxy.misbehave(plan{cutting_proxy::cut_after, cutting_proxy::cut_before, cutting_proxy::pass});
   CHECK_FALSE(store.read("a"));  // asked three times
   proxy.misbehave(plan{cutting_proxy::repeat});
@@ -174,11 +164,11 @@ TEST_CASE("a store that stands still is unreachable, does nothing late, and take
   const std::uint64_t first = patient.swap("a", "1", no_revision);
   const lease_id lease = patient.lease(milliseconds(2000));
   process.signal(SIGSTOP);
-  CHECK(unreachable([&] { store.read("a"); }) ==
+  CHECK(testing::unreachable([&] { store.read("a"); }) ==
         "reshard: the store at " + process.address() + " did not answer within 200 ms: it is silent");
-  CHECK(unreachable([&] { store.swap("a", "2", first); }) ==
+  CHECK(testing::unreachable([&] { store.swap("a", "2", first); }) ==
         "reshard: the store at " + process.address() + " did not answer whether 'a' was changed: it is silent");
-  CHECK(unreachable([&] { store.changes("a", first, milliseconds(100)); }).ends_with("it is silent"));
+  CHECK(testing::unreachable([&] { store.changes("a", first, milliseconds(100)); }).ends_with("it is silent"));
   std::this_thread::sleep_for(milliseconds(1700));
   process.signal(SIGCONT);
   std::this_thread::sleep_for(milliseconds(100));  // it looks for what is over meanwhile
@@ -186,7 +176,7 @@ TEST_CASE("a store that stands still is unreachable, does nothing late, and take
   CHECK(patient.read("a") == stored{"a", "1", first});  // nobody waits for that swap any more
   CHECK(patient.swap("a", "3", first) == first + 1);
   process.kill();
-  CHECK(unreachable([&] { store.read("a"); }).ends_with(": nobody listens there"));
+  CHECK(testing::unreachable([&] { store.read("a"); }).ends_with(": nobody listens there"));
   process.start();
   CHECK(patient.read("a")->value == "3");
 }

@@ -15,6 +15,7 @@
 
 #include "../support/dice.hpp"
 #include "../support/tries.hpp"
+#include "../support/words.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -32,15 +33,8 @@ world world_of(member_list members, const char* layout, index_t batch = 8) {
           .cursor = 80,
           .batch = batch};
 }
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words(1);
-  for (const char c : text)
-    if (c == ' ') words.emplace_back();
-    else words.back() += c;
-  return words;
-}
 taken_request taken(const std::string& request, const world& now, const elastic_policy& p = {}) {
-  return take_up(parse_request("q", words_of(request)), now, {"x", "y"}, p, tiny);
+  return take_up(parse_request("q", testing::words_of(request)), now, {"x", "y"}, p, tiny);
 }
 /// What it leads to, in a line.
 std::string led(const std::string& request, const world& now, const elastic_policy& p = {}) {

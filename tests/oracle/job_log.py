@@ -9,8 +9,8 @@ import math
 import pathlib
 import subprocess
 
-M64 = (1 << 64) - 1
-GOLD = 0x9E3779B97F4A7C15
+from mixing import GOLD, M64, fnv, mix
+
 STATES = {"param": 2, "master": 4, "exp_avg": 4, "exp_avg_sq": 4}  # bytes; in the order of the job's list
 FIELDS = {"start": ("pid", "addr"), "world": ("epoch", "members", "layout", "first_step", "cursor", "batch", "why", "switch"),
           "samples": ("epoch", "step", "dp", "of", "begin", "end"), "step": ("epoch", "step", "sum"), "boundary": ("step", "waited"),
@@ -18,20 +18,6 @@ FIELDS = {"start": ("pid", "addr"), "world": ("epoch", "members", "layout", "fir
           "end": ("why", "version", "digests")}
 EXIT = {"done": 0, "left": 0, "expelled": 3, "refused": 4, "lost": 5}
 WORLD = ("members", "layout", "first_step", "cursor", "batch")
-
-
-def mix(x):
-    x = (x + GOLD) & M64
-    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & M64
-    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & M64
-    return x ^ x >> 31
-
-
-def fnv(text):
-    h = 0xCBF29CE484222325
-    for byte in text.encode():
-        h = (h ^ byte) * 0x100000001B3 & M64
-    return h
 
 
 class Sums:

@@ -42,6 +42,17 @@ auto insist(Ask&& ask) {
     }
 }
 
+/// The sentence with which a store does not answer; "answered" where it does.
+template <typename Ask>
+std::string unreachable(Ask&& ask) {
+  try {
+    ask();
+  } catch (const reshard::store_unreachable& e) {
+    return e.what();
+  }
+  return "answered";
+}
+
 inline void law_of_one(const reshard::any_store& s) {
   using namespace reshard;
   const std::uint64_t begin = s.list("one/").revision;

@@ -36,11 +36,29 @@ class own_port {
   reshard::owned_descriptor held_;
 };
 
-class store_process {
+/// A process to be killed and stopped; who derives from it starts it, and kills it before what it uses goes.
+class struck_process {
+ public:
+  struck_process() = default;
+  struck_process(const struck_process&) = delete;
+  void kill() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  /// SIGSTOP: it stands still by then.
+  void signal(int number) {
+    ::kill(pid_, number);
+    if (number == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
+  }
+
+ protected:
+  pid_t pid_ = -1;
+};
+
+class store_process : public struck_process {
  public:
   explicit store_process(std::string journal) : journal_(std::move(journal)) { start(); }
-  store_process(const store_process&) = delete;
-  ~store_process() { kill(); }
+  ~store_process() { kill(); }  // before its folder goes
 
   const std::string& address() const { return port_.address; }
   void start() {
@@ -55,15 +73,6 @@ class store_process {
     }
     ::_exit(1);
   }
-  void kill() {
-    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-  /// SIGSTOP: it stands still by then.
-  void signal(int number) {
-    ::kill(pid_, number);
-    if (number == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
-  }
   /// Seconds of a core that it has used.
   double used() const {
     clockid_t clock;
@@ -76,7 +85,6 @@ class store_process {
  private:
   std::string journal_;
   own_port port_;
-  pid_t pid_ = -1;
 };
 
 }  // namespace testing

@@ -21,6 +21,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
+from mixing import M64, fnv, mix  # noqa: E402
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("train", type=pathlib.Path)
 parser.add_argument("golden", type=pathlib.Path)
@@ -175,21 +178,6 @@ def check_reference(steps):
         print(f"reference, {model}: losses within {max(off[:10]):.1e}, norms within {max(norms[:10]):.1e}; in {steps} steps {max(off):.1e}", flush=True)
 
 
-M64 = (1 << 64) - 1
-
-
-def mix(x):
-    x = (x + 0x9E3779B97F4A7C15) & M64
-    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & M64
-    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & M64
-    return x ^ x >> 31
-
-
-def fnv(text):
-    h = 0xCBF29CE484222325
-    for c in text.encode():
-        h = (h ^ c) * 0x100000001B3 & M64
-    return h
 
 
 def check_dump(layout):
