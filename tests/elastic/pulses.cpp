@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,16 +57,12 @@ struct heard_world {
 
 /// A caller that says a hello as `from`, and nothing after it.
 owned_descriptor silent_caller(const pulse_peer& to, std::uint64_t world, const std::string& from) {
-  struct {
-    std::uint64_t magic = 0x3145534C55505352u, world;
-    char from[64] = {};
-  } hello;
-  hello.world = world;
-  from.copy(hello.from, sizeof hello.from - 1);
+  const detail::pulse_hello hello = detail::pulse_hello::of(world, from);
   owned_descriptor made = call_address(to.address, patience(1000));
   send_some(made.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
   return made;
 }
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 }  // namespace
 
@@ -124,4 +121,33 @@ TEST_CASE("the end of a connection is told at once") {
   owned_descriptor stranger = silent_caller(w.peers[0], 8, "b");  // of another world: it waits, and changes nothing
   std::this_thread::sleep_for(wait / 4);
   CHECK(w.so_far().size() == 1);
+}
+
+TEST_CASE("who calls of a world that is not known yet waits, hears that this member lives, and costs nothing") {
+  heard_world w;
+  w.add("a");
+  owned_descriptor early = silent_caller(w.peers[0], 5, "b");
+  send_some(early.number(), reinterpret_cast<const std::byte*>("..."), 3);
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(wait);
+  CHECK(cpu_seconds() - before < 0.1);
+  std::byte beats[64];
+  CHECK(receive_some(early.number(), beats, sizeof beats).bytes > 0);
+  w.ends[0]->hear(5, {w.peers[0], {"b", "127.0.0.1:1", "here"}});
+  std::this_thread::sleep_for(wait / 8);
+  early.close();
+  CHECK(w.within(wait, [](const auto& told) { return told.size() == 1 && told[0].how == found_gone::ended; }));
+}
+
+TEST_CASE("a process at whose address nobody listens any more is gone, before the patience ends") {
+  heard_world w;
+  w.add("a");
+  std::string nobody;
+  {
+    const listening_socket there("127.0.0.1:0");
+    nobody = "127.0.0.1:" + std::to_string(there.port());
+  }
+  w.ends[0]->hear(6, {w.peers[0], {"b", nobody, "here"}});
+  CHECK(w.within(10 * wait, [](const auto& told) { return !told.empty(); }));
+  CHECK(w.so_far()[0].how == found_gone::ended);
 }

@@ -586,7 +586,7 @@ def random_runs(few):
                 job.begin_ask(f"r{len(job.calls)}", *dice.choice((("layout", layouts[size][int(q * len(layouts[size]))]), ("join", other), ("leave", n))))
                 job.until(tick, 0.005 + 0.06 * r)
             kind = {"again": "stop", "amid": "kill" if q < 0.5 else "stop"}.get(kind, kind)
-            phase = job.status().split(" ")[0] if not away else "away"
+            phase = "away" if away else json.loads(job.status() or '{"phase": "unfounded"}')["phase"]
             if kind == "store" and not away:
                 os.killpg(job.store.pid, signal.SIGSTOP)
 
