@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection of pulses: a hello that says of which world and who calls, then beats, and a last word of who leaves in
-// good order.
+// One connection of pulses: a hello that says of which world and who calls, then beats, and a last word of who leaves
+// in good order.
 // Builds on: elastic/member_name.hpp, transport/socket.hpp.
 #pragma once
 
