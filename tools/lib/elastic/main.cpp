@@ -47,7 +47,7 @@ int run(int count, char** words) {
   worker.add_option("--lease", w.lease, "seconds until the store forgets who is silent");
   worker.add_option("--patience", w.patience, "seconds until who says nothing is not waited for");
   worker.add_option("--grace", w.grace, "seconds to promise in");
-  worker.add_option("--snapshot", w.snapshot, "refused: no snapshots are kept yet");
+  worker.add_option("--snapshot", w.snapshot, "copies of what one member holds at the next one, every so many steps");
   worker.add_option("--init-s", w.init, "sleep before it registers");
   worker.add_option("--budget", w.budget, "refused: switches keep their sources yet");
   worker.add_option("--dump", w.dump, "a folder for what it holds at the end");

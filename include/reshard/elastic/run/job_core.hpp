@@ -68,8 +68,9 @@ struct job_core {
   index_t version = holds_nothing;
   update_stage stage = update_stage::nothing;
   double scalar = 0, step_seconds = 0;
-  bool promised = false;  // it contributes to no further step of the world that it is in
-  bool finished = false;  // all steps of the job are made
+  std::vector<kept_copy> copies = {};  // that it has, of the world that it is in
+  bool promised = false;               // it contributes to no further step of the world that it is in
+  bool finished = false;               // all steps of the job are made
   member_clock::time_point failed_since = {};
   std::string failed = {};  // a step broke off, and by what sentence
 
