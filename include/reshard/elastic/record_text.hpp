@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record as the text that the store keeps: one word after the other, nothing of it lost.
-//   reshard-record-2 DIGEST PHASE EPOCH ATTEMPT BOUNDARY WANTED FROM_COPIES REQUEST GONE ..
+//   reshard-record-1 DIGEST PHASE EPOCH ATTEMPT BOUNDARY WANTED REQUEST GONE [from_copies] ..
 //   .. {world|proposed EPOCH MEMBERS LAYOUT FIRST_STEP CURSOR BATCH} ..
 //   .. {promise MEMBER VERSION STAGE SCALAR OF_EPOCH TORN_STAGES TORN_IN_PLACE {copy OF VERSION}}
 // Builds on: elastic/require_record.hpp, elastic/detail/stored_words.hpp.
@@ -15,7 +15,7 @@
 namespace reshard {
 
 /// The first word of a stored record: its form, and the version of that.
-inline constexpr std::string_view record_form = "reshard-record-2";
+inline constexpr std::string_view record_form = "reshard-record-1";
 
 namespace detail {
 inline void store_world(words_to_store& to, std::string_view as, const world& w) {
@@ -63,8 +63,8 @@ inline promise promise_from(stored_words& from) {
   detail::words_to_store to;
   to.word(name(r.phase));
   for (const index_t n : {r.epoch, r.attempt, r.boundary, r.wanted}) to.number(n);
-  to.number(r.from_copies ? 1 : 0);
   to.name_or_none(r.request), to.names(r.gone);
+  if (r.from_copies) to.word("from_copies");
   for (const world& w : r.worlds) detail::store_world(to, "world", w);
   for (const world& w : r.proposed) detail::store_world(to, "proposed", w);
   for (const promise& p : r.promises) detail::store_promise(to, p);
@@ -81,10 +81,9 @@ inline promise promise_from(stored_words& from) {
   r.attempt = from.number("the attempt");
   r.boundary = from.number("the boundary");
   r.wanted = from.number("what is wanted");
-  constexpr std::string_view whether[] = {"0", "1"};
-  r.from_copies = from.one_of(whether, "whether it begins with copies") == 1;
   r.request = from.name_or_none("the request");
   r.gone = from.names("who is gone");
+  r.from_copies = from.took("from_copies");
   while (from.took("world")) r.worlds.push_back(detail::world_from(from));
   while (from.took("proposed")) r.proposed.push_back(detail::world_from(from));
   while (from.took("promise")) r.promises.push_back(detail::promise_from(from));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a job as JSON, one line, for who looks at it from outside:
-//   {"phase","epoch","attempt","boundary","wanted","worlds":[W,..],"proposed":W or null,
+//   {"phase","epoch","attempt","boundary","wanted","from_copies","worlds":[W,..],"proposed":W or null,
 //    "promises":[{"member","version","stage","scalar","of_epoch","torn_stages","torn_in_place",
 //      "copies":[{"of","version"},..]},..],
 //    "gone":[NAME,..],"request":ID or null}
