@@ -466,18 +466,37 @@ def torn(few):
 
 
 def snapshots(few):
-    for layout, size, spare in (("dp=3,zero=1", 3, False), ("dp=3,zero=1", 3, True), ("pp=2", 2, True)):
-        job = Job("snapshots", layout, size, steps=100000, batch=12, snapshot=10).founders()
+    """What one member alone held comes back from its neighbour's copy; killed while copies are made and sent, and again while a world begins with them."""
+    cases = [("dp=3,zero=1", 3, "n1", None, False, None), ("dp=3,zero=1", 3, "n0", "kept:4", True, None), ("pp=2", 2, "n1", "copied:4", True, None)]
+    if not few:
+        cases = [(*one, None) for one in (("dp=3,zero=1", 3, "n1", None, True), ("dp=2,zero=1,tp=2", 4, "n3", None, True), ("pp=2,tp=2", 4, "n0", "updating:45", False))] + cases
+        cases += [(layout, size, who, point, True, None) for layout, size in (("dp=3,zero=1", 3), ("pp=2,tp=2", 4)) for who in ("n0", "n1")
+                  for point in ("copied:4", "kept:4", "scalar:43", "samples:41", "updating:49", "updated:40")]
+        # who is killed and, in the recovery that follows, a second one: the copy that it alone kept is gone with a neighbour
+        cases += [("dp=4,zero=1", 4, "n1", "scalar:45", True, ("n3", at)) for at in ("promised", "group_made:2", "stage:0", "entered:2")]
+        cases += [("dp=4,zero=1", 4, "n1", "scalar:45", True, ("n2", "stage:0"))]
+    lost = undone = 0
+    for layout, size, who, point, spare, second in cases:
+        job = Job(f"snapshots-{who}-{(point or 'kill').replace(':', '_')}", layout, size, steps=100000, batch=12, snapshot=10)
+        job.founders(**{who: {"kill": point} if point else {}}, **({second[0]: {"kill": second[1]}} if second else {}))
         job.worker("s") if spare else None
-        job.until(lambda: job.stepped(45) and (not spare or job.has("s", "start")))
-        job.kill("n1")
-        again = job.until(lambda: job.stepped(0, 2), 8)
+        job.until(lambda: job.stepped(45) and (not spare or job.has("s", "start")) or job.workers[who].poll() is not None)
+        job.kill(who) if not point else job.until(lambda: job.workers[who].poll() is not None, 8)
+        again = job.until(lambda: job.stepped(0, 2) or all(p.poll() is not None for p in job.workers.values()), 10)
         reached = max((x["step"] + 1 for x in job.events() if x["ev"] == "step" and x["epoch"] == 1), default=0)
         first = min((x["first_step"] for x in job.events() if x["ev"] == "world" and x["epoch"] > 1), default=None)
-        job.expect(again and first is not None and reached - first <= 11, f"{layout}, snapshots every 10 steps, {reached} reached: the next world begins with {first}")
+        # a neighbour that held the only copy, gone too: the job is lost and says so
+        gone = second is not None and second[0] == f"n{(int(who[1]) + 1) % size}"
+        lost += first is None
+        undone = max(undone, reached - (first if first is not None else reached))
+        job.expect(first is None if gone else again and first is not None and reached - first <= (11 if point is None else 20),
+                   f"{layout}, {who} at {point}, then {second}, snapshots every 10 steps, {reached} reached: the next world begins with {first}")
         job.ask("f", "finish")
         job.end(15)
-        check({n: c for n, c in job.codes.items() if c} == {"n1": -9}, f"snapshots {layout}: exit codes {job.codes}")
+        # whose second death comes once all have begun again, may be undone; who dies in the next world before its first copies are sent takes state along
+        dead = {who} | ({second[0]} if second else set())
+        check(gone or {n for n, c in job.codes.items() if c} <= dead, f"snapshots {layout} {who} {point} {second}: exit codes {job.codes}")
+    print(f"  {len(cases)} deaths, at most {undone} steps undone; {lost} jobs lost, their copies' keeper was killed with whose they were")
 
 
 # 5. The store: stopped, killed, started again.
