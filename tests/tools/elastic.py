@@ -496,6 +496,12 @@ def snapshots(few):
         # whose second death comes once all have begun again, may be undone; who dies in the next world before its first copies are sent takes state along
         dead = {who} | ({second[0]} if second else set())
         check(gone or {n for n, c in job.codes.items() if c} <= dead, f"snapshots {layout} {who} {point} {second}: exit codes {job.codes}")
+    if not few:  # the parameters of tp rank 0 had two holders, which both died; of the rest the keepers have copies, and that is not enough
+        job = Job("snapshots-both-holders", "tp=2,dp=2,zero=1", 4, steps=100000, batch=12, snapshot=10).founders()
+        job.until(lambda: job.stepped(45))
+        job.kill("n0"), job.kill("n2")
+        job.end(15)
+        check({n: c for n, c in job.codes.items()} == {"n0": -9, "n1": 5, "n2": -9, "n3": 5}, f"snapshots, both holders of tp rank 0 killed: exit codes {job.codes}, expected is 5 of who lives")
     print(f"  {len(cases)} deaths, at most {undone} steps undone; {lost} jobs lost, their copies' keeper was killed with whose they were")
 
 

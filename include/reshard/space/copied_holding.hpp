@@ -18,7 +18,7 @@ struct rank_copies {
   std::vector<bool> own = {};       // whether a rank has a copy of all that it holds
   std::vector<rank_t> keeper = {};  // who has a copy of what it holds alone; -1: nobody
 
-  /// Of n ranks: no rank has a copy of its own, and rank r's is kept by rank (r + shift) mod n.
+  /// A ring of n ranks: no rank has a copy of its own, and rank r's is kept by rank (r + shift) mod n.
   static rank_copies shifted(rank_t ranks, rank_t shift) {
     rank_copies c{std::vector<bool>(static_cast<std::size_t>(ranks), false), {}};
     for (rank_t r = 0; r < ranks; ++r) c.keeper.push_back((r + shift) % ranks);
