@@ -131,13 +131,14 @@ class elastic_job {
   }
   void drive() {
     while (!core_.ends.load()) {
+      const std::uint64_t before = core_.locked([&] { return core_.changed.times(); });
       try {
         driver_.turn();
       } catch (const store_unreachable&) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
       std::unique_lock lock(core_.mutex);
-      core_.changed.wait_for(lock, driver_.rest());
+      core_.changed.wait_for(lock, driver_.rest(), [&] { return core_.changed.times() != before; });
     }
   }
   template <typename Run>

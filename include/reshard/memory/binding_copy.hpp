@@ -14,28 +14,31 @@ namespace reshard {
 
 /// Room for one copy of a binding's boxes, each in row-major order; its own memory holds
 ///   sum over the boxes b of |b| x the bytes of an element
-/// and nothing beside. Movable. Refused: tensors that do not lie in the host's memory.
+/// and nothing beside; every element lies at a multiple of its width. Bindings are sealed before. Movable. Refused:
+/// tensors that do not lie in the host's memory.
 class binding_copy {
  public:
   explicit binding_copy(const binding& of, std::string who = "a copy") : tensors_(std::move(who), {}, of.list()) {
-    if (of.place() != memory_place{})
-      refuse(tensors_.who(), ": what is copied lies in ", of.place().text(), ", and copies are made of host memory");
+    require_host(of);
     bytes_t bytes = 0;
     for (const bound_box& b : of.boxes()) bytes = checked_add(bytes, b.bytes());
     memory_.resize(static_cast<std::size_t>(bytes));
     bytes = 0;
-    for (bound_box b : of.boxes()) {
-      const index_t columns = b.where.dim[2].size();
-      b.data = memory_.data() + bytes;
-      b.stride[0] = columns * b.where.dim[1].size(), b.stride[1] = columns, b.stride[2] = 1;
-      bytes += b.bytes();
-      tensors_.add(b);
-    }
+    for (const bytes_t width : {8, 4, 2, 1})  // the widest first, so that no gaps align them
+      for (bound_box b : of.boxes()) {
+        if (b.element_bytes != width) continue;
+        const index_t columns = b.where.dim[2].size();
+        b.data = memory_.data() + bytes;
+        b.stride[0] = columns * b.where.dim[1].size(), b.stride[1] = columns, b.stride[2] = 1;
+        bytes += b.bytes();
+        tensors_.add(b);
+      }
     tensors_.seal();
   }
 
   /// tensors()[x] = of[x] for every element x. Refused: a binding of other boxes than the one that it was made for.
   void take(const binding& of) {
+    require_host(of);
     const std::vector<bound_box>&from = of.boxes(), &to = tensors_.boxes();
     if (from.size() != to.size())
       refuse(tensors_.who(), ": it has room for ", to.size(), " boxes, and ", of.who(), " has ", from.size());
@@ -59,6 +62,11 @@ class binding_copy {
   bytes_t bytes() const { return static_cast<bytes_t>(memory_.size()); }
 
  private:
+  void require_host(const binding& of) const {
+    if (of.place() != memory_place{})
+      refuse(tensors_.who(), ": what is copied lies in ", of.place().text(), ", and copies are made of host memory");
+  }
+
   std::vector<std::byte> memory_;
   binding tensors_;
 };

@@ -21,7 +21,7 @@ struct rank_copies {
   /// A ring of n ranks: no rank has a copy of its own, and rank r's is kept by rank (r + shift) mod n.
   static rank_copies shifted(rank_t ranks, rank_t shift) {
     rank_copies c{std::vector<bool>(static_cast<std::size_t>(ranks), false), {}};
-    for (rank_t r = 0; r < ranks; ++r) c.keeper.push_back((r + shift) % ranks);
+    for (rank_t r = 0; r < ranks; ++r) c.keeper.push_back(((r + shift) % ranks + ranks) % ranks);
     return c;
   }
   static rank_copies none(rank_t ranks) {
@@ -57,7 +57,7 @@ class copied_holding {
   state_set states() const { return of_.states(); }
   int families() const { return of_.families(); }
   const family& family_at(int f) const { return of_.family_at(f); }
-  /// A keeper's come as on the rank that they are of.
+  /// A rank's come as its own do; where it has no copy of its own, as on the first of the ranks that it keeps those of.
   storage_order order_of(const tensor_id& t, rank_t rank, role r) const {
     const std::vector<rank_t>& kept = kept_[static_cast<std::size_t>(rank)];
     return of_.order_of(t, has_own(rank) || kept.empty() ? rank : kept[0], r);

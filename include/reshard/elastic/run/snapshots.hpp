@@ -61,10 +61,10 @@ class snapshots {
       to.version = version;
       tell();
       sending_ = &to;
+      core_.changed.notify_all();
     }
     core_.watcher.at("copied");
     if (!sends_.joinable()) sends_ = std::thread([this] { run(); });
-    core_.changed.notify_all();
   }
 
   /// What is waited for in sending ends: the world is over.
