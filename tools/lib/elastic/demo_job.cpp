@@ -38,7 +38,7 @@ class shown_job {
     start_worker("n5"), change({.what = "replace", .who = "n2", .by = "n5"});
     const log_event death{.ev = "killed", .what = "kill", .who = "n0"};  // rank 0
     tell(death);
-    processes_.kill("n0", SIGKILL);
+    processes_.kill(killed_ = death.who, SIGKILL);
     follow(death);
     ask({.what = "finish"});
     until("the end of all", [&] {
@@ -56,8 +56,9 @@ class shown_job {
       logs_.look();
       if (there()) return;
       for (const std::string& one : workers_)
-        if (const std::optional<int> code = processes_.ended(one); code && *code != 0 && *code != -SIGKILL)
+        if (const auto code = processes_.ended(one); code && *code != (one == killed_ ? -SIGKILL : 0))
           refuse("demo: ", one, " ended with ", *code, ": ", io::one_line(processes_.printed(one), 200));
+      if (processes_.ended("store")) refuse("demo: the store ended: ", io::one_line(processes_.printed("store"), 200));
       if (std::chrono::steady_clock::now() > limit) refuse("demo: 60 s went by without ", what);
     }
   }
@@ -67,7 +68,6 @@ class shown_job {
     const std::string says = "listening ";
     until("a store", [&] {
       const std::string said = processes_.printed("store");
-      if (processes_.ended("store")) refuse("demo: the store ended: ", io::one_line(said, 200));
       if (said.starts_with(says)) store_ = said.substr(says.size());
       return !store_.empty();
     });
@@ -161,7 +161,7 @@ class shown_job {
   process_list processes_;
   log_reader logs_;
   worker_log own_;
-  std::string store_;
+  std::string store_, killed_;
   std::vector<std::string> workers_;
   index_t epoch_ = 0, followed_ = 1;  // of now; of the change before
 };

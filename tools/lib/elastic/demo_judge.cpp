@@ -52,9 +52,9 @@ void judge_ends(job_verdict& v, const log_event& last, const event_list& deeds, 
   }
   for (const auto& [who, why] : due) {
     if (said[who] != why) v.wrong.push_back(text_of(who, " ends as '", said[who], "', expected is '", why, "'"));
-    if (!code.contains(who) || code[who] != (why.empty() ? -9 : 0))
-      v.wrong.push_back(
-          text_of(who, " ends with ", code.contains(who) ? code[who] : 999, ", not ", why.empty() ? -9 : 0));
+    const int due_code = why.empty() ? -9 : 0;
+    if (!code.contains(who)) v.wrong.push_back("no exit code is told of " + who);
+    else if (code[who] != due_code) v.wrong.push_back(text_of(who, " ends with ", code[who], ", not ", due_code));
   }
 }
 

@@ -49,6 +49,7 @@ log_event parse_event(std::string_view line, const std::string& name) {
 }
 
 void log_reader::look(look_for what) {
+  if (what == look_for::the_end && !std::filesystem::exists(folder_ + "/demo.log")) refuse(folder_, " has no demo.log");
   for (const auto& file : std::filesystem::directory_iterator(folder_)) {
     if (file.path().extension() != ".log") continue;
     const std::string name = file.path().stem().string();
