@@ -223,7 +223,9 @@ TEST_CASE("logs are read as they come, whole lines alone, and who did it apart")
   CHECK(logs.workers()[1].digests.at("param x") == ~std::uint64_t{0});
   REQUIRE(logs.deeds().size() == 1);
   CHECK(logs.deeds()[0].who == "a");
-  for (const char* line : {"[1]", "{}", R"({"t":1.0,"id":"a","ev":"step","epoch":"one"})", "rust"})
+  for (const char* line : {"[1]", "{}", R"({"t":1.0,"id":"a","ev":"step","epoch":"one"})", "rust",
+                           R"({"t":1.0,"id":"a","ev":"step","sum":18446744073709551616})",
+                           R"({"t":1.0,"id":"a","ev":"end","digests":{"param x":-1}})"})
     CHECK_THROWS_WITH_AS(parse_event(line, "a"), doctest::Contains("the log of a has a line that is none of it"),
                          reshard::refusal);
 }

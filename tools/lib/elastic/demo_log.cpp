@@ -23,6 +23,9 @@ void take(const nlohmann::json& all, const char* key, std::string& to) {
   if (all.contains(key)) to = all.at(key).get<std::string>();
 }
 
+/// Of 64 bits; what is more would be taken as a float.
+std::uint64_t sum_of(const nlohmann::json& value) { return value.get_ref<const nlohmann::json::number_unsigned_t&>(); }
+
 }  // namespace
 
 log_event parse_event(std::string_view line, const std::string& name) {
@@ -38,10 +41,11 @@ log_event parse_event(std::string_view line, const std::string& name) {
     const std::pair<const char*, std::string*> words[] = {{"layout", &e.layout}, {"why", &e.why},   {"who", &e.who},
                                                           {"by", &e.by},         {"what", &e.what}, {"text", &e.text}};
     for (const auto& [key, to] : words) take(all, key, *to);
-    if (all.contains("sum")) e.sum = all["sum"].get<std::uint64_t>();
+    if (all.contains("sum")) e.sum = sum_of(all["sum"]);
     if (all.contains("switch")) e.switched = all["switch"].get<double>();
     if (all.contains("members")) e.members = all["members"].get<std::vector<std::string>>();
-    if (all.contains("digests")) e.digests = all["digests"].get<std::map<std::string, std::uint64_t>>();
+    if (all.contains("digests"))
+      for (const auto& [tensor, sum] : all["digests"].items()) e.digests[tensor] = sum_of(sum);
   } catch (const nlohmann::json::exception&) {
     refuse("the log of ", name, " has a line that is none of it: ", io::one_line(std::string(line), 120));
   }
