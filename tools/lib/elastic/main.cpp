@@ -26,6 +26,16 @@ void add_store(CLI::App& command, std::string& url, std::string& job) {
   command.add_option("--job", job, "its name")->required();
 }
 
+void add_demo(CLI::App& app, demo_words& shown, int& code) {
+  CLI::App& demo = *app.add_subcommand("demo", "a job of 4 here: one joins, leaves, is replaced, is killed");
+  demo.add_flag("--json", shown.json, "one object, in place of a table");
+  demo.add_option("--keep", shown.keep, "a folder for the logs, which stays");
+  demo.add_option("--read", shown.read, "starts nothing, and judges the logs of such a folder")->excludes("--keep");
+  demo.add_option("--grace", shown.grace, "seconds to promise in");
+  demo.add_option("--patience", shown.patience, "seconds until who says nothing is not waited for");
+  demo.callback([&] { code = run_demo(shown); });
+}
+
 int run(int count, char** words) {
   CLI::App app("Jobs whose world changes while they train.", "tools/elastic");
   app.require_subcommand(1);
@@ -75,13 +85,7 @@ int run(int count, char** words) {
   store.callback([&] { code = run_store(listen, journal); });
 
   demo_words shown;
-  CLI::App& demo = *app.add_subcommand("demo", "a job of 4 here: one joins, leaves, is replaced, is killed");
-  demo.add_flag("--json", shown.json, "one object, in place of a table");
-  demo.add_option("--keep", shown.keep, "a folder for the logs, which stays");
-  demo.add_option("--read", shown.read, "starts nothing, and judges the logs of such a folder")->excludes("--keep");
-  demo.add_option("--grace", shown.grace, "seconds to promise in");
-  demo.add_option("--patience", shown.patience, "seconds until who says nothing is not waited for");
-  demo.callback([&] { code = run_demo(shown); });
+  add_demo(app, shown, code);
 
   try {
     app.parse(count, words);
