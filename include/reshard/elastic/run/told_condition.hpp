@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A condition that counts how often it was told, so that who looks first and then waits misses nothing that came
 // between.
-// Builds on: transport/patience.hpp.
+// Builds on: base/patience.hpp.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 
-#include <reshard/transport/patience.hpp>
+#include <reshard/base/patience.hpp>
 
 namespace reshard::detail {
 
