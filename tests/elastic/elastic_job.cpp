@@ -47,7 +47,7 @@ struct story {
 
 struct member : job_watcher {
   member(story& s, any_store store, const std::string& name, index_t found, double step_seconds,
-         const std::string& dies = "", int nth = 1, const degrees& layout = {})
+         const std::string& dies = "", int nth = 1, const degrees& layout = {}, index_t snapshot = 0)
       : all(s), me(name), step(step_seconds), dies_at(dies), times(nth) {
     settings.job = "story";
     settings.me = name;
@@ -57,6 +57,7 @@ struct member : job_watcher {
     if (layout == degrees{}) settings.layout.dp = found;
     settings.batch = 6;
     settings.steps = steps;
+    settings.snapshot = snapshot;
     settings.wait = std::chrono::seconds(2);  // nobody is slow on a machine that is busy
     settings.grace = std::chrono::seconds(1);
     thread = std::thread([this, store] { train(store); });
@@ -139,7 +140,10 @@ struct member : job_watcher {
       mine.add_same("sum", std::as_bytes(std::span(&sum, 1)));
       return mine;
     };
-    calls.take_small = [&](const small_state& s) { std::memcpy(&sum, s.bytes_of({"sum"}).data(), sizeof sum); };
+    calls.take_small = [&](const small_state& s) {
+      std::memcpy(&sum, s.bytes_of({"sum"}).data(), sizeof sum);
+      taken = sum;
+    };
     {
       elastic_job job(store, settings, calls, *this);
       here = &job;
@@ -178,6 +182,7 @@ struct member : job_watcher {
       all.last[me] = job.sentence();
       ended = job.version();
     }
+    over.store(true);
     if (ended == steps && now) judge(*now);
   }
   /// Every element, by all samples from the first on in one go.
@@ -209,8 +214,9 @@ struct member : job_watcher {
   int times;
   job_settings settings;
   std::atomic<index_t> version = 0;
-  std::atomic<bool> walks_out = false;
+  std::atomic<bool> walks_out = false, over = false;
   index_t ended = 0;
+  std::uint64_t taken = 0;  // of small state, the last time that it came with a world
   std::thread thread;
 };
 
@@ -411,6 +417,48 @@ TEST_CASE("who comes and dies before all have entered takes nothing along, of st
     CHECK(s.elements > 0);
     CHECK(s.wrong == 0);
     check_tiles(s, steps);
+  }
+}
+
+TEST_CASE("what one holder alone had comes from its neighbour's copy: back by less than two turns, small state too") {
+  struct {
+    rank_t tp, pp, dp;
+    int zero;
+    const char* point;
+    bool spare;
+  } const cases[] = {{1, 2, 1, 0, "scalar", false}, {1, 1, 3, 1, "samples", true}, {2, 1, 1, 0, "updating", true}};
+  for (const auto& c : cases) {
+    CAPTURE(std::string(c.point));
+    local_store kept;
+    const any_store store(kept);
+    story s;
+    std::uint64_t taken = 0;
+    {
+      degrees cut;
+      cut.tp = c.tp, cut.pp = c.pp, cut.dp = c.dp, cut.zero = c.zero;
+      const index_t n = cut.world();
+      std::vector<std::unique_ptr<member>> all;
+      for (const char* who : {"a", "b", "c"})
+        if (std::ssize(all) < n)
+          all.push_back(std::make_unique<member>(s, store, who, n, 0.005, *who == 'b' ? c.point : "", 58, cut, 10));
+      if (c.spare) {
+        while (all[0]->version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        all.push_back(std::make_unique<member>(s, store, "x", n, 0.005, "", 1, cut, 10));
+      }
+      while (!all[0]->over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      taken = all[0]->taken;
+    }
+    CHECK(s.ends["a"] == job_end::done);
+    CHECK(s.wrong == 0);
+    REQUIRE(s.worlds.size() == 2);
+    const world& after = s.worlds[2];
+    CHECK(after.layout.world() == (c.spare ? c.tp * c.pp * c.dp : 1));
+    CHECK(after.first_step % 10 == 0);
+    CHECK((after.first_step >= 40 && after.first_step <= 58));
+    check_tiles(s, steps);
+    std::uint64_t then = 0;  // what small state was at that version
+    for (index_t k = after.cursor - after.batch; k < after.cursor; ++k) then += mix64(static_cast<std::uint64_t>(k));
+    CHECK(taken == then);
   }
 }
 

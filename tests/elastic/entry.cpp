@@ -93,6 +93,31 @@ TEST_CASE("who lives and holds nothing of the world that the state is of is a de
   CHECK(source_of(r, {"b"}).from == nullptr);
 }
 
+TEST_CASE("who has copies of a version: those who live and hold that world's layout, their own and others'") {
+  job_record r = entering({world_of(1, {"a", "b", "c", "d"}, 0), world_of(2, {"b", "c"}, 6)});
+  r.promises = {promise_of("c", 7, 0, 1), promise_of("b", 7, 0, 1), promise_of("d", 7, 0, 1), promise_of("x", 7, 0, 1)};
+  r.promises[0].copies = {{"c", 6}, {"b", 6}, {"c", 4}};
+  r.promises[1].copies = {{"b", 6}, {"a", 6}, {"a", 4}, {"stranger", 6}};
+  r.promises[2].copies = {{"d", 6}, {"c", 6}};
+  r.promises[3].copies = {{"d", 6}};
+  state_source s = source_of(r);
+  CHECK(s.dead == member_list{"a"});
+  rank_copies c = copies_of(r, s, 6);
+  CHECK(c.own == std::vector<bool>{false, true, true, true});
+  CHECK(c.keeper == std::vector<rank_t>{1, 2, 3, -1});
+  c = copies_of(r, s, 4);
+  CHECK(c.own == std::vector<bool>{false, false, true, false});
+  CHECK(c.keeper == std::vector<rank_t>{1, -1, -1, -1});
+  // who died since then tells nothing any more, and who is in another layout neither
+  s = source_of(r, {"d"});
+  c = copies_of(r, s, 6);
+  CHECK(c.own == std::vector<bool>{false, true, true, false});
+  CHECK(c.keeper == std::vector<rank_t>{1, 2, -1, -1});
+  r.promises[2].of_epoch = 0;
+  c = copies_of(r, source_of(r), 6);
+  CHECK(c.keeper == std::vector<rank_t>{1, 2, -1, -1});
+}
+
 TEST_CASE("random promises: the source is the latest world somebody holds, and all of it are told apart") {
   const member_list all = {"a", "b", "c", "d", "e"};
   testing::dice dice(71);

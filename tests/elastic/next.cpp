@@ -193,6 +193,28 @@ TEST_CASE("who must be accounted for before another world is made of who is left
   CHECK(next(empty, event_of(empty, kind::no_plan)).phase == job_phase::waiting);
 }
 
+TEST_CASE("a world begins with copies of a version that somebody has, and the record says so until it is entered") {
+  job_record r = founded({"a", "b"});
+  r = next(r, event_of(r, kind::broke, {"b"}));
+  r = with_promise(r, 1, {.told = {"a", 5}, .of_epoch = 1, .copies = {{"a", 4}, {"b", 2}}});
+  const auto from = [&](index_t step, bool copies) {
+    job_event e = event_of(r, kind::accounted, {}, {world_of(2, {"a"}, step, 8 * step)});
+    e.from_copies = copies;
+    return e;
+  };
+  for (const index_t step : {4, 2}) CHECK(why_ignored(r, from(step, true)).empty());
+  for (const index_t step : {5, 3, 0})
+    CHECK(why_ignored(r, from(step, true)) == "nobody has a copy of the version it begins with");
+  CHECK_FALSE(next(r, from(5, false)).from_copies);
+  const job_record in = next(r, from(4, true));
+  CHECK(in.from_copies);
+  CHECK(in.promises == r.promises);
+  CHECK(to_text(in).find("; it begins with copies") != std::string::npos);
+  CHECK(to_text(from(4, true)).ends_with(", from copies"));
+  CHECK_FALSE(next(in, event_of(in, kind::entered, {"a"})).from_copies);
+  CHECK_FALSE(next(in, event_of(in, kind::broke, {"a"})).from_copies);
+}
+
 TEST_CASE("of a torn change, who was to leave may hold the state, but a member of the epoch has to leave it") {
   job_record r = armed(asked(founded(), {"b", "c"}), 5);
   r = next(r, event_of(r, kind::acked, {"a", "b"}));

@@ -75,12 +75,17 @@ job_record any_record(dice& random, std::map<std::string, int>& seen) {
     if (random.coin()) p.of_epoch = r.worlds[static_cast<std::size_t>(random.below(std::ssize(r.worlds)))].epoch;
     p.torn_stages = any_number(random);
     p.torn_in_place = p.torn_stages == largest ? 7 : random.below(p.torn_stages + 1);
+    for (index_t n = random.below(4); n > 0 && random.coin(); --n)
+      p.copies.push_back({any_name(random), random.coin() ? random.below(5) : largest});
+    ++seen[p.copies.empty() ? "no copies" : "copies"];
     r.promises.push_back(p);
     ++seen["promise at stage " + std::to_string(static_cast<int>(p.told.stage))];
     ++seen[p.holds_state() ? "holds state" : "holds nothing"];
     ++seen[p.torn_in_place > 0 ? "torn" : "not torn"];
     ++seen[p.of_epoch > 0 ? "in a layout" : "in none"];
   }
+  r.from_copies = r.phase == job_phase::entering && !r.promises.empty() && random.coin();
+  ++seen[r.from_copies ? "from copies" : "from what is held"];
   if (random.coin()) r.gone = any_names(random, 0);
   if (random.coin()) r.request = any_name(random);
   ++seen[std::string(name(r.phase))];
@@ -137,6 +142,13 @@ TEST_CASE("the text of records") {
   CHECK(words_of(armed_record()) == "armed 3 1 120 2 ask#1 , world 3 a,b dp=2 0 0 4 proposed 4 b tp=1 120 480 4");
   CHECK(words_of(recovering_record()) ==
         "recovering 3 0 0 1 , a world 2 a,b dp=2 0 0 4 world 3 a,b dp=2 0 0 4 promise b 7 2 3fe0000000000000 2 4 1");
+  job_record copied = recovering_record();
+  copied.phase = job_phase::entering;
+  copied.from_copies = true;
+  copied.promises[0].copies = {{"b", 6}, {"a", 4}};
+  CHECK(words_of(copied) ==
+        "entering 3 0 0 1 , a from_copies world 2 a,b dp=2 0 0 4 world 3 a,b dp=2 0 0 4 promise b 7 2 "
+        "3fe0000000000000 2 4 1 copy b 6 copy a 4");
   CHECK(stored_text(job_record{}) == sealed("founding 0 0 0 1 , ,"));
   // the digest is the same on every machine and in every version of this form
   CHECK(stored_text(job_record{}).substr(0, 33) == "reshard-record-1 aaf6eb66fc4aec40");
@@ -162,7 +174,7 @@ TEST_CASE("random records come back as they were") {
   std::string counted;
   for (const auto& [what, times] : seen) counted += what + ": " + std::to_string(times) + "; ";
   MESSAGE(rounds << " records: " << counted);
-  CHECK_DRAWN(seen.size() == 29);
+  CHECK_DRAWN(seen.size() == 33);
 }
 
 TEST_CASE("a byte that is changed, and a text that ends early, are found out") {
@@ -291,5 +303,19 @@ TEST_CASE("what is no record is neither stored nor read") {
   for (const index_t placed : {-1, 5})
     CHECK(fault(recovering, [&](job_record& r) { r.promises[0].torn_in_place = placed; }) ==
           "reshard: record: b has " + std::to_string(placed) + " of 4 stages in place");
+  CHECK(fault(recovering, [](job_record& r) {
+          r.promises[0].copies = {{"a", 0}, {{}, 3}};
+        }) == "reshard: record: b has a copy of version 3 of nobody; a copy is of a member, and versions count from 0");
+  CHECK(fault(recovering, [](job_record& r) {
+          r.promises[0].copies = {{"a", -1}};
+        }) == "reshard: record: b has a copy of version -1 of a; a copy is of a member, and versions count from 0");
+  CHECK(fault(recovering, [](job_record& r) { r.from_copies = true; }) ==
+        "reshard: record: its world begins with copies, and it is recovering with 1 promises; copies are told by "
+        "promises, and begin a world that is entered");
+  CHECK(fault(recovering, [](job_record& r) {
+          r.phase = job_phase::entering;
+          r.from_copies = true;
+          r.promises.clear();
+        }).find("it is entering with 0 promises") != std::string::npos);
   CHECK_REFUSED(record_of(sealed("idle 2 0 0 1 , , world 1 a tp=1 0 0 1")), "its last world is of epoch 1");
 }

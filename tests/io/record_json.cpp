@@ -25,7 +25,8 @@ world two(index_t epoch) { return {.epoch = epoch, .members = {"n0#1", "b"}, .la
 
 TEST_CASE("a job that was not founded yet") {
   CHECK(printed({}) ==
-        "{\"phase\":\"founding\",\"epoch\":0,\"attempt\":0,\"boundary\":0,\"wanted\":1,\"worlds\":[],\"proposed\":null,"
+        "{\"phase\":\"founding\",\"epoch\":0,\"attempt\":0,\"boundary\":0,\"wanted\":1,\"from_copies\":false,"
+        "\"worlds\":[],\"proposed\":null,"
         "\"promises\":[],\"gone\":[],\"request\":null}\n");
 }
 
@@ -39,7 +40,8 @@ TEST_CASE("a change that is armed") {
                      .proposed = {{.epoch = 4, .members = {"b"}, .first_step = 120, .cursor = 480, .batch = 4}},
                      .request = "ask#1"};
   CHECK(printed(r) ==
-        "{\"phase\":\"armed\",\"epoch\":3,\"attempt\":2,\"boundary\":120,\"wanted\":2,\"worlds\":[{\"epoch\":3,"
+        "{\"phase\":\"armed\",\"epoch\":3,\"attempt\":2,\"boundary\":120,\"wanted\":2,\"from_copies\":false,"
+        "\"worlds\":[{\"epoch\":3,"
         "\"members\":[\"n0#1\",\"b\"],\"layout\":\"dp=2\",\"first_step\":0,\"cursor\":0,\"batch\":4}],\"proposed\":"
         "{\"epoch\":4,\"members\":[\"b\"],\"layout\":\"\",\"first_step\":120,\"cursor\":480,\"batch\":4},"
         "\"promises\":[],\"gone\":[],\"request\":\"ask#1\"}\n");
@@ -53,11 +55,12 @@ TEST_CASE("promises and who is gone, read by another reader") {
                                    .scalar = 0xFFFFFFFFFFFFFFFFu,
                                    .of_epoch = 2,
                                    .torn_stages = 4,
-                                   .torn_in_place = 1},
+                                   .torn_in_place = 1,
+                                   .copies = {{"b", 6}, {"a", 4}}},
                                   {.told = {"n0#1", holds_nothing}}},
                      .gone = {"!~", "a"}};
   const json said = json::parse(printed(r));
-  CHECK(said.size() == 10);
+  CHECK(said.size() == 11);
   CHECK(said["worlds"].size() == 2);
   CHECK(said["worlds"][1]["epoch"] == 3);
   CHECK(said["gone"] == json({"!~", "a"}));
@@ -67,7 +70,9 @@ TEST_CASE("promises and who is gone, read by another reader") {
                                      {"scalar", 0xFFFFFFFFFFFFFFFFu},
                                      {"of_epoch", 2},
                                      {"torn_stages", 4},
-                                     {"torn_in_place", 1}}));
+                                     {"torn_in_place", 1},
+                                     {"copies", {{{"of", "b"}, {"version", 6}}, {{"of", "a"}, {"version", 4}}}}}));
+  CHECK(said["promises"][1]["copies"] == json::array());
   CHECK(said["promises"][1]["version"].is_null());
   CHECK(said["promises"][1]["member"] == "n0#1");
 }

@@ -8,6 +8,7 @@ Without --few every scenario: founded, asked, struck (each point on each role), 
 import argparse
 import copy
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -15,13 +16,11 @@ import random
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
-import job_log  # noqa: E402
+import elastic_jobs  # beside this file; it finds oracle/job_log.py
+import job_log
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("tool", type=pathlib.Path)
@@ -37,216 +36,10 @@ parser.add_argument("--seed", default=os.environ.get("RESHARD_SEED", "20261127")
 options = parser.parse_args()
 today = os.environ.get("RESHARD_TODAY", f"{datetime.datetime.now(datetime.timezone.utc):%Y%m%d}")
 seed = int(today if options.seed == "today" else options.seed)
-tool = options.tool.resolve()
-reshard = tool.parent / "reshard"
-room = pathlib.Path(tempfile.mkdtemp(prefix="reshard-elastic-", dir=options.keep))
-LLAMA, MOE = room / "llama.json", room / "moe.json"
-LLAMA.write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4, "hidden_size": 8, "num_attention_heads": 4,
-                             "num_key_value_heads": 4, "head_dim": 2, "intermediate_size": 8, "vocab_size": 24}))
-MOE.write_text(json.dumps({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2,
-                           "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 8, "moe_intermediate_size": 4, "num_experts": 4, "vocab_size": 16}))
-REPLICATED = room / "replicated.json"  # who joins or leaves changes dp alone, so that each element has more than one holder
-REPLICATED.write_text(json.dumps({"axes": "dp"}))
-models = {path: job_log.Model(reshard, path) for path in (LLAMA, MOE)}
-PATIENCE, GRACE, LEASE = 1.0 * options.slow, 0.4 * options.slow, 2.0 * options.slow
-LIMIT = 60 * options.slow  # for one job; a busy machine takes a few seconds
-counted = failed = jobs = 0
-started = []
-faults_kept = False
-
-
-def check(right, words):
-    global counted, failed
-    counted += 1
-    if not right:
-        failed += 1
-        print("FAULT:", words, flush=True)
-    return right
-
-
-def state_of(pid):
-    """R, S, T (stopped), Z, or nothing."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
-
-
-class Job:
-    """A store, workers and asks, each in a process group of its own; all of them end with it."""
-
-    def __init__(self, name, layout="dp=2", found=2, model=LLAMA, batch=8, steps=40, step_ms=5, snapshot=0, dump=True, **more):
-        global jobs
-        jobs += 1
-        self.name, self.layout, self.found, self.model, self.batch, self.steps, self.step_ms = name, layout, found, model, batch, steps, step_ms
-        self.snapshot, self.more, self.folder = snapshot, more, room / f"{jobs:03}-{name}"
-        (self.folder / "dump").mkdir(parents=True)
-        self.dump, self.ended, self.died = dump, time.monotonic() + LIMIT, {}
-        self.workers, self.struck, self.asks, self.pending = {}, set(), [], []
-        self.finish, self.faulty, self.port, self.store = False, False, 0, None
-        self.read_at, self.seen, self.calls = {}, {}, []
-        started.append(self)
-        self.start_store()
-
-    def spawn(self, name, *words):
-        self.calls.append(" ".join(map(str, words)))
-        with open(self.folder / f"{name}.out", "ab") as out:
-            return subprocess.Popen([str(tool), *map(str, words)], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
-
-    def start_store(self):
-        self.store = self.spawn("store", "store", "--listen", f"127.0.0.1:{self.port}", "--journal", self.folder / "journal")
-        if self.port == 0:
-            until = time.monotonic() + 10
-            while time.monotonic() < until and self.port == 0:
-                text = (self.folder / "store.out").read_text()
-                self.port = int(text.split(":")[-1]) if text.endswith("\n") and "listening" in text else 0
-                time.sleep(0.005)
-            check(self.port, f"{self.name}: the store does not listen")
-
-    def worker(self, name, kill=None, stop=None, **more):
-        words = {"store": f"127.0.0.1:{self.port}", "job": self.name, "id": name, "log": self.folder / f"{name}.log", "listen": "127.0.0.1:0", "model": self.model,
-                 "layout": self.layout, "found": self.found, "batch": self.batch, "steps": self.steps, "step-ms": self.step_ms, "patience": PATIENCE, "grace": GRACE,
-                 "lease": LEASE, **self.more, **more}
-        words.update({"snapshot": self.snapshot} if self.snapshot else {}, **({"dump": self.folder / "dump"} if self.dump else {}))
-        words.update({k: v for k, v in (("kill", kill), ("stop", stop)) if v})
-        self.workers[name] = self.spawn(name, "worker", *[w for k, v in words.items() for w in ("--" + k, v)])
-        return self
-
-    def founders(self, names=None, **each):
-        """Started one after the other, so that ranks are in their order."""
-        for name in names or [f"n{i}" for i in range(self.found)]:
-            self.worker(name, **each.get(name, {}))
-            self.until(lambda: self.has(name, "start") or self.workers[name].poll() is not None, 5)
-            time.sleep(0.03)
-        return self
-
-    def events(self, name=None):
-        """What was logged so far."""
-        for who in self.workers:
-            path = self.folder / f"{who}.log"
-            if path.exists():
-                with open(path, "rb") as file:
-                    file.seek(self.read_at.get(who, 0))
-                    whole = file.read().rpartition(b"\n")[0]
-                self.read_at[who] = self.read_at.get(who, 0) + len(whole) + bool(whole)
-                for line in whole.splitlines():
-                    try:
-                        self.seen.setdefault(who, []).append(json.loads(line))
-                    except ValueError:
-                        pass  # the judge tells
-        return self.seen.get(name, []) if name else [x for log in self.seen.values() for x in log]
-
-    def has(self, name, ev, **fields):
-        return any(x["ev"] == ev and all(x.get(k) == v for k, v in fields.items()) for x in self.events(name))
-
-    def stepped(self, least=0, epoch=1):
-        """Has somebody ended this step in this epoch or a later one?"""
-        return any(x["ev"] == "step" and x["epoch"] >= epoch and x["step"] >= least for x in self.events())
-
-    def until(self, true, seconds=15):
-        until = min(time.monotonic() + seconds * options.slow, self.ended)
-        while time.monotonic() < until:
-            if true():
-                return True
-            for name, p in self.workers.items():
-                if p.poll() is not None:
-                    self.died.setdefault(name, time.monotonic())
-            time.sleep(0.004)
-        return False
-
-    def begin_ask(self, request, *words):
-        self.pending.append((request, words, self.spawn(f"ask-{request}-{len(self.asks) + len(self.pending)}", "ask", "--store", f"127.0.0.1:{self.port}", "--job", self.name,
-                                                        "--id", request, *words), f"ask-{request}-{len(self.asks) + len(self.pending)}"))
-        self.finish |= words[0] == "finish"
-        return self.pending[-1]
-
-    def end_ask(self, one, seconds=20):
-        request, words, process, name = one
-        try:
-            process.wait(max(0.1, min(seconds * options.slow, self.ended - time.monotonic())))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        text = (self.folder / f"{name}.out").read_text().removesuffix("\n")
-        text = text.replace("reshard: ", "refused: ", 1) if text.startswith("reshard: ") and process.returncode == 4 else text  # what is none is not stored
-        self.pending.remove(one)
-        self.asks.append((request, words, text if process.returncode in (0, 1, 4) and text else None))
-        return self.asks[-1][2]
-
-    def ask(self, request, *words, seconds=20):
-        return self.end_ask(self.begin_ask(request, *words), seconds)
-
-    def status(self):
-        done = subprocess.run([str(tool), "status", "--store", f"127.0.0.1:{self.port}", "--job", self.name], capture_output=True, text=True, timeout=10)
-        return done.stdout.strip()
-
-    def signal(self, name, what):
-        if self.workers[name].poll() is None:
-            self.struck.add(name)
-            os.killpg(self.workers[name].pid, what)
-        return time.monotonic()
-
-    def kill(self, name):
-        return self.signal(name, signal.SIGKILL)
-
-    def stopped(self, name):
-        return state_of(self.workers[name].pid) == "T"
-
-    def end(self, seconds=30, judged=True):
-        """Waits for all, judges, and says whether all was right."""
-        self.until(lambda: all(p.poll() is not None for p in self.workers.values()), seconds)
-        for one in list(self.pending):
-            self.end_ask(one, 3)
-        hung = [name for name, p in self.workers.items() if p.poll() is None]
-        told = self.status() if hung else ""
-        self.close()
-        self.codes = {name: p.returncode if name not in hung else None for name, p in self.workers.items()}
-        self.events()
-        (self.folder / "calls.txt").write_text("\n".join(self.calls) + f"\n{self.codes}\n{self.asks}\n")
-        before = failed
-        check(not hung, f"{self.name}: C7 {hung} do not end; the record: {told}; {self.folder}")
-        if judged:
-            self.judge()
-        return self.settle(before)
-
-    def judge(self):
-        logs, faults = job_log.read_logs({name: self.folder / f"{name}.log" for name in self.workers})
-        try:
-            self.verdict = job_log.Judge(models[self.model], logs, job_log.read_dumps(self.folder / "dump") if self.dump else None, self.told())
-            faults += self.verdict.faults
-        except Exception as wrong:  # what the judge cannot read is a fault of its own
-            faults.append(f"the judge cannot read this: {type(wrong).__name__} {wrong}")
-        check(not faults, f"{self.name}: {len(faults)} faults; " + "; ".join(faults[:4]) + f"; {self.folder}")
-
-    def told(self):
-        return {"steps": self.steps, "batch": self.batch, "snapshot": self.snapshot, "codes": self.codes, "asks": self.asks, "finish": self.finish,
-                "struck": self.struck | {n for n, c in self.codes.items() if c == -9}}
-
-    def settle(self, before):
-        """Keeps the folder of a fault only."""
-        global faults_kept
-        if failed == before and not self.faulty and not self.name.startswith("self"):
-            shutil.rmtree(self.folder)
-        faults_kept |= failed != before or self.faulty
-        return failed == before
-
-    def close(self):
-        for p in [*self.workers.values(), *[one[2] for one in self.pending], *([self.store] if self.store else [])]:
-            if p.poll() is None:
-                try:
-                    os.killpg(p.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                p.wait()
-
-    def expect(self, right, words):
-        """Said before end(), so that the folder of a fault is kept."""
-        if not check(right, f"{self.name}: {words}; {self.folder}"):
-            self.faulty = True
-        return right
-
-    def epochs(self):
-        return max((x["epoch"] for x in self.events() if x["ev"] == "world"), default=0)
+tests = elastic_jobs.Tests(options.tool, options.slow, options.keep)
+check, LLAMA, MOE, REPLICATED = tests.check, tests.llama, tests.moe, tests.replicated
+PATIENCE, GRACE, LEASE = tests.patience, tests.grace, tests.lease
+Job = functools.partial(elastic_jobs.Job, tests)
 
 
 def waited(job):
@@ -257,7 +50,7 @@ def waited(job):
 def founded(few):
     for name, layout, model in (("dp", "dp=2", LLAMA), ("tp", "tp=2", LLAMA), ("pp", "pp=2", LLAMA), ("zero", "dp=2,zero=1", LLAMA), ("moe", "dp=2,ep=2", MOE),
                                 ("mixed", "tp=2,pp=2,dp=2,zero=1", LLAMA))[:6 if not few else 5]:
-        size = len(models[model].regions(layout))
+        size = len(tests.models[model].regions(layout))
         job = Job(f"founded-{name}", layout, size, model, batch=7, steps=12, step_ms=1).founders()
         job.end()
         check(job.codes == {f"n{i}": 0 for i in range(size)}, f"founded {layout}: exit codes {job.codes}")
@@ -449,7 +242,7 @@ def torn(few):
     """Single holders, and a switch that is torn: who joins and dies in it takes nothing along; what an old member alone held is lost, and said so."""
     cases = [(layout, point, who) for layout in ("dp=3,zero=1", "pp=2", "tp=2") for point in ("group_made", "ready", "decided", "stage:0", "stage:1", "entered") for who in ("j", "n1")]
     for layout, point, who in cases:
-        size = len(models[LLAMA].regions(layout))
+        size = len(tests.models[LLAMA].regions(layout))
         job = Job(f"torn-{point.replace(':', '_')}-{who}", layout, size, steps=1000000, batch=12, step_ms=4)
         job.founders(**{who: {"kill": point + (":2" if point == "entered" else "")}} if who != "j" else {})
         job.worker("j", **({"kill": point} if who == "j" else {}))
@@ -466,18 +259,43 @@ def torn(few):
 
 
 def snapshots(few):
-    for layout, size, spare in (("dp=3,zero=1", 3, False), ("dp=3,zero=1", 3, True), ("pp=2", 2, True)):
-        job = Job("snapshots", layout, size, steps=100000, batch=12, snapshot=10).founders()
+    """What one member alone held comes back from its neighbour's copy; killed while copies are made and sent, and again while a world begins with them."""
+    cases = [("dp=3,zero=1", 3, "n1", None, False, None), ("dp=3,zero=1", 3, "n0", "kept:4", True, None), ("pp=2", 2, "n1", "copied:4", True, None)]
+    if not few:
+        cases = [(*one, None) for one in (("dp=3,zero=1", 3, "n1", None, True), ("dp=2,zero=1,tp=2", 4, "n3", None, True), ("pp=2,tp=2", 4, "n0", "updating:45", False))] + cases
+        cases += [(layout, size, who, point, True, None) for layout, size in (("dp=3,zero=1", 3), ("pp=2,tp=2", 4)) for who in ("n0", "n1")
+                  for point in ("copied:4", "kept:4", "scalar:43", "samples:41", "updating:49", "updated:40")]
+        # who is killed and, in the recovery that follows, a second one: the copy that it alone kept is gone with a neighbour
+        cases += [("dp=4,zero=1", 4, "n1", "scalar:45", True, ("n3", at)) for at in ("promised", "group_made:2", "stage:0", "entered:2")]
+        cases += [("dp=4,zero=1", 4, "n1", "scalar:45", True, ("n2", "stage:0"))]
+    lost = undone = 0
+    for layout, size, who, point, spare, second in cases:
+        job = Job(f"snapshots-{who}-{(point or 'kill').replace(':', '_')}", layout, size, steps=100000, batch=12, snapshot=10)
+        job.founders(**{who: {"kill": point} if point else {}}, **({second[0]: {"kill": second[1]}} if second else {}))
         job.worker("s") if spare else None
-        job.until(lambda: job.stepped(45) and (not spare or job.has("s", "start")))
-        job.kill("n1")
-        again = job.until(lambda: job.stepped(0, 2), 8)
+        job.until(lambda: job.stepped(45) and (not spare or job.has("s", "start")) or job.workers[who].poll() is not None)
+        job.kill(who) if not point else job.until(lambda: job.workers[who].poll() is not None, 8)
+        again = job.until(lambda: job.stepped(0, 2) or all(p.poll() is not None for p in job.workers.values()), 10)
         reached = max((x["step"] + 1 for x in job.events() if x["ev"] == "step" and x["epoch"] == 1), default=0)
         first = min((x["first_step"] for x in job.events() if x["ev"] == "world" and x["epoch"] > 1), default=None)
-        job.expect(again and first is not None and reached - first <= 11, f"{layout}, snapshots every 10 steps, {reached} reached: the next world begins with {first}")
+        # a neighbour that held the only copy, gone too: the job is lost and says so
+        gone = second is not None and second[0] == f"n{(int(who[1]) + 1) % size}"
+        lost += first is None
+        undone = max(undone, reached - (first if first is not None else reached))
+        job.expect(first is None if gone else again and first is not None and reached - first <= (11 if point is None else 20),
+                   f"{layout}, {who} at {point}, then {second}, snapshots every 10 steps, {reached} reached: the next world begins with {first}")
         job.ask("f", "finish")
         job.end(15)
-        check({n: c for n, c in job.codes.items() if c} == {"n1": -9}, f"snapshots {layout}: exit codes {job.codes}")
+        # whose second death comes once all have begun again, may be undone; who dies in the next world before its first copies are sent takes state along
+        dead = {who} | ({second[0]} if second else set())
+        check(gone or {n for n, c in job.codes.items() if c} <= dead, f"snapshots {layout} {who} {point} {second}: exit codes {job.codes}")
+    if not few:  # the parameters of tp rank 0 had two holders, which both died; of the rest the keepers have copies, and that is not enough
+        job = Job("snapshots-both-holders", "tp=2,dp=2,zero=1", 4, steps=100000, batch=12, snapshot=10).founders()
+        job.until(lambda: job.stepped(45))
+        job.kill("n0"), job.kill("n2")
+        job.end(15)
+        check({n: c for n, c in job.codes.items()} == {"n0": -9, "n1": 5, "n2": -9, "n3": 5}, f"snapshots, both holders of tp rank 0 killed: exit codes {job.codes}, expected is 5 of who lives")
+    print(f"  {len(cases)} deaths, at most {undone} steps undone; {lost} jobs lost, their copies' keeper was killed with whose they were")
 
 
 # 5. The store: stopped, killed, started again.
@@ -659,7 +477,7 @@ def self_test():
         job.end()
         logs, faults = job_log.read_logs({n: job.folder / f"{n}.log" for n in job.workers})
         dumps = job_log.read_dumps(job.folder / "dump")
-        verdict = job_log.Judge(models[LLAMA], copy.deepcopy(logs), dumps, job.told())
+        verdict = job_log.Judge(tests.models[LLAMA], copy.deepcopy(logs), dumps, job.told())
         check(not faults and not verdict.faults, f"self-test: {name} is not right before it is doctored: {verdict.faults[:3]}")
         jobs_of.append((job, logs, dumps))
     (asked_job, logs, dumps), (killed_job, killed_logs, killed_dumps) = jobs_of
@@ -680,7 +498,7 @@ def self_test():
         l, d, told = copy.deepcopy(l), copy.deepcopy(d), copy.deepcopy(job.told())
         d = {r: [x, bytearray(data)] for r, (x, data) in d.items()}
         change(l, d, told)
-        seen = job_log.Judge(models[LLAMA], l, d, told).faults
+        seen = job_log.Judge(tests.models[LLAMA], l, d, told).faults
         check(any(f.startswith(word) for f in seen), f"self-test: {what} is not noticed as {word}: {seen[:3]}")
         print(f"{what}: {next((f for f in seen if f.startswith(word)), seen)}"[:200])
 
@@ -755,7 +573,7 @@ def self_test():
     doctor("a field missing", "C0", lambda l, d, t: find(l, "n1", "step").pop("sum"))
     doctor("the samples of who was killed", "C3", lambda l, d, t: drop(l, "n1", find(l, "n1", "samples", 3)), "killed")
     doctor("lost, and all is held", "C7", lambda l, d, t: [(x.update(why="lost", sentence="nobody"), t["codes"].update({n: 5})) for n, log in l.items() for x in log if x["ev"] == "end"], "killed")
-    cut = room / "cut.log"
+    cut = tests.room / "cut.log"
     cut.write_text('{"t":1.0,"id":"a","ev":"start","pid":1,"addr":""}\n{"t":1.0,"id')
     check(len(job_log.read_logs({"a": cut})[1]) == 2, "self-test: a line that was cut is not noticed")
     for job, _, _ in jobs_of:
@@ -771,18 +589,13 @@ def main():
     for name, scenario in SCENARIOS.items():
         if name not in options.only if options.only else options.few and name in ("snapshots", "torn"):
             continue
-        before, begin = (counted, failed), time.monotonic()
+        before, begin = (tests.counted, tests.failed), time.monotonic()
         scenario(options.few)
-        print(f"{name}: {counted - before[0]} checks, {failed - before[1]} failed, {time.monotonic() - begin:.1f} s", flush=True)
+        print(f"{name}: {tests.counted - before[0]} checks, {tests.failed - before[1]} failed, {time.monotonic() - begin:.1f} s", flush=True)
 
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with this
 try:
     main()
 finally:
-    for one in started:
-        one.close()
-    if not faults_kept and not failed:
-        shutil.rmtree(room, ignore_errors=True)
-print(f"{counted - failed} passed, {failed} failed")
-sys.exit(bool(failed))
+    tests.close()
+sys.exit(tests.tell())

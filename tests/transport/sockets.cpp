@@ -420,6 +420,43 @@ TEST_CASE("a hub that ends waits for nobody who is stopped, and what it said is 
   CHECK(std::string(all.of(1).sentence) == "reshard: device 0 has left; a world serves one run");
 }
 
+TEST_CASE("a hub that gave up one ends without waiting for another that has been silent, too") {
+  processes all(3);
+  for (const long d : {1L, 2L})
+    all.start(d, [&, d](listening_socket, left_behind&) {  // it says what it must, and reads nothing
+      const auto wait_for_hub = [&](long at) {
+        while (all.of(0).reached < at && all.of(0).sentence[0] == 0)
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      };
+      const owned_descriptor link = call_address(all.addresses[0], std::chrono::seconds(5));
+      const socket_hello hello{.what = call_for::meeting, .from = d, .devices = 3};
+      const std::uint32_t proposal[6] = {1, 16}, no_text[2] = {3, 0};
+      send_some(link.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
+      send_some(link.number(), reinterpret_cast<const std::byte*>(proposal), sizeof proposal);
+      wait_for_hub(1);
+      send_some(link.number(), reinterpret_cast<const std::byte*>(no_text), sizeof no_text);
+      wait_for_hub(3);
+    });
+  all.start(0, [&](listening_socket listening, left_behind& left) {
+    std::optional<socket_meeting> hub(std::in_place, 0, all.addresses, std::move(listening), std::chrono::seconds(1));
+    left.reached = 1;
+    hub->gather(std::string(std::size_t{1} << 26, 't'));  // more than the kernel takes
+    try {
+      hub->agree({});
+    } catch (const peer_failed& e) {
+      left.reached = std::string(e.what()).starts_with("reshard: device 1 was given up") ? 2 : 0;
+    }
+    const double begin = now();
+    hub.reset();
+    left.seconds = now() - begin;
+    ++left.reached;
+  });
+  REQUIRE(all.ended_within(30));
+  CHECK(std::string(all.of(0).sentence) == "");
+  CHECK(all.of(0).reached == 3);
+  CHECK(all.of(0).seconds < 0.5);
+}
+
 TEST_CASE("a connection that ends between two who live ends the world, by the hub's word, before half the patience") {
   for (const long lower : {0L, 1L}) {
     processes all(3);

@@ -3,7 +3,7 @@
 
 # What a build needs, and what tests need beside it.
 build_packages="g++ meson ninja-build pkgconf nlohmann-json3-dev libcli11-dev"
-test_packages="doctest-dev librange-v3-dev libbenchmark-dev cmake libopenmpi-dev libmpich-dev libdlpack-dev libcurl4-openssl-dev etcd-server"
+test_packages="doctest-dev librange-v3-dev libbenchmark-dev cmake libopenmpi-dev libmpich-dev libdlpack-dev libcurl4-openssl-dev etcd-server iproute2"
 
 apt() {  # runs apt-get without questions, and says something only where it fails
   local log

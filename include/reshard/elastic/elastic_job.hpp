@@ -25,10 +25,11 @@ class elastic_job {
       : core_(store, settings, std::move(calls), watcher), door_(listening_socket(settings.listen)),
         pulses_(settings.me, listening_socket(host_of(settings.listen) + ":0"), settings.wait,
                 [this](const member_name& who, detail::found_gone how, double after) { suspect(who, how, after); }),
-        groups_(core_, door_), course_(core_, groups_),
-        driver_(core_, pulses_, groups_), place_{host_of(settings.listen) + ":" + std::to_string(door_.port()),
-                                                 host_of(settings.listen) + ":" + std::to_string(pulses_.port()),
-                                                 settings.node},
+        groups_(core_, door_), copies_(core_, groups_), course_(core_, groups_, copies_),
+        driver_(core_, pulses_, groups_, copies_), place_{host_of(settings.listen) + ":" + std::to_string(door_.port()),
+                                                          host_of(settings.listen) + ":" +
+                                                              std::to_string(pulses_.port()),
+                                                          settings.node},
         watch_(core_, place_) {}
   elastic_job(const elastic_job&) = delete;
   ~elastic_job() { close(); }
@@ -130,13 +131,14 @@ class elastic_job {
   }
   void drive() {
     while (!core_.ends.load()) {
+      const std::uint64_t before = core_.locked([&] { return core_.changed.times(); });
       try {
         driver_.turn();
       } catch (const store_unreachable&) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
       std::unique_lock lock(core_.mutex);
-      core_.changed.wait_for(lock, driver_.rest());
+      core_.changed.wait_for(lock, driver_.rest(), [&] { return core_.changed.times() != before; });
     }
   }
   template <typename Run>
@@ -177,6 +179,7 @@ class elastic_job {
   process_door door_;
   detail::pulses pulses_;
   detail::world_groups groups_;
+  detail::snapshots copies_;
   detail::member_course course_;
   detail::job_driver driver_;
   registration place_;

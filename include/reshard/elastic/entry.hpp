@@ -2,7 +2,7 @@
 // Where the state of a job lies, as its record says: the world whose arrays hold it, who of it lives, which version all
 // go on from and who makes an update before; and the devices of the switch by which the next world is entered. Pure
 // functions of the record, so that old members, new ones and who comes to stay derive one switch.
-// Builds on: elastic/record.hpp, elastic/standing.hpp.
+// Builds on: elastic/record.hpp, elastic/standing.hpp, space/copied_holding.hpp.
 #pragma once
 
 #include <string>
@@ -10,6 +10,7 @@
 
 #include <reshard/elastic/record.hpp>
 #include <reshard/elastic/standing.hpp>
+#include <reshard/space/copied_holding.hpp>
 
 namespace reshard {
 
@@ -60,6 +61,22 @@ struct state_source {
          (p.told.version + 1 == s.target.version && p.told.stage == update_stage::scalar)))
       s.scalar = p.scalar, s.known = true;
   return s;
+}
+
+/// Who has copies of a version, by rank of the world that state comes from, as the promises of who lives tell.
+[[nodiscard]] inline rank_copies copies_of(const job_record& r, const state_source& s, index_t version) {
+  rank_copies all = rank_copies::none(std::ssize(s.from->members));
+  for (const promise& p : r.promises) {
+    const rank_t at = s.from->rank_of(p.told.member);
+    if (at < 0 || p.of_epoch != s.from->epoch || has_member(s.dead, p.told.member)) continue;
+    for (const kept_copy& c : p.copies) {
+      const rank_t of = s.from->rank_of(c.of);
+      if (c.version != version || of < 0) continue;
+      if (of == at) all.own[static_cast<std::size_t>(at)] = true;
+      else all.keeper[static_cast<std::size_t>(of)] = at;
+    }
+  }
+  return all;
 }
 
 /// Devices of the switch: those of the world that state comes from, by rank, then who else is in the next one.

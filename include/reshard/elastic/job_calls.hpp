@@ -31,6 +31,8 @@ struct job_settings {
   degrees layout = {};                // of the first world
   index_t batch = 1;                  // of the first world, samples a step
   std::optional<index_t> steps = {};  // the job is done after so many
+  index_t snapshot =
+      0;  // every so many steps members copy their state, and what they hold alone to the next one; 0: none
   elastic_policy policy = {};
   patience lease = std::chrono::seconds(3);         // after so long without a renewal the store forgets a member
   patience wait = std::chrono::seconds(1);          // who says nothing for so long is not waited for

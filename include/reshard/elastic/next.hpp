@@ -30,6 +30,14 @@ constexpr std::string_view broke_in_vain(const job_record& r, const job_event& e
   return "it names no member of the old or new world that was thought to live";
 }
 
+/// Whether somebody who promised has a copy of a version.
+constexpr bool tells_copies(const job_record& r, index_t version) {
+  for (const promise& p : r.promises)
+    for (const kept_copy& c : p.copies)
+      if (c.version == version) return true;
+  return false;
+}
+
 /// Why nobody can be called to account yet; empty where the world may be made.
 constexpr std::string_view not_accounted(const job_record& r, const job_event& e) {
   member_list out = r.gone;
@@ -47,6 +55,7 @@ constexpr std::string_view not_accounted(const job_record& r, const job_event& e
   if (e.to.size() != 1 || e.to[0].epoch != r.epoch + 1) return "it names no world of the next epoch";
   for (const member_name& who : e.to[0].members)
     if (has_member(out, who)) return "its world has a member that is gone";
+  if (e.from_copies && !tells_copies(r, e.to[0].first_step)) return "nobody has a copy of the version it begins with";
   if (e.to[0].first_step >= r.now().first_step && !follows(r.now(), e.to[0])) return "its world has another cursor";
   return {};
 }
@@ -117,6 +126,7 @@ constexpr void begin_epoch(job_record& r, const world& w) {
   if (!why_ignored(r, e).empty()) return r;
   for (const world& w : e.to) require_world(w);
   job_record after = r;
+  after.from_copies = e.kind == job_event_kind::accounted && e.from_copies;
   after.phase = transition_of(r.phase, e.kind)->to;
   switch (e.kind) {
     case job_event_kind::ready:

@@ -20,6 +20,15 @@ constexpr std::uint64_t bits_of_scalar(double x) { return std::bit_cast<std::uin
 /// scalar_of_bits(bits_of_scalar(x)) is x, bit for bit.
 constexpr double scalar_of_bits(std::uint64_t bits) { return std::bit_cast<double>(bits); }
 
+/// A copy of a member's states as they were at a version: of all of them at that member itself, at another one of what
+/// that member alone holds.
+struct kept_copy {
+  member_name of = {};
+  index_t version = 0;
+
+  friend constexpr bool operator==(const kept_copy&, const kept_copy&) = default;
+};
+
 /// A member's word that it contributes to no further step of the record's epoch, and its standing.
 struct promise {
   standing told = {};
@@ -27,6 +36,7 @@ struct promise {
   index_t of_epoch = 0;       // the epoch whose layout its arrays are in; 0 where it holds nothing
   index_t torn_stages = 0;    // of a switch that it could not end: its stages; 0, where it holds one layout whole
   index_t torn_in_place = 0;  // and how many are in place
+  std::vector<kept_copy> copies = {};  // that it has, of members of that epoch's world
 
   constexpr bool holds_state() const { return told.version != holds_nothing; }
 
@@ -41,6 +51,8 @@ struct job_record {
   index_t attempt = 0;   // how often in this epoch a world was proposed or a recovery was begun: never falls in it
   index_t boundary = 0;  // armed: the step that all of the old world stop before; done: that it ended before, or 0
   index_t wanted = 1;    // founding: as many members
+  bool from_copies =
+      false;  // entering: the world begins with copies of its first step's version, not with what is held
   std::vector<world> worlds = {};
   std::vector<world> proposed = {};  // the world that comes next, where one is named
   std::vector<promise> promises = {};
@@ -78,6 +90,7 @@ struct job_event {
   index_t at = 0;              // ready, passed, finish: the boundary that is named now
   member_list members = {};    // ready, acked, entered: who says so; broke, accounted: who is dead or silent; come: who
   std::vector<world> to = {};  // found, ask, accounted: the world
+  bool from_copies = false;    // accounted: it begins with copies
   member_name request = {};    // ask: by which request
 
   friend constexpr bool operator==(const job_event&, const job_event&) = default;
@@ -95,6 +108,7 @@ inline std::string to_text(const job_record& r) {
   if (r.phase == job_phase::armed) text += detail::text_of(": all stop before step ", r.boundary);
   for (const world& w : r.worlds) text += "; " + to_text(w);
   for (const world& w : r.proposed) text += "; proposed is " + to_text(w);
+  if (r.from_copies) text += "; it begins with copies";
   if (!r.request.empty()) text += detail::text_of("; asked for by ", r.request.text());
   for (const promise& p : r.promises) text += "; promised: " + detail::standing_text(p.told);
   if (!r.gone.empty()) text += "; gone: " + members_text(r.gone);
@@ -108,6 +122,7 @@ inline std::string to_text(const job_event& e) {
   if (e.at > 0) text += detail::text_of(", at step ", e.at);
   if (!e.members.empty()) text += ": " + members_text(e.members);
   for (const world& w : e.to) text += "; to " + to_text(w);
+  if (e.from_copies) text += ", from copies";
   return text;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record as the text that the store keeps: one word after the other, nothing of it lost.
-//   reshard-record-1 DIGEST PHASE EPOCH ATTEMPT BOUNDARY WANTED REQUEST GONE ..
+//   reshard-record-1 DIGEST PHASE EPOCH ATTEMPT BOUNDARY WANTED REQUEST GONE [from_copies] ..
 //   .. {world|proposed EPOCH MEMBERS LAYOUT FIRST_STEP CURSOR BATCH} ..
-//   .. {promise MEMBER VERSION STAGE SCALAR OF_EPOCH TORN_STAGES TORN_IN_PLACE}
+//   .. {promise MEMBER VERSION STAGE SCALAR OF_EPOCH TORN_STAGES TORN_IN_PLACE {copy OF VERSION}}
 // Builds on: elastic/require_record.hpp, elastic/detail/stored_words.hpp.
 #pragma once
 
@@ -36,6 +36,7 @@ inline void store_promise(words_to_store& to, const promise& p) {
   to.word("promise"), to.name_or_none(p.told.member), to.number(p.told.version);
   to.number(static_cast<index_t>(p.told.stage)), to.bits(p.scalar), to.number(p.of_epoch);
   to.number(p.torn_stages), to.number(p.torn_in_place);
+  for (const kept_copy& c : p.copies) to.word("copy"), to.name_or_none(c.of), to.number(c.version);
 }
 inline promise promise_from(stored_words& from) {
   constexpr std::string_view stages[] = {"0", "1", "2"};
@@ -47,6 +48,11 @@ inline promise promise_from(stored_words& from) {
   p.of_epoch = from.number("the epoch of a promise");
   p.torn_stages = from.number("the stages of a torn switch");
   p.torn_in_place = from.number("what is in place of a torn switch");
+  while (from.took("copy")) {
+    kept_copy& c = p.copies.emplace_back();
+    c.of = from.name_or_none("whose copy it is");
+    c.version = from.number("the version of a copy");
+  }
   return p;
 }
 }  // namespace detail
@@ -58,6 +64,7 @@ inline promise promise_from(stored_words& from) {
   to.word(name(r.phase));
   for (const index_t n : {r.epoch, r.attempt, r.boundary, r.wanted}) to.number(n);
   to.name_or_none(r.request), to.names(r.gone);
+  if (r.from_copies) to.word("from_copies");
   for (const world& w : r.worlds) detail::store_world(to, "world", w);
   for (const world& w : r.proposed) detail::store_world(to, "proposed", w);
   for (const promise& p : r.promises) detail::store_promise(to, p);
@@ -76,6 +83,7 @@ inline promise promise_from(stored_words& from) {
   r.wanted = from.number("what is wanted");
   r.request = from.name_or_none("the request");
   r.gone = from.names("who is gone");
+  r.from_copies = from.took("from_copies");
   while (from.took("world")) r.worlds.push_back(detail::world_from(from));
   while (from.took("proposed")) r.proposed.push_back(detail::world_from(from));
   while (from.took("promise")) r.promises.push_back(detail::promise_from(from));

@@ -24,6 +24,10 @@ constexpr void require_promise(const job_record& r, std::size_t at) {
   if (!known) refuse("record: ", who, " holds the layout of epoch ", p.of_epoch, ", and no world is of that");
   if (p.torn_in_place < 0 || p.torn_in_place > p.torn_stages)
     refuse("record: ", who, " has ", p.torn_in_place, " of ", p.torn_stages, " stages in place");
+  for (const kept_copy& c : p.copies)
+    if (c.of.empty() || c.version < 0)
+      refuse("record: ", who, " has a copy of version ", c.version, " of ", c.of.empty() ? "nobody" : c.of.text(),
+             "; a copy is of a member, and versions count from 0");
 }
 }  // namespace detail
 
@@ -53,6 +57,9 @@ constexpr void require_record(const job_record& r) {
     if (w.epoch != r.epoch + 1)
       refuse("record: a world of epoch ", w.epoch, " is proposed, and it is of epoch ", r.epoch);
   }
+  if (r.from_copies && (r.phase != job_phase::entering || r.promises.empty()))
+    refuse("record: its world begins with copies, and it is ", name(r.phase), " with ", r.promises.size(),
+           " promises; copies are told by promises, and begin a world that is entered");
   if (has_member(r.gone, {})) refuse("record: of ", r.gone.size(), " members that are gone one has no name");
   for (std::size_t i = 0; i < r.promises.size(); ++i) detail::require_promise(r, i);
 }

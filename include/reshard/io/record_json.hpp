@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a job as JSON, one line, for who looks at it from outside:
-//   {"phase","epoch","attempt","boundary","wanted","worlds":[W,..],"proposed":W or null,
-//    "promises":[{"member","version","stage","scalar","of_epoch","torn_stages","torn_in_place"},..],
+//   {"phase","epoch","attempt","boundary","wanted","from_copies","worlds":[W,..],"proposed":W or null,
+//    "promises":[{"member","version","stage","scalar","of_epoch","torn_stages","torn_in_place",
+//      "copies":[{"of","version"},..]},..],
 //    "gone":[NAME,..],"request":ID or null}
 // a world W being {"epoch","members":[NAME,..],"layout","first_step","cursor","batch"}.
 // Builds on: elastic/record.hpp, io/text_output.hpp.
@@ -31,7 +32,11 @@ inline void write_promise(text_output& out, const promise& p) {
   if (p.holds_state()) out << p.told.version;
   else out << "null";
   out << ",\"stage\":" << static_cast<int>(p.told.stage) << ",\"scalar\":" << p.scalar << ",\"of_epoch\":" << p.of_epoch
-      << ",\"torn_stages\":" << p.torn_stages << ",\"torn_in_place\":" << p.torn_in_place << "}";
+      << ",\"torn_stages\":" << p.torn_stages << ",\"torn_in_place\":" << p.torn_in_place << ",\"copies\":[";
+  json_items copies(out);
+  for (const kept_copy& c : p.copies)
+    copies.next() << "{\"of\":\"" << c.of.text() << "\",\"version\":" << c.version << "}";
+  out << "]}";
 }
 }  // namespace detail
 
@@ -39,7 +44,8 @@ inline void write_promise(text_output& out, const promise& p) {
 /// a whole number.
 inline void write_record_json(text_output& out, const job_record& r) {
   out << "{\"phase\":\"" << name(r.phase) << "\",\"epoch\":" << r.epoch << ",\"attempt\":" << r.attempt
-      << ",\"boundary\":" << r.boundary << ",\"wanted\":" << r.wanted << ",\"worlds\":[";
+      << ",\"boundary\":" << r.boundary << ",\"wanted\":" << r.wanted
+      << ",\"from_copies\":" << (r.from_copies ? "true" : "false") << ",\"worlds\":[";
   json_items worlds(out);
   for (const world& w : r.worlds) detail::write_world(worlds.next(), w);
   out << "],\"proposed\":";

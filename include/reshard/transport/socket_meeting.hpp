@@ -68,9 +68,9 @@ class socket_meeting {
            clock::now() < end) {  // a connection that is closed on unread bytes takes back what is under way
       bool under_way = false;
       for (rank_t d = 0; d < devices_; ++d) {
-        while (link(d).next()) {
-        }
-        under_way = under_way || (link(d).open() && !is_known_gone(d) && !link(d).all_arrived());
+        hear_frames(d, clock::now(), [](const socket_frame&) {});
+        under_way =
+            under_way || (link(d).open() && !is_known_gone(d) && !is_silent(d, clock::now()) && !link(d).all_arrived());
       }
       if (!under_way) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -184,6 +184,8 @@ class socket_meeting {
   bool is_known_gone(rank_t d) const {
     return d == end_.left() || std::find(gone_.begin(), gone_.end(), d) != gone_.end();
   }
+  /// For the patience: it may be that it lives, and that nothing reaches it.
+  bool is_silent(rank_t d, clock::time_point now) const { return now - heard_[static_cast<std::size_t>(d)] > wait_; }
   bool lives(rank_t d) const { return !address(d).empty(); }
   framed_link& link(rank_t d) { return links_[static_cast<std::size_t>(d)]; }
 
@@ -274,17 +276,21 @@ class socket_meeting {
     say({kind::given_up, {device_}, sentence});
     end_.break_off(sentence);
   }
+  template <typename Take>
+  void hear_frames(rank_t d, clock::time_point now, Take&& take) {
+    const std::uint64_t before = link(d).received();
+    while (const std::optional<socket_frame> frame = link(d).next()) take(*frame);
+    if (link(d).received() != before) heard_[static_cast<std::size_t>(d)] = now;  // a long frame is no silence
+  }
   void hear(rank_t d, clock::time_point now) {
     framed_link& from = link(d);
     if (from.number() < 0) return;
-    const std::uint64_t before = from.received();
-    while (std::optional<socket_frame> frame = from.next()) take(d, *frame);
-    if (from.received() != before) heard_[static_cast<std::size_t>(d)] = now;  // a long frame is no silence
+    hear_frames(d, now, [&](const socket_frame& frame) { take(d, frame); });
     if (end_.broken()) return;
     if (!from.open()) {
       gone_.push_back(d);
       lose(d, detail::text_of("reshard: device ", d, " is gone: its connection ended"));
-    } else if (now - heard_[static_cast<std::size_t>(d)] > wait_) {
+    } else if (is_silent(d, now)) {
       const std::string sentence =
           detail::text_of("reshard: device ", d, " was given up: it has said nothing for ", wait_.count(), " ms");
       gone_.push_back(d);

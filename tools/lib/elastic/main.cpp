@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools/elastic: jobs whose world changes while they train. `worker` is one member with the exact trainer; `ask` says a
-// request and prints its answer; `status` prints the record; `store` keeps it.
+// request and prints its answer; `status` prints the record; `store` keeps it; `demo` shows a job of all these.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -13,6 +13,7 @@
 #include <reshard/io/arguments.hpp>
 
 #include "ask.hpp"
+#include "demo.hpp"
 #include "store.hpp"
 #include "worker.hpp"
 
@@ -23,6 +24,16 @@ using namespace elastic;
 void add_store(CLI::App& command, std::string& url, std::string& job) {
   command.add_option("--store", url, "HOST:PORT of a store, or http://HOST:PORT of etcd")->required();
   command.add_option("--job", job, "its name")->required();
+}
+
+void add_demo(CLI::App& app, demo_words& shown, int& code) {
+  CLI::App& demo = *app.add_subcommand("demo", "a job of 4 here: one joins, leaves, is replaced, is killed");
+  demo.add_flag("--json", shown.json, "one object, in place of a table");
+  demo.add_option("--keep", shown.keep, "a folder for the logs, which stays");
+  demo.add_option("--read", shown.read, "starts nothing, and judges the logs of such a folder")->excludes("--keep");
+  demo.add_option("--grace", shown.grace, "seconds to promise in");
+  demo.add_option("--patience", shown.patience, "seconds until who says nothing is not waited for");
+  demo.callback([&] { code = run_demo(shown); });
 }
 
 int run(int count, char** words) {
@@ -47,7 +58,7 @@ int run(int count, char** words) {
   worker.add_option("--lease", w.lease, "seconds until the store forgets who is silent");
   worker.add_option("--patience", w.patience, "seconds until who says nothing is not waited for");
   worker.add_option("--grace", w.grace, "seconds to promise in");
-  worker.add_option("--snapshot", w.snapshot, "refused: no snapshots are kept yet");
+  worker.add_option("--snapshot", w.snapshot, "copies of what one member holds at the next one, every so many steps");
   worker.add_option("--init-s", w.init, "sleep before it registers");
   worker.add_option("--budget", w.budget, "refused: switches keep their sources yet");
   worker.add_option("--dump", w.dump, "a folder for what it holds at the end");
@@ -72,6 +83,9 @@ int run(int count, char** words) {
   store.add_option("--listen", listen, "HOST:PORT")->required();
   store.add_option("--journal", journal, "a file, synced before anything is answered")->required();
   store.callback([&] { code = run_store(listen, journal); });
+
+  demo_words shown;
+  add_demo(app, shown, code);
 
   try {
     app.parse(count, words);

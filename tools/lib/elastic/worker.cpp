@@ -60,7 +60,6 @@ std::string text_of_file(const char* what, const std::string& path) {
 job_settings settings_of(const worker_words& w) {
   if (!w.budget.empty())
     refuse("--budget ", io::one_line(w.budget), ": a job's switches keep their sources yet, whatever that takes");
-  if (w.snapshot != 0) refuse("--snapshot ", static_cast<index_t>(w.snapshot), ": a job keeps no snapshots yet");
   job_settings s;
   s.job = w.job;
   s.me = member_name(w.id);
@@ -71,6 +70,7 @@ job_settings settings_of(const worker_words& w) {
   s.found = count_of("--found", w.found);
   s.batch = count_of("--batch", w.batch);
   s.steps = count_of("--steps", w.steps);
+  if (!w.snapshot.empty()) s.snapshot = count_of("--snapshot", w.snapshot);
   s.lease = patience_of("--lease", w.lease);
   s.wait = patience_of("--patience", w.patience);
   s.grace = patience_of("--grace", w.grace);

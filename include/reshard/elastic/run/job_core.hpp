@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the threads of one member's job share: what the store told last, what the trainer's thread is doing, and how an
 // event is brought about: by one swap of the record.
-// Builds on: elastic/job_calls.hpp, elastic/job_keys.hpp, elastic/next.hpp, elastic/record_text.hpp, elastic/store.hpp.
+// Builds on: elastic/job_calls.hpp, elastic/job_keys.hpp, elastic/next.hpp, elastic/record_text.hpp,
+// elastic/run/told_condition.hpp, elastic/store.hpp.
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -22,6 +22,7 @@
 #include <reshard/elastic/job_keys.hpp>
 #include <reshard/elastic/next.hpp>
 #include <reshard/elastic/record_text.hpp>
+#include <reshard/elastic/run/told_condition.hpp>
 #include <reshard/elastic/store.hpp>
 
 namespace reshard::detail {
@@ -55,7 +56,7 @@ struct job_core {
   std::atomic<bool> ends = false, leaving = false;
 
   std::mutex mutex;  // of what follows
-  std::condition_variable_any changed;
+  told_condition changed;
   std::optional<job_record> record = {};
   std::uint64_t record_revision = no_revision;
   std::map<std::string, stored> known = {};  // all keys of the job but the record
@@ -68,8 +69,9 @@ struct job_core {
   index_t version = holds_nothing;
   update_stage stage = update_stage::nothing;
   double scalar = 0, step_seconds = 0;
-  bool promised = false;  // it contributes to no further step of the world that it is in
-  bool finished = false;  // all steps of the job are made
+  std::vector<kept_copy> copies = {};  // that it has, of the world that it is in
+  bool promised = false;               // it contributes to no further step of the world that it is in
+  bool finished = false;               // all steps of the job are made
   member_clock::time_point failed_since = {};
   std::string failed = {};  // a step broke off, and by what sentence
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What drives a job: one thread of each member looks at the record, at requests, at what members said and at evidence,
 // and brings about the event that is due. All members do the same; who is first makes the swap, and it is made once.
-// Builds on: elastic/run/planned_change.hpp, elastic/run/pulses.hpp, elastic/run/recovery.hpp.
+// Builds on: elastic/run/planned_change.hpp, elastic/run/pulses.hpp, elastic/run/recovery.hpp,
+// elastic/run/snapshots.hpp.
 #pragma once
 
 #include <string>
@@ -12,13 +13,14 @@
 #include <reshard/elastic/run/planned_change.hpp>
 #include <reshard/elastic/run/pulses.hpp>
 #include <reshard/elastic/run/recovery.hpp>
+#include <reshard/elastic/run/snapshots.hpp>
 
 namespace reshard::detail {
 
 class job_driver {
  public:
-  job_driver(job_core& core, pulses& heard, world_groups& groups)
-      : core_(core), pulses_(heard), groups_(groups), change_(core, groups), recovery_(core) {}
+  job_driver(job_core& core, pulses& heard, world_groups& groups, snapshots& copies)
+      : core_(core), pulses_(heard), groups_(groups), copies_(copies), change_(core, groups), recovery_(core) {}
 
   /// Looks once; throws store_unreachable where the store does not answer.
   void turn() {
@@ -62,6 +64,7 @@ class job_driver {
     if (r.phase != job_phase::proposed && r.phase != job_phase::armed && r.phase != job_phase::entering) groups_.end();
     if (r.phase == job_phase::recovering) {
       groups_.interrupt(r);
+      copies_.interrupt();
       if (core_.calls.interrupt)
         core_.calls.interrupt(text_of("reshard: the world of epoch ", r.epoch, " is over: ", members_text(r.gone),
                                       r.gone.size() == 1 ? " is gone" : " are gone"));
@@ -124,6 +127,7 @@ class job_driver {
   job_core& core_;
   pulses& pulses_;
   world_groups& groups_;
+  snapshots& copies_;
   planned_change change_;
   recovery recovery_;
   std::tuple<job_phase, index_t, index_t, index_t> noted_ = {job_phase::founding, -1, -1, -1};

@@ -18,7 +18,8 @@ namespace reshard::detail {
 /// One thread uses it.
 class member_course {
  public:
-  member_course(job_core& core, world_groups& groups) : core_(core), change_(core, groups) {}
+  member_course(job_core& core, world_groups& groups, snapshots& copies)
+      : core_(core), copies_(copies), change_(core, groups, copies) {}
 
   const world& now() const { return now_; }
   job_end why() const { return why_; }
@@ -138,6 +139,7 @@ class member_course {
     core_.locked([&] {
       core_.epoch = core_.holds = r.epoch;
       core_.version = now_.first_step;
+      core_.finished = false;  // steps may be undone
       core_.stage = update_stage::nothing;
       core_.promised = false;
       core_.failed.clear();
@@ -164,6 +166,7 @@ class member_course {
     core_.published.store(core_.version);  // before it reads where to stop: the driver stores that, then reads this
     if (core_.stop.load() > core_.version) {
       if (stopped_at_ >= 0) go_on();
+      copies_.before_step(core_.version);
       return true;
     }
     if (stopped_at_ != core_.version) stop_here();
@@ -180,6 +183,7 @@ class member_course {
   }
 
   job_core& core_;
+  snapshots& copies_;
   world_change change_;
   world now_ = {.epoch = 0};
   index_t tried_ = 0;  // the epoch whose world it entered, or tried to

@@ -4,9 +4,11 @@
 // Builds on: elastic/run/job_core.hpp, elastic/decide.hpp, elastic/entry.hpp.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <reshard/elastic/decide.hpp>
 #include <reshard/elastic/entry.hpp>
@@ -33,11 +35,14 @@ class recovery {
       core_.happen(event_about(r, job_event_kind::nobody));
       return;
     }
-    const elastic_decision d = decided(r, s, since);
+    const std::vector<kept_snapshot> copies = whole_copies(r, s);
+    const elastic_decision d = decided(r, s, copies, since);
     if (!d.layout) {
-      core_.happen(event_about(r, d.unheld > 0 ? job_event_kind::nobody : job_event_kind::no_plan));
+      const bool gone = d.unheld > 0 && copies.empty();
+      core_.happen(event_about(r, gone ? job_event_kind::nobody : job_event_kind::no_plan));
       return;
     }
+    e.from_copies = d.taken == rung::snapshot;
     e.to = {{r.epoch + 1, d.world, *d.layout, d.version, s.from->cursor_at(d.version), s.from->batch}};
     if (core_.happen(e)) core_.watcher.at("accounted");
   }
@@ -69,7 +74,7 @@ class recovery {
       if (!of_a_world) return {};
       core_.promised = true;
       promise p{{core_.me(), holds_nothing}, bits_of_scalar(core_.scalar), core_.holds};
-      if (core_.holds > 0) p.told.version = core_.version;
+      if (core_.holds > 0) p.told.version = core_.version, p.copies = core_.copies;
       if (core_.holds > 0 && rests) p.told.stage = core_.stage;
       return p;
     });
@@ -90,7 +95,25 @@ class recovery {
     }
   }
 
-  elastic_decision decided(const job_record& r, const state_source& s, time since) {
+  /// Copies of versions up to the target, of those of which they hold every element.
+  std::vector<kept_snapshot> whole_copies(const job_record& r, const state_source& s) const {
+    std::vector<kept_snapshot> all;
+    std::map<index_t, bool> whole;
+    for (const promise& p : r.promises)
+      for (const kept_copy& c : p.copies) {
+        if (c.version > s.target.version || has_member(s.dead, p.told.member)) continue;
+        const auto [at, first] = whole.try_emplace(c.version);
+        if (first)
+          at->second = uncovered_bytes(copied_holding(
+                           computed_holding(space(core_.settings.model, s.from->layout), core_.settings.list.all()),
+                           copies_of(r, s, c.version))) == 0;
+        if (at->second) all.push_back({c.of, p.told.member, c.version});
+      }
+    return all;
+  }
+
+  elastic_decision decided(const job_record& r, const state_source& s, const std::vector<kept_snapshot>& copies,
+                           time since) {
     if (s.dead.empty()) {  // all live: the world is made again
       elastic_decision again;
       again.world = s.from->members, again.layout = s.from->layout, again.version = s.target.version;
@@ -101,6 +124,7 @@ class recovery {
     now.layout = s.from->layout;
     now.version = s.target.version;
     now.waited = seconds_since(since);
+    now.snapshots = copies;
     for (const member_name& who : s.from->members)
       now.members.push_back({who, has_member(s.dead, who), has_member(s.empty, who), {}});
     now.spares = core_.locked([&] { return core_.registered(); });

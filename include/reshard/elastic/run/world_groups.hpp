@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -87,6 +88,11 @@ class world_groups {
     std::unique_ptr<socket_endpoint> there;
     if (r.promises.empty()) there = core_.locked([&] { return std::move(made_); });
     return there ? std::move(there) : make(r, s, r.now(), stop);
+  }
+  /// A group among a world's members, for what they do beside the steps; who is late in its step is waited for long.
+  std::unique_ptr<socket_endpoint> make_among(const world& w, std::string_view what, const std::stop_token& stop) {
+    return std::make_unique<socket_endpoint>(w.rank_of(core_.me()), addresses_of(w.members, {}), door_,
+                                             core_.number_of(what, w.epoch, 0, w.members), core_.settings.ready, stop);
   }
   /// The trainer's group of the world that founds the job.
   void make_first(const job_record& r, const std::stop_token& stop) {
