@@ -67,11 +67,11 @@ class snapshots {
     if (!sends_.joinable()) sends_ = std::thread([this] { run(); });
   }
 
-  /// What is waited for in sending ends: the world is over.
+  /// What is waited for in sending ends: the world is over. Its sentence goes no further than run().
   void interrupt() {
     const std::lock_guard lock(core_.mutex);
     stop_.request_stop();
-    if (group_) group_->stop("reshard: the world whose copies are sent is over");
+    if (group_) group_->stop("the world whose copies are sent is over");
     core_.changed.notify_all();
   }
   /// What it holds of a version, and small state as it was, once nothing is sent any more. Empty where it holds none.
@@ -168,7 +168,7 @@ class snapshots {
     auto made = groups_.make_among(world_, text_of("copies.", version), stop_.get_token());
     {
       const std::lock_guard lock(core_.mutex);
-      if (stop_.stop_requested()) throw peer_failed("reshard: the world whose copies are sent is over");
+      if (stop_.stop_requested()) throw peer_failed("the world whose copies are sent is over");
       group_ = std::move(made);
     }
     for (slot& s : slots_) {
