@@ -154,7 +154,7 @@ class snapshots {
     }
   }
   void send(slot& s) {
-    if (!group_) make_group(s.version);
+    if (!group_ && !make_group(s.version)) return;
     s.sent->run();
     core_.locked([&] {
       s.kept = s.version;
@@ -164,11 +164,12 @@ class snapshots {
     group_->agree({.addend = 1});  // whoever hears this knows that all have it
   }
   /// Among the world's members, and both slots' switches over it, in an order that is the same on all.
-  void make_group(index_t version) {
+  /// False where it is not wanted any more.
+  bool make_group(index_t version) {
     auto made = groups_.make_among(world_, text_of("copies.", version), stop_.get_token());
     {
       const std::lock_guard lock(core_.mutex);
-      if (stop_.stop_requested()) throw peer_failed("the world whose copies are sent is over");
+      if (stop_.stop_requested()) return false;
       group_ = std::move(made);
     }
     for (slot& s : slots_) {
@@ -176,6 +177,7 @@ class snapshots {
       s.sent = std::make_unique<prepared_switch<any_holding, any_holding, socket_endpoint>>(
           *change_, s.own->tensors(), s.kept_arrays.tensors(), *group_);
     }
+    return true;
   }
   void forget_group() {
     for (slot& s : slots_) s.sent.reset();
