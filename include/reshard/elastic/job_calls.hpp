@@ -96,7 +96,7 @@ struct job_watcher {
   virtual void stopped(index_t /*step*/, double /*waited*/) {}
   virtual void gone(const member_name&, std::string_view /*by*/, double /*after*/) {}
   virtual void broken(index_t /*epoch*/, std::string_view /*why*/, index_t /*version*/) {}
-  /// A step, or a change, broke off; by this alone nobody is gone.
+  /// A step, a change, or the sending of copies broke off; by this alone nobody is gone.
   virtual void failed(const std::string& /*sentence*/) {}
   virtual void answered(const member_name& /*request*/, std::string_view /*answer*/) {}
 };

@@ -67,7 +67,7 @@ class snapshots {
     if (!sends_.joinable()) sends_ = std::thread([this] { run(); });
   }
 
-  /// What is waited for in sending ends: the world is over. Its sentence goes no further than run().
+  /// What is waited for in sending ends: the world is over.
   void interrupt() {
     const std::lock_guard lock(core_.mutex);
     stop_.request_stop();
@@ -144,7 +144,8 @@ class snapshots {
       }
       try {
         send(*to);
-      } catch (const std::exception&) {  // the next ones go through another group
+      } catch (const std::exception& why) {  // the next ones go through another group
+        if (!stop_.stop_requested()) core_.watcher.failed(text_of("copies were not sent: ", without_prefix(why.what())));
         forget_group();
       }
       core_.locked([&] {
