@@ -145,7 +145,8 @@ class snapshots {
       try {
         send(*to);
       } catch (const std::exception& why) {  // the next ones go through another group
-        if (!stop_.stop_requested()) core_.watcher.failed(text_of("copies were not sent: ", without_prefix(why.what())));
+        if (!stop_.stop_requested())
+          core_.watcher.failed(text_of("copies were not sent: ", without_prefix(why.what())));
         forget_group();
       }
       core_.locked([&] {
