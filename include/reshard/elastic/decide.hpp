@@ -31,6 +31,7 @@ struct elastic_decision {
   std::optional<degrees> layout = {};
   index_t version = holds_nothing;  // that the world goes on from
   bytes_t unheld = 0;               // of the version asked about, that nobody holds who lives
+  member_list slow = {};            // where the rung hot was asked
   std::vector<rung_not_taken> because = {};
 };
 
@@ -136,9 +137,9 @@ class decider {
       return text_of("nobody is slow: over ", policy_->windows, policy_->windows == 1 ? " window" : " windows",
                      " the slowest takes ", short_number(most), " times the median of its peers, and ",
                      short_number(policy_->factor), " is slow");
-    if (now_->spares.size() >= slow.size()) return put_spares(slow, now_->version);
-    member_list names;
+    member_list& names = made_.slow;
     for (const rank_t r : slow) names.push_back(now_->members[static_cast<std::size_t>(r)].name);
+    if (now_->spares.size() >= slow.size()) return put_spares(slow, now_->version);
     const bool over = now_->waited >= policy_->wait;
     return text_of(over ? "ignored: " : "", members_text(names), names.size() == 1 ? " is" : " are", " slow, up to ",
                    short_number(most), " times the median of the peers, and ", spares_for(slow.size(), "slow"),

@@ -25,11 +25,12 @@ class elastic_job {
       : core_(store, settings, std::move(calls), watcher), door_(listening_socket(settings.listen)),
         pulses_(settings.me, listening_socket(host_of(settings.listen) + ":0"), settings.wait,
                 [this](const member_name& who, detail::found_gone how, double after) { suspect(who, how, after); }),
-        groups_(core_, door_), copies_(core_, groups_), course_(core_, groups_, copies_),
-        driver_(core_, pulses_, groups_, copies_), place_{host_of(settings.listen) + ":" + std::to_string(door_.port()),
-                                                          host_of(settings.listen) + ":" +
-                                                              std::to_string(pulses_.port()),
-                                                          settings.node},
+        groups_(core_, door_), copies_(core_, groups_), course_(core_, groups_, copies_), pace_(core_),
+        driver_(core_, pulses_, groups_, copies_, pace_), place_{host_of(settings.listen) + ":" +
+                                                                     std::to_string(door_.port()),
+                                                                 host_of(settings.listen) + ":" +
+                                                                     std::to_string(pulses_.port()),
+                                                                 settings.node},
         watch_(core_, place_) {}
   elastic_job(const elastic_job&) = delete;
   ~elastic_job() { close(); }
@@ -99,6 +100,7 @@ class elastic_job {
       const double took = detail::seconds_since(begun);
       core_.step_seconds = core_.step_seconds > 0 ? 0.8 * core_.step_seconds + 0.2 * took : took;
     });
+    if (calls.own) pace_.add(calls.own());
     core_.watcher.at("updated");
   }
 
@@ -181,6 +183,7 @@ class elastic_job {
   detail::world_groups groups_;
   detail::snapshots copies_;
   detail::member_course course_;
+  detail::pace pace_;
   detail::job_driver driver_;
   registration place_;
   detail::store_watch watch_;

@@ -39,6 +39,7 @@ struct job_settings {
   patience grace = std::chrono::milliseconds(300);  // so long a member is given to promise
   patience ready = std::chrono::seconds(60);        // so long a change waits for everybody's groups
   patience comes = std::chrono::seconds(10);        // .. and who is asked to join is waited for to register
+  patience window = std::chrono::seconds(2);        // over which a member's own time of a step is averaged
 };
 
 /// A data-parallel rank's samples of a step: dense rank (cp, dp) of so many that differ in dp alone.
@@ -84,6 +85,9 @@ struct step_calls {
   std::function<void(const sample_share&)> gradients;
   std::function<double()> scalar;
   std::function<void(double)> update;
+  /// Of the step that was just made, the seconds that were this member's own: without what it waited for others. By
+  /// these the job finds out who is slow; without it nobody is.
+  std::function<double()> own = {};
 };
 
 /// Who watches a job: called by any of its threads, several at a time; what is not overridden is passed over.
@@ -95,6 +99,8 @@ struct job_watcher {
   virtual void samples(index_t /*epoch*/, const sample_share&) {}
   virtual void stopped(index_t /*step*/, double /*waited*/) {}
   virtual void gone(const member_name&, std::string_view /*by*/, double /*after*/) {}
+  /// Members are slow, and no spare came for them in the policy's time: so it stays.
+  virtual void slow(const member_list&, const std::string& /*why*/) {}
   virtual void broken(index_t /*epoch*/, std::string_view /*why*/, index_t /*version*/) {}
   /// A step, a change, or the sending of copies broke off; by this alone nobody is gone.
   virtual void failed(const std::string& /*sentence*/) {}

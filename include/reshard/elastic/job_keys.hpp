@@ -24,6 +24,8 @@ class job_keys {
   std::string members() const { return prefix_ + "members/"; }
   /// Where a member is called, as long as the job is: also of one that is about to leave, and is registered no more.
   std::string places() const { return prefix_ + "places/"; }
+  /// How long a member's own parts of steps take.
+  std::string paces() const { return prefix_ + "paces/"; }
   /// Created only if absent: a request that is said again is that request.
   std::string requests() const { return prefix_ + "requests/"; }
   std::string answers() const { return prefix_ + "answers/"; }

@@ -99,19 +99,24 @@ class exact_trainer {
   step_calls step(elastic_job& job) {
     return {.gradients =
                 [this, &job](const sample_share& mine) {
+                  const auto begun = std::chrono::steady_clock::now();
                   if (step_seconds_ > 0) std::this_thread::sleep_for(std::chrono::duration<double>(step_seconds_));
                   std::uint64_t sum = 0;
                   if (adds(job.now()))
                     for (index_t k = mine.samples.begin; k < mine.samples.end; ++k)
                       sum += mix64(static_cast<std::uint64_t>(k));
+                  own_seconds_ = seconds_since(begun);
                   sum_ = group().agree({.addend = sum}).sum;
                 },
             .scalar = [this] { return static_cast<double>(group().agree({.addend = 1}).sum); },
             .update =
                 [this, &job](double) {
+                  const auto begun = std::chrono::steady_clock::now();
                   update();
+                  own_seconds_ += seconds_since(begun);
                   log_.step(job.now().epoch, job.version(), sum_);
-                }};
+                },
+            .own = [this] { return own_seconds_; }};
   }
 
   world_arrays* arrays() { return now_.get(); }
@@ -122,6 +127,9 @@ class exact_trainer {
   }
 
  private:
+  static double seconds_since(std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+  }
   /// Samples are of a data-parallel coordinate; of its ranks the first one adds them.
   bool adds(const world& w) const {
     const mesh dense = mesh_of(w.layout, mesh_kind::dense);
@@ -145,7 +153,7 @@ class exact_trainer {
   model model_;
   state_list list_;
   worker_log& log_;
-  double step_seconds_;
+  double step_seconds_, own_seconds_ = 0;
   patience wait_;
   std::uint64_t sum_ = 0;
   std::unique_ptr<world_arrays> now_, next_;

@@ -75,6 +75,9 @@ class worker_log : public job_watcher {
     line("broken", text("\"epoch\":", epoch, ",\"why\":", quoted(why), ",\"version\":", version));
   }
   void failed(const std::string& sentence) override { std::fprintf(stderr, "%s: %s\n", id_.c_str(), sentence.c_str()); }
+  void slow(const member_list& who, const std::string& why) override {
+    std::fprintf(stderr, "%s: %s: %s\n", id_.c_str(), members_text(who).c_str(), why.c_str());
+  }
   void answered(const member_name& request, std::string_view answer) override {
     line("answer", text("\"request\":", quoted(request.text()), ",\"text\":", quoted(answer)));
   }

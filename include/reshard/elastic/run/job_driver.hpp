@@ -19,8 +19,8 @@ namespace reshard::detail {
 
 class job_driver {
  public:
-  job_driver(job_core& core, pulses& heard, world_groups& groups, snapshots& copies)
-      : core_(core), pulses_(heard), groups_(groups), copies_(copies), change_(core, groups), recovery_(core) {}
+  job_driver(job_core& core, pulses& heard, world_groups& groups, snapshots& copies, pace& steps)
+      : core_(core), pulses_(heard), groups_(groups), copies_(copies), change_(core, groups, steps), recovery_(core) {}
 
   /// Looks once; throws store_unreachable where the store does not answer.
   void turn() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change that nobody's death forces, as each member drives it: a request names another world, its groups are made
+// A change that nobody's death forces, as each member drives it: a request names another world, or a spare is put into
+// the place of who is slow; its groups are made
 // beside the steps, all stop before one step, and all enter.
-// Builds on: elastic/run/job_end.hpp, elastic/run/job_requests.hpp, elastic/run/world_groups.hpp, elastic/boundary.hpp,
-// elastic/take_up.hpp.
+// Builds on: elastic/run/job_end.hpp, elastic/run/job_requests.hpp, elastic/run/world_groups.hpp, elastic/run/pace.hpp,
+// elastic/boundary.hpp, elastic/take_up.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <reshard/elastic/boundary.hpp>
 #include <reshard/elastic/run/job_end.hpp>
 #include <reshard/elastic/run/job_requests.hpp>
+#include <reshard/elastic/run/pace.hpp>
 #include <reshard/elastic/run/world_groups.hpp>
 #include <reshard/elastic/take_up.hpp>
 
@@ -22,7 +24,8 @@ class planned_change {
   using time = member_clock::time_point;
 
  public:
-  planned_change(job_core& core, world_groups& groups) : core_(core), groups_(groups), requests_(core) {}
+  planned_change(job_core& core, world_groups& groups, pace& steps)
+      : core_(core), groups_(groups), requests_(core), pace_(steps) {}
 
   job_requests& requests() { return requests_; }
   /// Who passed a boundary, or saw a change called off, gives the next one more room.
@@ -40,7 +43,12 @@ class planned_change {
       if (seconds_since(since) < seconds(core_.settings.grace)) return;
       core_.answer(r.request, "failed: it was called off");
     }
-    if (const std::optional<job_request> asked = requests_.first()) take(r, *asked);
+    if (const std::optional<job_request> asked = requests_.first()) return take(r, *asked);
+    if (const std::optional<world> to = pace_.replaced(r, requests_.spares(r.now()))) {
+      job_event e = event_about(r, job_event_kind::ask);
+      e.to = {*to};
+      core_.happen(e);
+    }
   }
 
   void proposed(const job_record& r, time since) {
@@ -142,6 +150,7 @@ class planned_change {
   job_core& core_;
   world_groups& groups_;
   job_requests requests_;
+  pace& pace_;
   index_t margin_ = 1;
   double decision_ = 0.02;
 };
