@@ -102,19 +102,19 @@ TEST_CASE("who has copies of a version: those who live and hold that world's lay
   r.promises[3].copies = {{"d", 6}};
   state_source s = source_of(r);
   CHECK(s.dead == member_list{"a"});
-  rank_copies c = copies_of(r, s, 6);
+  rank_copies c = copies_told(r, s, 6);
   CHECK(c.own == std::vector<bool>{false, true, true, true});
   CHECK(c.keeper == std::vector<rank_t>{1, 2, 3, -1});
-  c = copies_of(r, s, 4);
+  c = copies_told(r, s, 4);
   CHECK(c.own == std::vector<bool>{false, false, true, false});
   CHECK(c.keeper == std::vector<rank_t>{1, -1, -1, -1});
   // who died since then tells nothing any more, and who is in another layout neither
   s = source_of(r, {"d"});
-  c = copies_of(r, s, 6);
+  c = copies_told(r, s, 6);
   CHECK(c.own == std::vector<bool>{false, true, true, false});
   CHECK(c.keeper == std::vector<rank_t>{1, 2, -1, -1});
   r.promises[2].of_epoch = 0;
-  c = copies_of(r, source_of(r), 6);
+  c = copies_told(r, source_of(r), 6);
   CHECK(c.keeper == std::vector<rank_t>{1, 2, -1, -1});
 }
 

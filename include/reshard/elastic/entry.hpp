@@ -64,7 +64,7 @@ struct state_source {
 }
 
 /// Who has copies of a version, by rank of the world that state comes from, as the promises of who lives tell.
-[[nodiscard]] inline rank_copies copies_of(const job_record& r, const state_source& s, index_t version) {
+[[nodiscard]] inline rank_copies copies_told(const job_record& r, const state_source& s, index_t version) {
   rank_copies all = rank_copies::none(std::ssize(s.from->members));
   for (const promise& p : r.promises) {
     const rank_t at = s.from->rank_of(p.told.member);

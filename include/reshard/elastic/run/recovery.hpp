@@ -106,7 +106,7 @@ class recovery {
         if (first)
           at->second = uncovered_bytes(copied_holding(
                            computed_holding(space(core_.settings.model, s.from->layout), core_.settings.list.all()),
-                           copies_of(r, s, c.version))) == 0;
+                           copies_told(r, s, c.version))) == 0;
         if (at->second) all.push_back({c.of, p.told.member, c.version});
       }
     return all;

@@ -118,7 +118,7 @@ class world_change {
     computed_holding from(space(core_.settings.model, s.from->layout), core_.settings.list.all());
     const computed_holding then(space(core_.settings.model, to.layout), core_.settings.list.all());
     placement on{.to = device_map(targets), .devices = std::ssize(all), .list = core_.settings.list, .lost = lost};
-    if (r.from_copies) return any_switch(copied_holding(std::move(from), copies_of(r, s, to.first_step)), then, on);
+    if (r.from_copies) return any_switch(copied_holding(std::move(from), copies_told(r, s, to.first_step)), then, on);
     for (const member_name& who : s.empty) on.empty.push_back(device_of(who));
     return any_switch(std::move(from), then, on);
   }
