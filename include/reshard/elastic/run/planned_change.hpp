@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change that nobody's death forces, as each member drives it: a request names another world, or a spare is put into
-// the place of who is slow; its groups are made
-// beside the steps, all stop before one step, and all enter.
+// A change that nobody's death forces, as each member drives it: a request names another world, or spares take the
+// places of who is slow; its groups are made beside the steps, all stop before one step, and all enter.
 // Builds on: elastic/run/job_end.hpp, elastic/run/job_requests.hpp, elastic/run/world_groups.hpp, elastic/run/pace.hpp,
 // elastic/boundary.hpp, elastic/take_up.hpp.
 #pragma once
