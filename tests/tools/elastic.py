@@ -298,6 +298,32 @@ def snapshots(few):
     print(f"  {len(cases)} deaths, at most {undone} steps undone; {lost} jobs lost, their copies' keeper was killed with whose they were")
 
 
+def slow(few):
+    """Who is slow makes place for a spare while it lives; without a spare it stays, and is told; nobody is slow where all are alike."""
+    policy = tests.room / "slow.json"
+    policy.write_text(json.dumps({"windows": 2, "wait": 1}))
+    each = {"n2": {"step-ms": 60}}  # its peers' 10; the collective makes all wait for it, so a step's time alone says nothing
+    for who, spare in ((each, True),) if few else ((each, True), ({"n0": {"step-ms": 60}}, True), (each, False), ({}, True)):
+        job = Job("slow", "dp=4", 4, steps=100000, batch=12, step_ms=10, policy=policy).founders(**who)
+        job.worker("s") if spare else None
+        name = next(iter(who), None)
+        took = job.until(lambda: any(x["ev"] == "world" and x["epoch"] == 2 for x in job.events()), 20 if name and spare else 8)
+        world = next((x for x in job.events() if x["ev"] == "world" and x["epoch"] == 2), None)
+        if name and spare:
+            wanted = [("s" if n == name else n) for n in ("n0", "n1", "n2", "n3")]
+            job.expect(took and world["members"] == wanted and world["layout"] == "dp=4", f"{name} is slow, and s is there; the next world is {world and world['members']}")
+            job.until(lambda: job.workers[name].poll() is not None)
+            job.expect(any(x["ev"] == "end" and x["why"] == "left" for x in job.events(name)), f"{name}, which was slow, does not end as left")
+            job.until(lambda: job.stepped(0, 2))
+        else:
+            job.expect(not took, f"slow: {name}, spare: {spare}; the next world is {world and world['members']}")
+            told = [n for n in job.workers if "ignored: n2 is slow" in (job.folder / f"{n}.out").read_text()]
+            job.expect(len(told) == (4 if name else 0), f"slow: {name}; that it is ignored is told by {told}")
+        job.ask("f", "finish")
+        job.end(15)
+        check(not any(job.codes.values()), f"slow {name} {spare}: exit codes {job.codes}")
+
+
 # 5. The store: stopped, killed, started again.
 def store(few):
     away, lease = (2, 1.2) if few else (3, LEASE)  # seconds; the leases of all who live are gone
@@ -580,14 +606,14 @@ def self_test():
         shutil.rmtree(job.folder, ignore_errors=True)
 
 
-SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "torn": torn, "snapshots": snapshots, "store": store, "random": random_runs, "times": times}
+SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "torn": torn, "snapshots": snapshots, "slow": slow, "store": store, "random": random_runs, "times": times}
 
 
 def main():
     if options.self_test:
         return self_test()
     for name, scenario in SCENARIOS.items():
-        if name not in options.only if options.only else options.few and name in ("snapshots", "torn"):
+        if name not in options.only if options.only else options.few and name == "torn":
             continue
         before, begin = (tests.counted, tests.failed), time.monotonic()
         scenario(options.few)

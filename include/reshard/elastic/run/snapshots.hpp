@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies that a member keeps of its state as it was, and of what its neighbour alone holds, every k steps and of two
 // versions: copied between two steps on the trainer's thread, and sent by another one while steps go on.
-// Builds on: elastic/run/job_core.hpp, elastic/run/world_groups.hpp, memory/binding_copy.hpp, memory/rank_storage.hpp,
+// Builds on: elastic/run/job_core.hpp, elastic/run/world_groups.hpp, copy/binding_copy.hpp, memory/rank_storage.hpp,
 // space/copied_holding.hpp, switch/prepared_switch.hpp.
 #pragma once
 
@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/copy/binding_copy.hpp>
 #include <reshard/elastic/run/job_core.hpp>
 #include <reshard/elastic/run/world_groups.hpp>
-#include <reshard/memory/binding_copy.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/space/copied_holding.hpp>
 #include <reshard/switch/prepared_switch.hpp>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <reshard/memory/binding_copy.hpp>
+#include <reshard/copy/binding_copy.hpp>
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/testing/known_values.hpp>
