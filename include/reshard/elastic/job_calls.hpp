@@ -85,7 +85,7 @@ struct step_calls {
   std::function<void(const sample_share&)> gradients;
   std::function<double()> scalar;
   std::function<void(double)> update;
-  /// Of the step that was just made, the seconds that were this member's own: without what it waited for others. By
+  /// Seconds of the step that was just made that were this member's own: without what it waited for others. By
   /// these the job finds out who is slow; without it nobody is.
   std::function<double()> own = {};
 };
