@@ -116,6 +116,16 @@ TEST_CASE("without a spare it stays, and is told once the policy's time is over;
   CHECK(slow({.rungs = {rung::replace, rung::shrink}, .windows = 2, .wait = 0.001}) == std::pair(std::string(), false));
 }
 
+TEST_CASE("what takes less than a millisecond is not told apart") {
+  local_store kept;
+  one_member a(kept);
+  a.make_steps(0.000002), a.make_steps(0.000900), a.make_steps(0.0015);
+  for (const char* who : {"b", "c", "d"}) a.tell(who, "3 1000 1000");
+  CHECK_FALSE(a.replaced({"s"}));
+  const std::string told = a.store.read(a.core.keys.paces() + "a")->value;
+  CHECK(told.starts_with("3 1000 1"));
+}
+
 TEST_CASE("a member that goes over to another world begins its windows again") {
   local_store kept;
   one_member a(kept);

@@ -111,9 +111,7 @@ class exact_trainer {
             .scalar = [this] { return static_cast<double>(group().agree({.addend = 1}).sum); },
             .update =
                 [this, &job](double) {
-                  const auto begun = std::chrono::steady_clock::now();
                   update();
-                  own_seconds_ += seconds_since(begun);
                   log_.step(job.now().epoch, job.version(), sum_);
                 },
             .own = [this] { return own_seconds_; }};

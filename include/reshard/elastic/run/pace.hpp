@@ -21,6 +21,9 @@ class pace {
  public:
   explicit pace(job_core& core) : core_(core) {}
 
+  /// 1 ms, in microseconds: what takes less is told as this, for of so little a scheduler makes any ratio.
+  static constexpr index_t least_told = 1000;
+
   /// A step is made, and so many seconds of it were this member's own. The trainer's thread.
   void add(double own) {
     const std::lock_guard lock(core_.mutex);
@@ -31,7 +34,8 @@ class pace {
     }
     ++steps_, sum_ += own;
     if (seconds_since(begun_) < seconds(core_.settings.window)) return;
-    means_.push_back(static_cast<index_t>(1e6 * sum_ / static_cast<double>(steps_)));
+    const auto mean = static_cast<index_t>(1e6 * sum_ / static_cast<double>(steps_));
+    means_.push_back(greatest(mean, least_told));
     if (std::ssize(means_) > core_.settings.policy.windows) means_.erase(means_.begin());
     steps_ = 0, sum_ = 0, begun_ = member_clock::now(), fresh_ = true;
   }

@@ -144,9 +144,12 @@ class snapshots {
       }
       try {
         send(*to);
-      } catch (const std::exception& why) {  // the next ones go through another group
-        if (!stop_.stop_requested())
-          core_.watcher.failed(text_of("copies were not sent: ", without_prefix(why.what())));
+      } catch (const peer_failed&) {  // whoever is gone is told otherwise; the next ones go through another group
+        forget_group();
+      } catch (const peer_missing&) {
+        forget_group();
+      } catch (const std::exception& why) {
+        core_.watcher.failed(text_of("copies were not sent: ", without_prefix(why.what())));
         forget_group();
       }
       core_.locked([&] {
