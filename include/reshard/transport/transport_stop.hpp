@@ -25,7 +25,7 @@ class transport_stop {
   transport_stop() : shared_(std::make_shared<state>()) {}
   /// Asks by itself, with the sentence, once the token's source does.
   transport_stop(std::stop_token token, std::string sentence = "reshard: stopped by this process") : transport_stop() {
-    shared_->asks.emplace(std::move(token), asking{shared_.get(), std::move(sentence)});
+    static_cast<void>(shared_->asks.emplace(std::move(token), asking{shared_.get(), std::move(sentence)}));
   }
 
   /// Asks, if nobody has before; who waits ends within about a millisecond, and throws peer_failed with the sentence.
