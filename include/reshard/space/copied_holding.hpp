@@ -66,7 +66,7 @@ class copied_holding {
   template <typename Sink>
   void held(int f, rank_t rank, role r, Sink&& sink) const {
     if (has_own(rank)) of_.held(f, rank, r, sink);
-    each_kept(f, rank, r, [&](const family_box& b) { sink(f, b); });
+    each_kept(f, rank, r, [&](const family_box& b, rank_t) { sink(f, b); });
   }
   template <typename Sink>
   void shared(int f, rank_t rank, role r, Sink&& sink) const {
@@ -97,15 +97,13 @@ class copied_holding {
  private:
   bool has_own(rank_t rank) const { return copies_.own[static_cast<std::size_t>(rank)]; }
 
-  /// What a rank keeps of others: sink(box) or sink(box, whose).
+  /// What a rank keeps of others: sink(box, whose).
   template <typename Sink>
   void each_kept(int f, rank_t rank, role r, Sink&& sink) const {
     for (const rank_t of : kept_[static_cast<std::size_t>(rank)]) {
       if (of == rank && has_own(rank)) continue;
       of_.shared(f, of, r, [&](int, const family_box& b, const Holders auto& holders) {
-        if (holders.count() != 1) return;
-        if constexpr (requires { sink(b, of); }) sink(b, of);
-        else sink(b);
+        if (holders.count() == 1) sink(b, of);
       });
     }
   }
