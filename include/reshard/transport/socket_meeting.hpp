@@ -64,8 +64,8 @@ class socket_meeting {
     for (framed_link& link : links_)
       if (link.open()) link.flush(), link.finish();
     const auto end = clock::now() + std::min<clock::duration>(wait_, std::chrono::seconds(1));
-    while (is_hub() &&
-           clock::now() < end) {  // a connection that is closed on unread bytes takes back what is under way
+    // A connection that is closed on unread bytes takes back what is under way. Who was stopped owes nobody an answer.
+    while (is_hub() && !stop_.requested() && clock::now() < end) {
       bool under_way = false;
       for (rank_t d = 0; d < devices_; ++d) {
         hear_frames(d, clock::now(), [](const socket_frame&) {});

@@ -158,8 +158,11 @@ struct job_core {
     const std::string key = keys.said(about.epoch, about.attempt, what) + std::string(me().text());
     if (is_known(key)) return;
     const std::uint64_t made = store.swap(key, value, no_revision);
+    // It was said before, and the answer was lost.
+    const std::optional<stored> there = made != 0 ? stored{key, value, made} : store.read(key);
+    if (!there) return;
     const std::lock_guard lock(mutex);
-    if (made != 0) take({key, value, made}, false);
+    take(*there, false);
     changed.notify_all();
   }
   /// What members said about an attempt; those who said nothing yet are missing.

@@ -69,7 +69,13 @@ class job_driver {
         core_.calls.interrupt(text_of("reshard: the world of epoch ", r.epoch, " is over: ", members_text(r.gone),
                                       r.gone.size() == 1 ? " is gone" : " are gone"));
     }
+    if (went_on_without(r)) copies_.interrupt();
     forget_words(r);
+  }
+  /// Whether the job is over, or in a world after a death that this member took no part in: who waits for copies to be
+  /// sent waits in vain.
+  bool went_on_without(const job_record& r) {
+    return is_end(r.phase) || (!r.worlds.empty() && !has_member(r.concerned(), core_.me()));
   }
   /// What this member said of other epochs nobody reads any more.
   void forget_words(const job_record& r) {

@@ -136,6 +136,7 @@ class member_course {
   void settle(const job_record& r) {
     change_.settle(r.now());
     now_ = r.now();
+    stopped_at_ = -1;
     core_.locked([&] {
       core_.epoch = core_.holds = r.epoch;
       core_.version = now_.first_step;

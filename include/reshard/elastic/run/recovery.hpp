@@ -4,6 +4,7 @@
 // Builds on: elastic/run/job_core.hpp, elastic/decide.hpp, elastic/entry.hpp.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -73,6 +74,7 @@ class recovery {
       for (const world& w : r.worlds) of_a_world = of_a_world || w.epoch == core_.holds;
       if (!of_a_world) return {};
       core_.promised = true;
+      core_.changed.notify_all();
       promise p{{core_.me(), holds_nothing}, bits_of_scalar(core_.scalar), core_.holds};
       if (core_.holds > 0) p.told.version = core_.version, p.copies = core_.copies;
       if (core_.holds > 0 && rests) p.told.stage = core_.stage;
@@ -95,9 +97,12 @@ class recovery {
     }
   }
 
-  /// Copies of versions up to the target, of those of which they hold every element.
+  /// Copies of versions up to the target, of those of which they hold every element; none where the policy has no rung
+  /// for them.
   std::vector<kept_snapshot> whole_copies(const job_record& r, const state_source& s) const {
     std::vector<kept_snapshot> all;
+    const std::vector<rung>& rungs = core_.settings.policy.rungs;
+    if (std::find(rungs.begin(), rungs.end(), rung::snapshot) == rungs.end()) return all;
     std::map<index_t, bool> whole;
     for (const promise& p : r.promises)
       for (const kept_copy& c : p.copies) {

@@ -21,7 +21,8 @@
 
 namespace reshard::detail {
 
-/// The trainer's thread uses it, but for interrupt().
+/// The trainer's thread uses it, but for interrupt(). While something is sent, the group, its switches, what is kept
+/// and the room of the other slot are the sending thread's.
 class snapshots {
  public:
   snapshots(job_core& core, world_groups& groups) : core_(core), groups_(groups) {}
@@ -40,15 +41,17 @@ class snapshots {
     change_.emplace(all, std::move(sent), placement{.list = core_.settings.list});
   }
   void drop() { end(); }
-  /// Before a step is made: copies, if this version's turn has come. Waits until the copies before are sent, so that
-  /// two versions are enough; whoever is here has all others at that version's boundary, so they are sending, too.
+  /// Before a step is made: copies, if this version's turn has come, over those of the turn before the last one. Waits
+  /// until the last one is sent, so that one version is whole while another is sent; if its sending broke off, though
+  /// all live, there is none until this one is. Whoever is here has all others at the last one's boundary, so they are
+  /// sending, too.
   void before_step(index_t version) {
     if (!change_ || (version - world_.first_step) % core_.settings.snapshot != 0 || version == last_) return;
     slot& to = slots_[static_cast<std::size_t>((version - world_.first_step) / core_.settings.snapshot % 2)];
     {
       std::unique_lock lock(core_.mutex);
-      core_.changed.wait(lock, [&] { return !sending_ || core_.promised || core_.ends.load(); });
-      if (core_.promised || core_.ends.load() || stop_.stop_requested()) return;
+      core_.changed.wait(lock, [&] { return !sending_ || core_.promised || stop_.stop_requested(); });
+      if (core_.promised || stop_.stop_requested()) return;
       to.version = to.kept = holds_nothing;
       tell();
     }
@@ -158,7 +161,18 @@ class snapshots {
       });
     }
   }
+  /// Where one lost the group alone, it makes another for this version; the others find theirs broken, and come too.
   void send(slot& s) {
+    const bool of_an_earlier = group_ != nullptr;
+    try {
+      send_over_group(s);
+    } catch (const peer_failed&) {
+      if (!of_an_earlier) throw;
+      forget_group();
+      send_over_group(s);
+    }
+  }
+  void send_over_group(slot& s) {
     if (!group_ && !make_group(s.version)) return;
     s.sent->run();
     core_.locked([&] {

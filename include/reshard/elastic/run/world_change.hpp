@@ -40,6 +40,7 @@ class world_change {
   }
   /// All have entered: what was moved into is the state.
   void settle(const world& to) {
+    copies_.drop();  // what sends them reads the arrays that go
     core_.calls.entered(to, to.rank_of(core_.me()));
     old_ = std::exchange(next_, std::nullopt);
     copies_.settle(to, *old_);
@@ -69,6 +70,8 @@ class world_change {
     const state_source s = source_of(r);
     if (s.from == nullptr) return {0, "reshard: the record tells no world that holds the state"};
     const std::stop_token stop = groups_.stop_of(r);
+    std::pair<binding, small_state> copies;
+    if (r.from_copies) copies = copies_.held(r.now().first_step);  // before the group: ending what sends takes time
     const std::unique_ptr<socket_endpoint> over = groups_.take(r, s, stop);
     if (!r.from_copies &&
         has_member(s.target.updates, core_.me())) {  // gradients are whole, and others know the scalar
@@ -77,18 +80,17 @@ class world_change {
     }
     if (next_ && next_epoch_ == s.from->epoch) settle(*s.from);  // the job was founded, and its group never stood
     const std::stop_callback ends(stop, [&over] { over->stop("reshard: a member of the change is gone"); });
-    return switch_over(r, s, *over);
+    return switch_over(r, s, std::move(copies), *over);
   }
 
-  result switch_over(const job_record& r, const state_source& s, socket_endpoint& over) {
+  result switch_over(const job_record& r, const state_source& s, std::pair<binding, small_state> copies,
+                     socket_endpoint& over) {
     const world& to = r.now();
     const rank_t rank = to.rank_of(core_.me());
     const any_switch change = switch_between(r, s);
     const bool source = change.from_rank(over.device()) >= 0;
     if (source && !old_) return {0, "reshard: the record says that this member holds state, and it does not"};
     binding nothing(std::string(core_.me().text()), {}, core_.settings.list), none = nothing;
-    std::pair<binding, small_state> copies;
-    if (r.from_copies) copies = copies_.held(to.first_step);
     binding& held = r.from_copies ? copies.first : source ? *old_ : nothing;
     next_.reset();
     if (rank >= 0) bind(to, rank);
