@@ -146,7 +146,8 @@ class faulted {
     CAPTURE(cell_.when);
     CAPTURE(cell_.keep);
     CAPTURE(cell_.number);
-    REQUIRE(all_.ended_within(30, cell_.number == SIGSTOP ? cell_.victim : -1));
+    const double longest = testing::under_sanitizer() ? 90 : 30;  // some cells compute for seconds then, four at a time
+    REQUIRE(all_.ended_within(longest, cell_.number == SIGSTOP ? cell_.victim : -1));
     const left_behind& struck = all_.of(cell_.victim);
     CHECK(struck.reached == 1);
     CHECK(struck.stages == (cell_.keep ? 5 : world_.stages));
