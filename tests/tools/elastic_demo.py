@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import statistics
@@ -93,7 +94,7 @@ def figures(folder, told):
         (killed,) = [x["t"] for x in map(json.loads, (folder / "demo.log").read_text().splitlines()) if x["ev"] == "killed"]
         named = {}
         for x in said:
-            if x["t"] > killed and (x["ev"] == "gone" and x["who"] == told["who"] or x["ev"] == "broken" and told["who"] in x["why"].split(",")):
+            if x["t"] > killed and (x["ev"] == "gone" and x["who"] == told["who"] or x["ev"] == "broken" and told["who"] in re.split(", | and ", x["why"])):
                 named[x["id"]] = min(x["t"], named.get(x["id"], x["t"]))
         mine.update(detection_s=min(named.values()) - killed, known_s=max(named[m] for m in first) - killed, recovery_s=min(first.values()) - killed)
     return mine

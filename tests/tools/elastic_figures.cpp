@@ -47,7 +47,7 @@ const std::string workers = R"({"t":9.0,"id":"a","ev":"step","epoch":1,"step":0,
 {"t":13.0,"id":"b","ev":"step","epoch":2,"step":2,"sum":1}
 {"t":14.0,"id":"b","ev":"step","epoch":2,"step":3,"sum":1}
 {"t":17.0,"id":"b","ev":"gone","who":"z","by":"eof","after":0.1}
-{"t":20.25,"id":"b","ev":"broken","epoch":2,"why":"z,a","version":4}
+{"t":20.25,"id":"b","ev":"broken","epoch":2,"why":"z, y and a","version":4}
 {"t":20.75,"id":"b","ev":"gone","who":"a","by":"eof","after":0.1}
 {"t":21.0,"id":"b","ev":"world","epoch":3,"members":["b","c"],"layout":"dp=2","switch":0.125}
 {"t":22.0,"id":"b","ev":"step","epoch":3,"step":4,"sum":1}

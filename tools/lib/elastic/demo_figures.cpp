@@ -56,9 +56,12 @@ change_figures of_change(const log_event& deed, index_t epoch, const step_times&
   return f;
 }
 
-/// Whether a line names one; `broken` names several, with commas between them.
+/// Whether a line names one; `broken` names several: "a, b and c".
 bool names(const log_event& e, const std::string& who) {
-  return e.ev == "gone" ? e.who == who : e.ev == "broken" && ("," + e.why + ",").find("," + who + ",") != e.why.npos;
+  if (e.ev != "broken") return e.ev == "gone" && e.who == who;
+  std::string all = ", " + e.why + ",";
+  if (const std::size_t last = all.rfind(" and "); last != all.npos) all.replace(last, 5, ", ");
+  return all.find(", " + who + ",") != all.npos;
 }
 
 void add_death(change_figures& f, const log_event& deed, const event_list& workers) {

@@ -27,11 +27,11 @@ class snapshots {
  public:
   snapshots(job_core& core, world_groups& groups) : core_(core), groups_(groups) {}
   snapshots(const snapshots&) = delete;
-  ~snapshots() { end(); }
+  ~snapshots() { drop(); }
 
   /// The world's arrays are the state from now on. Copies of another world's are dropped.
   void settle(const world& w, const binding& arrays) {
-    end();
+    drop();
     world_ = w, arrays_ = &arrays;
     const rank_t n = std::ssize(w.members);
     if (core_.settings.snapshot < 1 || n < 2) return;
@@ -40,7 +40,17 @@ class snapshots {
     if (!keeps_any(sent)) return;  // every element has more than one holder
     change_.emplace(all, std::move(sent), placement{.list = core_.settings.list});
   }
-  void drop() { end(); }
+  /// The world is over, and its copies go.
+  void drop() {
+    rest();
+    const std::lock_guard lock(core_.mutex);
+    slots_[0] = {}, slots_[1] = {};
+    core_.copies.clear();
+    sending_ = nullptr;
+    last_ = holds_nothing;
+    change_.reset();
+    stop_ = {};
+  }
   /// Before a step is made: copies, if this version's turn has come, over those of the turn before the last one. Waits
   /// until the last one is sent, so that one version is whole while another is sent; if its sending broke off, though
   /// all live, there is none until this one is. Whoever is here has all others at the last one's boundary, so they are
@@ -207,16 +217,6 @@ class snapshots {
     interrupt();
     if (sends_.joinable()) sends_.join();
     forget_group();
-  }
-  void end() {
-    rest();
-    const std::lock_guard lock(core_.mutex);
-    slots_[0] = {}, slots_[1] = {};
-    core_.copies.clear();
-    sending_ = nullptr;
-    last_ = holds_nothing;
-    change_.reset();
-    stop_ = {};
   }
 
   job_core& core_;
