@@ -17,16 +17,16 @@ namespace {
 /// A connection to every other device. Who calls says its number first.
 class socket_mesh {
  public:
-  socket_mesh(rank_t device, const std::vector<std::string>& addresses, const listening_socket& mine)
+  socket_mesh(rank_t device, const std::vector<std::string>& addresses, const listening_socket& mine, patience wait)
       : peers_(addresses.size()) {
     const auto me = static_cast<std::size_t>(device);
     for (std::size_t d = 0; d < me; ++d) {
-      while (!peers_[d].open()) peers_[d] = call_address(addresses[d], default_patience);
+      while (!peers_[d].open()) peers_[d] = call_address(addresses[d], wait);
       send(d, std::as_bytes(std::span(&device, 1)));
     }
     for (std::size_t left = peers_.size() - me - 1; left > 0;) {
       pollfd calls{mine.number(), POLLIN, 0};
-      if (::poll(&calls, 1, static_cast<int>(default_patience.count())) != 1) throw peer_gone("a device did not call");
+      if (::poll(&calls, 1, static_cast<int>(wait.count())) != 1) throw peer_gone("a device did not call");
       owned_descriptor caller = mine.accept();
       if (!caller.open()) continue;
       rank_t who = 0;
@@ -125,16 +125,20 @@ class socket_ranks final : public group {
   std::vector<std::vector<std::byte>> kept_;
 };
 
+std::unique_ptr<group> ranks_of(socket_mesh& mesh, const std::vector<rank_t>& members, rank_t device) {
+  const auto me = std::find(members.begin(), members.end(), device);
+  return std::make_unique<socket_ranks>(mesh, members, static_cast<int>(me - members.begin()));
+}
+
 class socket_device final : public world {
  public:
   socket_device(rank_t device, const std::vector<std::string>& for_switches, listening_socket mine,
                 const std::vector<std::string>& for_sums, const listening_socket& mine_of_sums)
-      : end_(device, for_switches, std::move(mine)), mesh_(device, for_sums, mine_of_sums) {}
+      : end_(device, for_switches, std::move(mine)), mesh_(device, for_sums, mine_of_sums, default_patience) {}
   rank_t device() const override { return end_.device(); }
   rank_t devices() const override { return end_.devices(); }
   std::unique_ptr<group> make(const std::vector<rank_t>& members) override {
-    const auto me = std::find(members.begin(), members.end(), device());
-    return std::make_unique<socket_ranks>(mesh_, members, static_cast<int>(me - members.begin()));
+    return ranks_of(mesh_, members, device());
   }
   void close() override { mesh_.close(); }
   switch_report move(const computed_switch& change, binding& before, binding& after,
@@ -149,11 +153,36 @@ class socket_device final : public world {
   socket_mesh mesh_;
 };
 
+/// Of a job that moves its state itself.
+class socket_sums_alone final : public world {
+ public:
+  socket_sums_alone(rank_t device, const std::vector<std::string>& addresses, const listening_socket& mine,
+                    patience wait)
+      : mesh_(device, addresses, mine, wait), device_(device), devices_(static_cast<rank_t>(addresses.size())) {}
+  rank_t device() const override { return device_; }
+  rank_t devices() const override { return devices_; }
+  std::unique_ptr<group> make(const std::vector<rank_t>& members) override { return ranks_of(mesh_, members, device_); }
+  void close() override { mesh_.close(); }
+  switch_report move(const computed_switch&, binding&, binding&, const switch_options&) override { refused(); }
+  small_state carry(const small_state&) override { refused(); }
+  std::vector<std::string> gather(const std::string&) override { refused(); }
+
+ private:
+  [[noreturn]] static void refused() { throw std::logic_error("this world sums; its job moves its state"); }
+  socket_mesh mesh_;
+  rank_t device_, devices_;
+};
+
 }  // namespace
 
 std::unique_ptr<world> socket_world(rank_t device, const std::vector<std::string>& for_switches, listening_socket mine,
                                     const std::vector<std::string>& for_sums, listening_socket mine_of_sums) {
   return std::make_unique<socket_device>(device, for_switches, std::move(mine), for_sums, mine_of_sums);
+}
+
+std::unique_ptr<world> socket_sums(rank_t device, const std::vector<std::string>& addresses,
+                                   const listening_socket& mine, patience wait) {
+  return std::make_unique<socket_sums_alone>(device, addresses, mine, wait);
 }
 
 }  // namespace trainer

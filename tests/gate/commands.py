@@ -3,7 +3,8 @@
 """commands.py SOURCE BUILD [--write]: every test is run by a command, and the documentation says which.
 
 tests/commands.toml names the suites that a build by g++ has, no other; tools/check --all runs every test, .ci/run within 14 days, and what
-a sanitizer is to see it sees within 14 days; and the table of docs/howto/test-the-library.md is what the file says (--write puts it there)."""
+a sanitizer is to see it sees within 14 days; tests that need the same programs come on one day, and days cost alike, by hand; and the table
+of docs/howto/test-the-library.md is what the file says (--write puts it there)."""
 import datetime
 import pathlib
 import sys
@@ -13,7 +14,7 @@ sys.path.insert(0, str(source / "tools" / "lib"))
 import choose  # noqa: E402
 
 LEAST_OFTEN = 14  # days
-SHARES = {0: "–", 1: "whole", 2: "half, by day", 3: "a third, by day", 4: "a fourth, by day", 5: "a fifth, by day", 6: "a sixth, by day"}
+SHARES = {0: "–", 1: "whole", 8: "an eighth, by day", 12: "a twelfth, by day"}
 guide = source / "docs" / "howto" / "test-the-library.md"
 COLUMNS = {"check": "`tools/check`", "gate": "`.ci/run`, by g++", "address": "with ASan", "thread": "with TSan", "all": "`tools/check --all`"}
 HEAD = f"| suite | what it holds | {' | '.join(COLUMNS.values())} |\n|---|---|{'---|' * len(COLUMNS)}\n"
@@ -38,6 +39,13 @@ for column, wanted in {"gate": everything, "address": {n for n, s, _ in tests if
                        "thread": {n for n, s, _ in tests if table.get(s[0], {}).get("thread")}}.items():
     for missing in sorted(wanted - {name for day in days for name in choose.chosen(tests, column, day)}):
         faults.append(f".ci/run does not run {missing} within {LEAST_OFTEN} days ({column})")
+
+# Three days, by hand: d 14, a 12, b and e 10; then c, whose q is there on d's day, 17, 19 or 17; then f, 22, 17 or 15.
+choose.costs = lambda: {"compile": {"p": 8, "q": 4}, "run": {"a": 12, "b": 1, "c": 3, "d": 2, "e": 1, "f": 5}}
+needs = {"a": set(), "b": {"p"}, "c": {"q"}, "d": {"p", "q"}, "e": {"p"}, "f": set()}
+dealt = choose.dealt([(name, frozenset(of)) for name, of in needs.items()], 3)
+if dealt != {"d": 0, "a": 1, "b": 2, "e": 2, "c": 0, "f": 2}:
+    faults.append(f"six tests are dealt otherwise than by hand: {dealt}")
 
 rows = HEAD + "".join(f"| `{suite}` | {row['what']} | " + " | ".join(SHARES[row[c]] for c in COLUMNS) + " |\n"
                       for suite, row in table.items())

@@ -50,7 +50,7 @@ def waited(job):
 def founded(few):
     for name, layout, model in (("dp", "dp=2", LLAMA), ("tp", "tp=2", LLAMA), ("pp", "pp=2", LLAMA), ("zero", "dp=2,zero=1", LLAMA), ("moe", "dp=2,ep=2", MOE),
                                 ("mixed", "tp=2,pp=2,dp=2,zero=1", LLAMA))[:6 if not few else 5]:
-        size = len(tests.models[model].regions(layout))
+        size = len(tests.model(model).regions(layout))
         job = Job(f"founded-{name}", layout, size, model, batch=7, steps=12, step_ms=1).founders()
         job.end()
         check(job.codes == {f"n{i}": 0 for i in range(size)}, f"founded {layout}: exit codes {job.codes}")
@@ -242,7 +242,7 @@ def torn(few):
     """Single holders, and a switch that is torn: who joins and dies in it takes nothing along; what an old member alone held is lost, and said so."""
     cases = [(layout, point, who) for layout in ("dp=3,zero=1", "pp=2", "tp=2") for point in ("group_made", "ready", "decided", "stage:0", "stage:1", "entered") for who in ("j", "n1")]
     for layout, point, who in cases:
-        size = len(tests.models[LLAMA].regions(layout))
+        size = len(tests.model(LLAMA).regions(layout))
         job = Job(f"torn-{point.replace(':', '_')}-{who}", layout, size, steps=1000000, batch=12, step_ms=4)
         job.founders(**{who: {"kill": point + (":2" if point == "entered" else "")}} if who != "j" else {})
         job.worker("j", **({"kill": point} if who == "j" else {}))
@@ -503,7 +503,7 @@ def self_test():
         job.end()
         logs, faults = job_log.read_logs({n: job.folder / f"{n}.log" for n in job.workers})
         dumps = job_log.read_dumps(job.folder / "dump")
-        verdict = job_log.Judge(tests.models[LLAMA], copy.deepcopy(logs), dumps, job.told())
+        verdict = job_log.Judge(tests.model(LLAMA), copy.deepcopy(logs), dumps, job.told())
         check(not faults and not verdict.faults, f"self-test: {name} is not right before it is doctored: {verdict.faults[:3]}")
         jobs_of.append((job, logs, dumps))
     (asked_job, logs, dumps), (killed_job, killed_logs, killed_dumps) = jobs_of
@@ -524,7 +524,7 @@ def self_test():
         l, d, told = copy.deepcopy(l), copy.deepcopy(d), copy.deepcopy(job.told())
         d = {r: [x, bytearray(data)] for r, (x, data) in d.items()}
         change(l, d, told)
-        seen = job_log.Judge(tests.models[LLAMA], l, d, told).faults
+        seen = job_log.Judge(tests.model(LLAMA), l, d, told).faults
         check(any(f.startswith(word) for f in seen), f"self-test: {what} is not noticed as {word}: {seen[:3]}")
         print(f"{what}: {next((f for f in seen if f.startswith(word)), seen)}"[:200])
 

@@ -28,7 +28,7 @@ class Tests:
         self.room = pathlib.Path(tempfile.mkdtemp(prefix="reshard-elastic-", dir=keep))
         self.llama, self.moe = self.file("llama.json", LLAMA), self.file("moe.json", MOE)
         self.replicated = self.file("replicated.json", {"axes": "dp"})  # who joins or leaves changes dp alone, so that each element has more than one holder
-        self.models = {path: job_log.Model(self.tool.parent / "reshard", path) for path in (self.llama, self.moe)}
+        self.models = {}
         self.patience, self.grace, self.lease = 1.0 * slow, 0.4 * slow, 2.0 * slow
         self.limit = 60 * slow  # for one job; a busy machine takes a few seconds
         self.counted = self.failed = 0
@@ -39,6 +39,12 @@ class Tests:
         path = self.room / name
         path.write_text(json.dumps(value))
         return path
+
+    def model(self, path):
+        """What the tool `reshard` beside this one says of a model."""
+        if path not in self.models:
+            self.models[path] = job_log.Model(self.tool.parent / "reshard", path)
+        return self.models[path]
 
     def check(self, right, words):
         self.counted += 1
@@ -213,7 +219,7 @@ class Job:
     def judge(self):
         logs, faults = job_log.read_logs({name: self.folder / f"{name}.log" for name in self.workers})
         try:
-            self.verdict = job_log.Judge(self.tests.models[self.model], logs, job_log.read_dumps(self.folder / "dump") if self.dump else None, self.told())
+            self.verdict = job_log.Judge(self.tests.model(self.model), logs, job_log.read_dumps(self.folder / "dump") if self.dump else None, self.told())
             faults += self.verdict.faults
         except Exception as wrong:  # what the judge cannot read is a fault of its own
             faults.append(f"the judge cannot read this: {type(wrong).__name__} {wrong}")

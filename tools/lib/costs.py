@@ -4,8 +4,10 @@
 
   costs.py run FOLDER --since NINJA_LOG --timed FOLDER --cpu SECONDS --unit SECONDS [--budget NAME [--table FILE]]
   costs.py sum FILE...
+  costs.py each FILE...
 
-`run` tells of one run in a build folder, and keeps it in FOLDER/meson-logs/costs.json; `sum` adds such files up. NINJA_LOG is .ninja_log
+`run` tells of one run in a build folder, and keeps it in FOLDER/meson-logs/costs.json; `sum` adds such files up; `each` says what each
+program and each test takes, as tests/costs.toml has it, by which tools/lib/choose.py deals. NINJA_LOG is .ninja_log
 as it was before the run, --timed what tools/lib/timed wrote, --cpu what the build and its tests took together.
 
     run(suite)     = sum over its tests of what the test and the processes that it waited for took
@@ -113,6 +115,19 @@ def told(costs):
             yield f"slowest {what}: " + ", ".join(f"{name} {took:.1f}" for name, _, took in slowest(costs[what]))
 
 
+def each(costs):
+    """tests/costs.toml, in lines: what takes a second and more."""
+    compiled, ran = collections.Counter(), collections.Counter()
+    for output, _, took in costs["files"]:
+        program = re.match(r"\w+/(?:[\w.]+/)*([^/]+)\.p/", output)  # an object, of the program's own folder
+        compiled[program[1] if program else pathlib.Path(output).name] += took
+    for name, _, took in costs["tests"]:
+        ran[name] += took
+    for title, of in (("compile", compiled), ("run", ran)):
+        yield f"\n[{title}]"
+        yield from (f'"{name}" = {seconds:.0f}' for name, seconds in sorted(of.items()) if seconds >= 1)
+
+
 def over(costs, budget, name):
     """A sentence for each suite that takes more than it may."""
     for suite, (_, compiled, _, ran) in sorted(table_of(costs).items()):
@@ -136,7 +151,8 @@ def main():
     run.add_argument("--unit", type=float, default=0)
     run.add_argument("--budget")
     run.add_argument("--table", type=pathlib.Path, default=ROOT / "tests/budget.toml")
-    ways.add_parser("sum").add_argument("files", type=pathlib.Path, nargs="*")
+    for way in ("sum", "each"):
+        ways.add_parser(way).add_argument("files", type=pathlib.Path, nargs="*")
     options = parser.parse_args()
     if options.way == "run":
         costs = of_run(options)
@@ -151,7 +167,7 @@ def main():
         kept = [json.loads(file.read_text()) for file in options.files if file.exists()]
         costs = {"unit": max((one["unit"] for one in kept), default=0),
                  "files": [row for one in kept for row in one["files"]], "tests": [row for one in kept for row in one["tests"]]}
-    for line in told(costs):
+    for line in each(costs) if options.way == "each" else told(costs):
         print(line)
 
 

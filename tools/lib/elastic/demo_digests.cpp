@@ -5,6 +5,7 @@
 
 #include "demo_judge.hpp"
 #include "dump.hpp"
+#include "exact_trainer.hpp"
 
 namespace elastic {
 
@@ -34,7 +35,7 @@ world world_of(const log_event& e) {
 std::map<std::string, std::uint64_t> expected_of(const model& m, const world& w, rank_t rank, std::uint64_t power) {
   world_arrays arrays(m, w, rank, adam);
   arrays.each([power](auto& x, std::uint64_t c) { x = static_cast<std::remove_reference_t<decltype(x)>>(c * power); });
-  return parse_event("{\"t\":0,\"id\":\"\",\"ev\":\"end\",\"digests\":" + digests_json(&arrays) + "}", "the demo")
+  return parse_event("{\"t\":0,\"id\":\"\",\"ev\":\"end\",\"digests\":" + digests_json(arrays.told()) + "}", "the demo")
       .digests;
 }
 

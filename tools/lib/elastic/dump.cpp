@@ -8,24 +8,26 @@
 #include <map>
 #include <vector>
 
+#include <reshard/base/digest.hpp>
+#include <reshard/memory/each_element.hpp>
 #include <reshard/report/regions.hpp>
 
 namespace elastic {
 
-std::string digests_json(world_arrays* of) {
+std::string digests_json(const arrays_told& of) {
   std::map<std::string, std::uint64_t> sums;
-  if (of != nullptr)
-    for (const bound_box& b : of->storage.tensors().boxes()) {
-      std::uint64_t& sum = sums[std::string(of->storage.tensors().list()[b.state].name) + " " + of->name_of(b.tensor)];
-      const auto add = [&](const auto& x, index_t i) { sum += mix64(x + mix64(static_cast<std::uint64_t>(i))); };
-      const family& f = of->layout.family_at(b.tensor.family);
-      switch (b.element_bytes) {
-        case 1: each_element<std::uint8_t>(b, f, add); break;
-        case 2: each_element<std::uint16_t>(b, f, add); break;
-        case 4: each_element<std::uint32_t>(b, f, add); break;
-        default: each_element<std::uint64_t>(b, f, add);
-      }
+  for (const bound_box& b : of.tensors.boxes()) {
+    std::uint64_t& sum =
+        sums[std::string(of.tensors.list()[b.state].name) + " " + of.layout.space().model().tensor(b.tensor)];
+    const auto add = [&](const auto& x, index_t i) { sum += mix64(x + mix64(static_cast<std::uint64_t>(i))); };
+    const family& f = of.layout.family_at(b.tensor.family);
+    switch (b.element_bytes) {
+      case 1: each_element<std::uint8_t>(b, f, add); break;
+      case 2: each_element<std::uint16_t>(b, f, add); break;
+      case 4: each_element<std::uint32_t>(b, f, add); break;
+      default: each_element<std::uint64_t>(b, f, add);
     }
+  }
   std::string all;
   for (const auto& [name_of, sum] : sums) all += (all.empty() ? "\"" : ",\"") + name_of + "\":" + std::to_string(sum);
   return "{" + all + "}";
@@ -49,11 +51,11 @@ void place(const bound_box& piece, const box<3>& part, std::byte* packed) {
 
 }  // namespace
 
-void dump(const std::string& folder, const std::string& id, world_arrays& of, index_t version) {
+void dump(const std::string& folder, const std::string& id, const arrays_told& of, index_t version) {
   static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
   std::filesystem::create_directories(folder);
   const std::string stem = folder + "/" + std::to_string(of.rank);
-  const state_list& list = of.storage.tensors().list();
+  const state_list& list = of.tensors.list();
   io::text_output told;
   io::write_rank_json(told, of.layout, of.rank, list.all(), list);
   const std::string whole(told.text()), key = "\"regions\":";
@@ -67,7 +69,7 @@ void dump(const std::string& folder, const std::string& id, world_arrays& of, in
     each_held(of.layout, of.rank, list.all().role_of(state), [&](int f, const family_box& b) {
       each_tensor(f, b, [&](const tensor_id& t, const box<3>& part) {
         std::vector<std::byte> packed(static_cast<std::size_t>(part.volume() * width(list[state].type)));
-        of.storage.tensors().meet({state, t, part}, [&](const bound_box& piece) { place(piece, part, packed.data()); });
+        of.tensors.meet({state, t, part}, [&](const bound_box& piece) { place(piece, part, packed.data()); });
         bytes.write(reinterpret_cast<const char*>(packed.data()), static_cast<std::streamsize>(packed.size()));
       });
     });

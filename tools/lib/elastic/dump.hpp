@@ -4,15 +4,15 @@
 
 #include <string>
 
-#include "exact_trainer.hpp"
+#include "worker_trainer.hpp"
 
 namespace elastic {
 
-/// {"STATE TENSOR": sum over the elements that it holds of mix(x + mix(i)) mod 2^64, ..}; {} of who holds nothing.
-std::string digests_json(world_arrays* of);
+/// {"STATE TENSOR": sum over the elements that it holds of mix(x + mix(i)) mod 2^64, ..}
+std::string digests_json(const arrays_told& of);
 
 /// RANK.json and RANK.bin in a folder: what is held, as `regions` prints it, and the elements of those boxes one after
 /// the other, each row-major, little-endian, without padding.
-void dump(const std::string& folder, const std::string& id, world_arrays& of, index_t version);
+void dump(const std::string& folder, const std::string& id, const arrays_told& of, index_t version);
 
 }  // namespace elastic

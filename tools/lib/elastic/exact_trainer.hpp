@@ -19,7 +19,7 @@
 #include <reshard/memory/each_element.hpp>
 #include <reshard/memory/rank_storage.hpp>
 
-#include "log.hpp"
+#include "worker_trainer.hpp"
 
 namespace elastic {
 
@@ -42,6 +42,7 @@ struct world_arrays {
   computed_holding layout;
   rank_storage storage;
 
+  arrays_told told() { return {of, rank, layout, storage.tensors()}; }
   std::string name_of(const tensor_id& t) const { return layout.space().model().tensor(t); }
   /// visit(element, c) of all elements that it holds
   template <typename Visit>
@@ -60,13 +61,12 @@ struct world_arrays {
   }
 };
 
-class exact_trainer {
+class exact_trainer final : public worker_trainer {
  public:
   exact_trainer(const model& m, const state_list& list, worker_log& log, double step_seconds, patience wait)
       : model_(m), list_(list), log_(log), step_seconds_(step_seconds), wait_(wait) {}
 
-  /// What the job asks of it; `door` is where the job is called.
-  trainer_calls calls(elastic_job*& job) {
+  trainer_calls calls(elastic_job*& job) override {
     trainer_calls c;
     c.make_group = [this, &job](const group_request& r, const std::stop_token& stop) {
       auto made = std::make_unique<socket_endpoint>(r.rank, r.addresses, job->door(), r.number, wait_, stop);
@@ -96,7 +96,7 @@ class exact_trainer {
     return c;
   }
 
-  step_calls step(elastic_job& job) {
+  step_calls step(elastic_job& job) override {
     return {.gradients =
                 [this, &job](const sample_share& mine) {
                   const auto begun = std::chrono::steady_clock::now();
@@ -117,14 +117,17 @@ class exact_trainer {
             .own = [this] { return own_seconds_; }};
   }
 
-  world_arrays* arrays() { return now_.get(); }
-  /// Its groups end before the job that they are called at.
-  void leave() {
+  void leave() override {
     const std::lock_guard lock(mutex_);
     group_.reset(), next_group_.reset();
   }
 
  private:
+  arrays_told* arrays() override {
+    told_.reset();
+    if (now_) told_.emplace(now_->told());
+    return told_ ? &*told_ : nullptr;
+  }
   static double seconds_since(std::chrono::steady_clock::time_point then) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
   }
@@ -155,6 +158,7 @@ class exact_trainer {
   patience wait_;
   std::uint64_t sum_ = 0;
   std::unique_ptr<world_arrays> now_, next_;
+  std::optional<arrays_told> told_;
   std::mutex mutex_;  // of groups
   std::unique_ptr<socket_endpoint> group_, next_group_;
   index_t next_group_of_ = 0;

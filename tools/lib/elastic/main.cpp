@@ -42,13 +42,13 @@ int run(int count, char** words) {
   int code = 0;
 
   worker_words w;
-  CLI::App& worker = *app.add_subcommand("worker", "one member, one device, with the exact trainer");
+  CLI::App& worker = *app.add_subcommand("worker", "one member, one device");
   add_store(worker, w.store, w.job);
   worker.add_option("--id", w.id, "a name that is never used twice")->required();
   worker.add_option("--log", w.log, "a JSON object a line")->required();
   worker.add_option("--listen", w.listen, "where others call it");
   worker.add_option("--node", w.node, "neighbours are on other nodes where there are any");
-  worker.add_option("--model", w.model, "preset or config.json")->required();
+  worker.add_option("--model", w.model, "preset or config.json; dense or moe: a GPT, trained")->required();
   worker.add_option("--layout", w.layout, "of the first world")->required();
   worker.add_option("--policy", w.policy, "a JSON file");
   worker.add_option("--found", w.found, "as many members found the job")->required();

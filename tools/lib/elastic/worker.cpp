@@ -65,7 +65,8 @@ job_settings settings_of(const worker_words& w) {
   s.me = member_name(w.id);
   s.listen = w.listen;
   s.node = w.node;
-  s.model = io::load_model(w.model);
+  const std::optional<model> trained = trained_model(w.model);
+  s.model = trained ? *trained : io::load_model(w.model);
   s.layout = parse_degrees(w.layout);
   s.found = count_of("--found", w.found);
   s.batch = count_of("--batch", w.batch);
@@ -101,23 +102,30 @@ int run_worker(const worker_words& w) {
   worker_log log(w.log, settings.me, faults);
   if (w.init > 0) std::this_thread::sleep_for(std::chrono::duration<double>(w.init));
   const std::unique_ptr<named_store> store = store_of(w.store);
-  exact_trainer trainer(settings.model, settings.list, log, w.step_ms / 1000, settings.wait);
+  const std::unique_ptr<worker_trainer> trainer =
+      trained_model(w.model)
+          ? make_dense_trainer(settings, log, w.step_ms / 1000)
+          : std::make_unique<exact_trainer>(settings.model, settings.list, log, w.step_ms / 1000, settings.wait);
   job_end why;
   index_t version;
   std::string sentence;
   {
     elastic_job* here = nullptr;
-    elastic_job job(store->any(), settings, trainer.calls(here), log);
+    elastic_job job(store->any(), settings, trainer->calls(here), log);
     here = &job;
     log.line("start", worker_log::text("\"pid\":", ::getpid(), ",\"addr\":", worker_log::quoted(job.place().address)));
-    while (job.runs()) job.step(trainer.step(job));
+    while (job.runs()) job.step(trainer->step(job));
     why = job.why(), version = job.version(), sentence = job.sentence();
-    trainer.leave();
+    if (why == job_end::done) trainer->finish();
+    trainer->leave();
   }
-  world_arrays* const arrays = trainer.arrays();
+  std::string digests = "{}";
+  trainer->told([&](const arrays_told& all) { digests = digests_json(all); });
   log.line("end", worker_log::text("\"why\":\"", name(why), "\",\"version\":", version, ",\"sentence\":",
-                                   worker_log::quoted(sentence), ",\"digests\":", digests_json(arrays)));
-  if (!w.dump.empty() && arrays != nullptr && why == job_end::done) dump(w.dump, w.id, *arrays, version);
+                                   worker_log::quoted(sentence), ",\"digests\":", digests, trainer->end_fields()));
+  trainer->told([&](const arrays_told& all) {
+    if (!w.dump.empty() && why == job_end::done) dump(w.dump, w.id, all, version);
+  });
   if (!sentence.empty()) std::fprintf(stderr, "%s\n", sentence.c_str());
   return code_of(why);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One member of a job, with the exact trainer.
+// One member of a job: with the exact trainer, or with the one of examples/trainer.
 #pragma once
 
 #include <string>
