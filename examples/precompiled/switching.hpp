@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the examples include most of, compiled once for all of them where the compiler gains by it. Each includes what it
-// uses all the same.
+// What the examples include most of, compiled once for all of them where the compiler gains by it. Each includes what
+// it uses all the same.
 #pragma once
 
 #include <algorithm>
