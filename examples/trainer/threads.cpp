@@ -19,19 +19,28 @@ namespace {
 
 /// A barrier that can be closed, and what each of its threads posted.
 struct meeting {
-  explicit meeting(std::size_t size) : doubles(size), floats(size), posts(size) {}
+  explicit meeting(std::size_t size) : doubles(size), floats(size), posts(size), kept(size) {}
 
-  /// Returns once all have come, or throws once it is closed.
-  void wait() {
+  /// From a wait that begins it to the next one all read what is the others'.
+  enum class reading { none, begins, goes_on, ends };
+  /// Returns once all have come, or throws once it is closed; but while others read what is this thread's, it stays.
+  void wait(reading what = reading::none) {
     std::unique_lock lock(mutex);
-    const auto mine = generation;
-    if (++arrived == posts.size()) {
-      arrived = 0, ++generation;
-      changed.notify_all();
-    } else {
+    if ((what == reading::goes_on || what == reading::ends) && --readers == 0) changed.notify_all();
+    if (!closed) {
+      const auto mine = generation;
+      if (++arrived == posts.size()) {
+        readers = what == reading::begins || what == reading::goes_on ? posts.size() : 0;
+        arrived = 0, ++generation;
+        changed.notify_all();
+        return;
+      }
       changed.wait(lock, [&] { return generation != mine || closed; });
+      if (generation != mine) return;
+      --arrived;
     }
-    if (closed && generation == mine) throw peer_gone("a rank of this group is gone");
+    changed.wait(lock, [&] { return readers == 0; });
+    throw peer_gone("a rank of this group is gone");
   }
   void close() {
     const std::lock_guard lock(mutex);
@@ -41,11 +50,12 @@ struct meeting {
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::size_t arrived = 0, generation = 0;
+  std::size_t arrived = 0, generation = 0, readers = 0;
   bool closed = false;
   std::vector<std::span<double>> doubles;
   std::vector<std::span<float>> floats;
   std::vector<bytes> posts;
+  std::vector<std::vector<std::byte>> kept;  // what is posted, for as long as anybody has this group
   std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;
 };
 
@@ -62,8 +72,9 @@ class thread_ranks final : public group {
   }
   std::vector<bytes> exchange(bytes mine) override {
     of_->wait();  // nobody reads the last posts any more
-    kept_.assign(mine.begin(), mine.end());
-    of_->posts[static_cast<std::size_t>(rank_)] = kept_;
+    std::vector<std::byte>& kept = of_->kept[static_cast<std::size_t>(rank_)];
+    kept.assign(mine.begin(), mine.end());
+    of_->posts[static_cast<std::size_t>(rank_)] = kept;
     of_->wait();
     return of_->posts;
   }
@@ -89,21 +100,20 @@ class thread_ranks final : public group {
     const auto ranks = all.size(), me = static_cast<std::size_t>(rank_);
     const auto begin = [&](std::size_t r) { return mine.size() * r / ranks; };
     all[me] = mine;
-    of_->wait();
+    of_->wait(meeting::reading::begins);
     for (std::size_t r = 0; r < ranks; ++r)
       for (std::size_t i = begin(me); r != me && i < begin(me + 1); ++i) into(mine[i], all[r][i]);
-    of_->wait();
+    of_->wait(meeting::reading::goes_on);
     for (std::size_t r = 0; r < ranks; ++r)
       if (r != me)
         std::copy(all[r].begin() + static_cast<std::ptrdiff_t>(begin(r)),
                   all[r].begin() + static_cast<std::ptrdiff_t>(begin(r + 1)),
                   mine.begin() + static_cast<std::ptrdiff_t>(begin(r)));
-    of_->wait();
+    of_->wait(meeting::reading::ends);
   }
 
   std::shared_ptr<meeting> of_;
   int rank_;
-  std::vector<std::byte> kept_;
 };
 
 }  // namespace

@@ -2,8 +2,11 @@
 // The trainer's collectives over threads and over sockets; collectives_mpi.cpp has the same over MPI.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,6 +76,42 @@ TEST_CASE("over sockets: sums, posts, messages; and a job that is closed ends ev
 TEST_CASE("over threads: sums, posts, messages; and a job that is closed ends every wait") {
   CHECK(on_threads(everything) == "");
   CHECK(on_threads(closed) == "");
+}
+
+// Who leaves a sum gives back its memory: here it is no memory any more, so that who still reads it dies.
+TEST_CASE("a job over threads that is closed amid a sum takes no memory from those who read it") {
+  constexpr std::size_t count = std::size_t{1} << 17;
+  int ended = 0, sums = 0;
+  for (int round = 0; round < 60; ++round) {
+    thread_hub hub(4);
+    std::atomic<int> made = 0, left = 0;
+    std::vector<std::thread> devices;
+    for (rank_t d = 0; d < 4; ++d)
+      devices.emplace_back([&, d] {
+        const std::unique_ptr<world> here = hub.at(d);
+        const std::unique_ptr<group> all = here->make({0, 1, 2, 3});
+        void* const pages =
+            ::mmap(nullptr, count * sizeof(double), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        const std::span<double> mine(static_cast<double*>(pages), count);
+        try {
+          while (true) {
+            mine[0] = 1;
+            all->sum(mine);
+            ++made;
+          }
+        } catch (const peer_gone&) {
+          ++left;
+        }
+        ::munmap(pages, count * sizeof(double));
+      });
+    while (made < 4) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(37 * round));
+    hub.at(0)->close();
+    for (std::thread& t : devices) t.join();
+    ended += left, sums += made;
+  }
+  CHECK(ended == 4 * 60);
+  CHECK(sums >= 4 * 60);
 }
 
 TEST_CASE("a group that is made after its job was closed is closed") {
