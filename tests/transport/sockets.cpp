@@ -130,7 +130,9 @@ TEST_CASE("a hub that has heard of an end agrees to nothing more: all hear the s
   const auto is_gone = [&] { return all.of(1).stages == 1; };
   all.start_all([&](long d, listening_socket listening, left_behind& left) {
     socket_meeting meeting(d, all.addresses, std::move(listening), ample);
-    // 1 proposes and dies, 2 proposes, and only then does 0 look at either
+    // 0 looks at nobody any more; 1 proposes and dies, 2 proposes, and only then does 0 look at either
+    if (d == 0) left.stages = 1;
+    while (d == 1 && all.of(0).stages != 1) sleep(10);
     while (d == 2 ? !proposes(1) : d == 0 && !(proposes(2) && is_gone())) sleep(10);
     while (d == 0 && whole_connections(all.addresses[0]) > 1) sleep(10);  // that of 2
     if (d == 0) sleep(400);
