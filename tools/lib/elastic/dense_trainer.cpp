@@ -93,12 +93,10 @@ class dense_trainer final : public worker_trainer {
   step_calls step(elastic_job& job) override {
     return {.gradients =
                 [this, &job](const sample_share& mine) {
-                  const auto begun = std::chrono::steady_clock::now();
                   if (step_seconds_ > 0) std::this_thread::sleep_for(std::chrono::duration<double>(step_seconds_));
                   const world& w = job.now();
                   step_ = mine.step;
                   together([&] { trained().gradients({w.cursor + (step_ - w.first_step) * w.batch}, step_); });
-                  own_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
                 },
             .scalar =
                 [this] {
@@ -111,7 +109,7 @@ class dense_trainer final : public worker_trainer {
                   log_.line("step", worker_log::text("\"epoch\":", job.now().epoch, ",\"step\":", step_, ",\"loss\":",
                                                      exact(known_.loss), ",\"norm\":", exact(known_.norm)));
                 },
-            .own = [this] { return own_seconds_; }};
+            .own = {}};  // its gradients wait for others, so that its time would tell of nobody
   }
 
   void finish() override {
@@ -163,7 +161,7 @@ class dense_trainer final : public worker_trainer {
 
   job_settings job_;
   worker_log& log_;
-  double step_seconds_, own_seconds_ = 0;
+  double step_seconds_;
   trainer::dataset data_;
   index_t step_ = 0;
   trainer::scalars known_;
