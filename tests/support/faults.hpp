@@ -143,6 +143,7 @@ class heard_wire {
  public:
   heard_wire(reshard::socket_meeting& meeting, striker& strikes) : inner_(meeting), strikes_(&strikes) {}
   void connect(const std::vector<reshard::rank_t>& peers) { inner_.connect(peers); }
+  std::vector<reshard::rank_t> unconnected() const { return inner_.unconnected(); }
   void send(reshard::message& m) {
     inner_.send(m);
     strikes_->sent(m);

@@ -32,6 +32,7 @@ class faulty_wire {
       : inner_(boxes, device), fault_(device == fault.device ? fault : wire_fault{}) {}
 
   void connect(const std::vector<reshard::rank_t>& peers) { inner_.connect(peers); }
+  std::vector<reshard::rank_t> unconnected() const { return inner_.unconnected(); }
   void send(reshard::message& m) {
     using kind = wire_fault::kind;
     const std::size_t number = sent.size();

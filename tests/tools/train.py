@@ -255,6 +255,11 @@ def check_refusals():
         done = subprocess.run([str(options.train), "--json", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
         check(done.returncode == code and sentence in done.stderr and done.stderr.count("\n") == 1 and "step" not in done.stdout,
               f"{words}: {done.returncode}, {done.stderr[:300]!r} {done.stdout[:100]!r}")
+    done = subprocess.run([str(options.train), "--json", "--help"], stdout=subprocess.PIPE, text=True, timeout=300)
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/reference/train.md").read_text()
+    rows = "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `--"))
+    named = {text: sorted(set(re.findall(r"--[a-z]+", text))) for text in (done.stdout, rows)}
+    check(done.returncode == 0 and named[done.stdout] == named[rows] != [], f"--help: {done.returncode}, {named}")
 
 
 def check_free():

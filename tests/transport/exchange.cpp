@@ -48,6 +48,7 @@ class slow_wire {
       : all_(&all), device_(device), holds_(holds), random_(static_cast<std::uint64_t>(device) + 1) {}
   ~slow_wire() { stop(); }
   void connect(const std::vector<rank_t>&) {}
+  std::vector<rank_t> unconnected() const { return {}; }
   void send(message& m) {
     m.done = false;
     const std::lock_guard lock(all_->mutex);
@@ -246,10 +247,64 @@ TEST_CASE("ends that exchange in two ways, or in rounds of two lengths, are refu
 }
 
 namespace {
+/// A wire that is connected once it was polled so often.
+struct late_wire {
+  slow_wire inner;
+  int polls = 0;
+  std::vector<rank_t> awaited = {};
+  void connect(const std::vector<rank_t>& peers) { awaited = peers; }
+  std::vector<rank_t> unconnected() const { return polls > 0 ? awaited : std::vector<rank_t>{}; }
+  void send(message& m) {
+    CHECK(unconnected().empty());
+    inner.send(m);
+  }
+  void receive(message& m) { inner.receive(m); }
+  void poll(std::chrono::microseconds at_most) {
+    if (polls > 0 && polls < 1000) --polls;
+    inner.poll(at_most);
+  }
+  void stop() { inner.stop(); }
+};
+}  // namespace
+
+TEST_CASE("connections that are begun are waited for before anything moves, and no longer than the patience") {
+  const computed_switch change = change_of("pp=2", "tp=2");
+  for (const bool ever : {true, false}) {
+    rendezvous all(2, ever ? soon : std::chrono::milliseconds(200));
+    air between;
+    std::vector<std::string> said(2);
+    std::atomic<index_t> wrong = 0;
+    on_threads(2, [&](rank_t d) {
+      meeting_of_threads meeting(all, d);
+      late_wire wire{slow_wire(between, d, 0), ever ? 5 : 1000};
+      exchange here(meeting, wire, exchange_as::asynchronous);
+      here.begin_connections({1 - d});
+      wrong += here.unconnected() == std::vector<rank_t>{1 - d} ? 0 : 1;
+      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+      fill(before.tensors(), change.from());
+      try {
+        switch_state(change, before.tensors(), after.tensors(), here);
+        wrong += compare(after.tensors(), change.to()).wrong;
+      } catch (const std::exception& e) {
+        said[static_cast<std::size_t>(d)] = e.what();
+        wrong += compare(before.tensors(), change.from()).wrong + after.resident_bytes();
+      }
+    });
+    CHECK(wrong == 0);
+    CHECK(between.changed_in_flight == 0);
+    const std::string vain = "reshard: device 0 waited 200 ms in vain for connections with these devices: 1",
+                      vain_too = "reshard: device 1 waited 200 ms in vain for connections with these devices: 0";
+    if (ever) CHECK(said == std::vector<std::string>(2));
+    else CHECK((said[0] == vain || said[1] == vain_too));
+  }
+}
+
+namespace {
 /// A wire that moves only while somebody waits for it.
 struct lazy_wire {
   slow_wire inner;
   void connect(const std::vector<rank_t>&) {}
+  std::vector<rank_t> unconnected() const { return {}; }
   void send(message& m) { inner.send(m); }
   void receive(message& m) { inner.receive(m); }
   void poll(std::chrono::microseconds at_most) {
@@ -302,6 +357,7 @@ struct telling_wire {
   slow_wire inner;
   std::function<void(const message&)> on_send = {};
   void connect(const std::vector<rank_t>&) {}
+  std::vector<rank_t> unconnected() const { return {}; }
   void send(message& m) {
     on_send(m);
     inner.send(m);
@@ -425,6 +481,7 @@ class watchful_wire {
   index_t absent = 0;  // pages
 
   void connect(const std::vector<rank_t>&) {}
+  std::vector<rank_t> unconnected() const { return {}; }
   void send(message& m) {
     held& h = held_.emplace_back(held{&m, m});
     inner_.send(h.lent);
@@ -551,6 +608,7 @@ struct hasty_meeting : meeting_of_threads {
 /// A wire that never brings anything, and takes as long for a look as it may.
 struct mute_wire {
   void connect(const std::vector<rank_t>&) {}
+  std::vector<rank_t> unconnected() const { return {}; }
   void send(message& m) { m.done = false; }
   void receive(message& m) { m.done = false; }
   void poll(std::chrono::microseconds at_most) { std::this_thread::sleep_for(at_most); }

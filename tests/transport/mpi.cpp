@@ -179,6 +179,28 @@ TEST_CASE("several switches and other agreements over one world") {
   }
 }
 
+TEST_CASE("ends are made over a meeting that goes on, one after the other") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  for (const left_behind& left : on_ranks(4, [&](MPI_Comm world, long d, left_behind&mine) {
+         mpi_meeting meeting(world, ample);
+         for (const bytes_t chunk : {1000, 65536}) {
+           if (meeting.agree({d}).largest != 3) ++mine.wrong;
+           mpi_endpoint here(meeting, {.chunk_bytes = chunk});
+           here.begin_connections({(d + 1) % 4});
+           if (!here.unconnected().empty()) ++mine.wrong;
+           rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+           fill(before.tensors(), change.from());
+           switch_state(change, before.tensors(), after.tensors(), here, {.budget = 2_MiB});
+           mine.wrong += static_cast<long>(compare(after.tensors(), change.to()).wrong);
+           ++mine.reached;
+         }
+       })) {
+    CHECK(std::string(left.sentence).empty());
+    CHECK(left.wrong == 0);
+    CHECK(left.reached == 2);
+  }
+}
+
 TEST_CASE("a stage is in place once every process has said so, and texts are gathered in order") {
   for (const left_behind& left : on_ranks(3, [&](MPI_Comm world, long d, left_behind&mine) {
          mpi_meeting meeting(world, ample);

@@ -94,6 +94,43 @@ TEST_CASE("several switches and other agreements over one world") {
   }
 }
 
+TEST_CASE("wires are made over a meeting that goes on: begun and asked without waiting, one after the other") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  processes all(4);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    socket_meeting meeting(d, all.addresses, std::move(listening), ample);
+    std::vector<rank_t> others;
+    for (rank_t peer = 0; peer < 4; ++peer)
+      if (peer != d) others.push_back(peer);
+    for (int world = 0; world < 2; ++world) {
+      socket_endpoint here(meeting);
+      if (!here.unconnected().empty()) ++left.wrong;
+      if (d != 0) {  // who begins first waits for nobody, and the meeting serves it meanwhile
+        here.begin_connections(others);
+        const std::vector<rank_t> yet = here.unconnected();
+        if (std::find(yet.begin(), yet.end(), 0) == yet.end()) ++left.wrong;  // the lower calls
+      }
+      if (here.all_reduce_max(d) != 3) ++left.wrong;
+      if (meeting.gather(std::string(1, static_cast<char>('a' + d))) != std::vector<std::string>{"a", "b", "c", "d"})
+        ++left.wrong;
+      if (d == 0) here.begin_connections(others);
+      while (!here.unconnected().empty()) here.keep_alive();
+      rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+      fill(before.tensors(), change.from());
+      switch_state(change, before.tensors(), after.tensors(), here, {.budget = 2_MiB});
+      left.wrong += static_cast<long>(compare(after.tensors(), change.to()).wrong);
+      ++left.reached;
+    }
+  });
+  REQUIRE(all.ended_within(60));
+  for (long d = 0; d < 4; ++d) {
+    CAPTURE(d);
+    CHECK(std::string(all.of(d).sentence).empty());
+    CHECK(all.of(d).wrong == 0);
+    CHECK(all.of(d).reached == 2);
+  }
+}
+
 TEST_CASE("a stage is in place once every process has said so, and texts are gathered in order") {
   processes all(3);
   all.start_all([&](long d, listening_socket listening, left_behind& left) {
@@ -468,6 +505,7 @@ TEST_CASE("a connection that ends between two who live ends the world, by the hu
       std::vector<std::byte> memory(100);
       message comes{d == lower ? 2 : lower, 4, memory.data(), 100};
       if (d == lower || d == 2) wire.connect({comes.peer}), wire.receive(comes);
+      while (!wire.unconnected().empty()) wire.poll(std::chrono::milliseconds(1));
       meeting.agree({});
       if (d == 2) wire.stop();  // and says nothing
       const double begin = now();

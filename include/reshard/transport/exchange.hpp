@@ -110,8 +110,19 @@ class exchange {
   /// What a device and another differ in that they will exchange, for all devices the same sentence; empty where they
   /// agree. Called by all.
   std::string disagreement(const exchange_moves& m) { return disagreement_of(*meeting_, m.digests); }
+  /// Begins connections with these devices, as they with this one, without waiting: a world's wire is made while
+  /// its devices do something else. keep_alive() goes on with it, and throws where the patience ends before.
+  void begin_connections(const std::vector<rank_t>& peers) { wire_->connect(peers); }
+  /// To which of these there is none yet.
+  std::vector<rank_t> unconnected() const { return wire_->unconnected(); }
   /// Messages can go to the peers of these moves, and come from them.
-  void connect(const exchange_moves& m) { wire_->connect(m.peers()); }
+  void connect(const exchange_moves& m) {
+    wire_->connect(m.peers());
+    until([&] { return wire_->unconnected().empty(); }, [] { return index_t{0}; }, [&] { return wire_->unconnected(); },
+          [](const std::string& whom) {
+            return detail::text_of(" ms in vain for connections with these devices: ", whom);
+          });
+  }
 
   void move(exchange_moves& m, index_t slot) {
     if (slot == 0) before_ = std::exchange(confirmed_, confirmed_ + m.slots), finished_ = 0;

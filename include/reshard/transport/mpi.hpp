@@ -5,6 +5,8 @@
 // needs mpi.h.
 #pragma once
 
+#include <memory>
+
 #include <reshard/transport/exchange.hpp>
 #include <reshard/transport/mpi/meeting.hpp>
 #include <reshard/transport/mpi/wire.hpp>
@@ -25,7 +27,15 @@ struct mpi_options {
 namespace detail {
 struct mpi_parts {
   mpi_parts(MPI_Comm world, const mpi_options& options)
-      : meeting(world, options.wait), wire(meeting, options.chunk_bytes) {
+      : own(std::make_unique<mpi_meeting>(world, options.wait)), meeting(*own), wire(meeting, options.chunk_bytes) {
+    require_alike(options);
+  }
+  mpi_parts(mpi_meeting& over, const mpi_options& options) : meeting(over), wire(meeting, options.chunk_bytes) {
+    require_alike(options);
+  }
+
+  /// All devices have chunks that MPI can send, of one size.
+  void require_alike(const mpi_options& options) {
     const bytes_t mine = options.chunk_bytes;
     proposal brought{mine};
     if (mine < 1 || mine > most_chunk_bytes)
@@ -39,7 +49,8 @@ struct mpi_parts {
       refuse("the devices were given chunks from ", fewest, " to ", all.largest, " bytes; a world has one size");
   }
 
-  mpi_meeting meeting;
+  std::unique_ptr<mpi_meeting> own;  // where it was not given one
+  mpi_meeting& meeting;
   mpi_wire wire;
 };
 }  // namespace detail
@@ -51,6 +62,11 @@ class mpi_endpoint : private detail::mpi_parts, public exchange<mpi_meeting, mpi
   /// Made by every process of the communicator; peer_missing where not all come within the patience.
   explicit mpi_endpoint(MPI_Comm world, const mpi_options& options = {})
       : detail::mpi_parts(world, options),
+        exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes), fixed_(options.fixed_bytes) {}
+  /// Made over a meeting that is there and outlives it, by all its devices, as an end over NCCL is made. The patience
+  /// is the meeting's.
+  explicit mpi_endpoint(mpi_meeting& meeting, const mpi_options& options = {})
+      : detail::mpi_parts(meeting, options),
         exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes), fixed_(options.fixed_bytes) {}
 
   transport_facts facts() const {

@@ -35,13 +35,16 @@ struct socket_hello {
   std::int64_t devices = 0;  // 0: it does not say
 };
 
-/// Calls a door and says who calls; nothing where nobody answers within the limit, or before `wakes` is readable. Who
-/// is turned away finds the connection ended.
-inline owned_descriptor call_door(const std::string& address, const socket_hello& hello, patience limit,
-                                  int wakes = -1) {
-  owned_descriptor made = call_address(address, limit, wakes);
+/// Says who calls, as the first thing on a connection, if there is one; returns it. Who is turned away finds it ended.
+inline owned_descriptor say_hello(owned_descriptor made, const socket_hello& hello) {
   if (made.open()) send_some(made.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
   return made;
+}
+
+/// Calls a door and says who calls; nothing where nobody answers within the limit, or before `wakes` is readable.
+inline owned_descriptor call_door(const std::string& address, const socket_hello& hello, patience limit,
+                                  int wakes = -1) {
+  return say_hello(call_address(address, limit, wakes), hello);
 }
 
 /// Who has called a process and said who it is, and is not fetched yet. All threads may use it, and it has none of its

@@ -4,9 +4,12 @@
 // Builds on: base/patience.hpp, base/refusal.hpp and Linux's sockets.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -130,26 +133,67 @@ class listening_socket {
   owned_descriptor descriptor_;
 };
 
-/// Calls an address, all that a host's name stands for in turn; nothing where nobody listens there (yet), or nobody
-/// answers within the limit, as where a machine is off, or before `wakes` is readable. It may be called again: what
-/// asks for names has limits of its own.
-inline owned_descriptor call_address(const std::string& address, patience limit, int wakes = -1) {
-  const detail::resolved_address at(address, false);
-  for (const addrinfo* a = at.first(); a != nullptr; a = a->ai_next) {
-    owned_descriptor made(::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!made.open()) continue;
-    if (::connect(made.number(), a->ai_addr, a->ai_addrlen) != 0) {
-      if (errno != EINPROGRESS) continue;
-      pollfd answer[] = {{made.number(), POLLOUT, 0}, {wakes, POLLIN, 0}};
+/// A call to an address that is under way, to all that a host's name stands for in turn, each for its share of the
+/// limit. Nothing of it waits but what asks for names, which has limits of its own.
+class begun_call {
+  using clock = std::chrono::steady_clock;
+
+ public:
+  begun_call() = default;  // of nobody
+  begun_call(const std::string& address, patience limit)
+      : names_(std::make_unique<detail::resolved_address>(address, false)), next_(names_->first()),
+        each_(limit / names_->count()) {
+    dial();
+  }
+
+  /// Whether somebody may answer still.
+  bool under_way() const { return made_.open(); }
+  /// What polls as writable where there is an answer, and for how long to wait for it at most.
+  int number() const { return made_.number(); }
+  clock::duration left() const { return until_ - clock::now(); }
+  /// The connection, once somebody has answered: then this is over. Nothing before, and nothing where nobody does.
+  owned_descriptor answered() {
+    for (; made_.open(); dial()) {
+      pollfd answer{made_.number(), POLLOUT, 0};
       int error = 0;
       socklen_t size = sizeof error;
-      if (::poll(answer, 2, static_cast<int>(least(limit.count() / at.count(), 1 << 30))) < 1 || answer[1].revents != 0)
-        continue;
-      if (answer[0].revents == 0 || ::getsockopt(made.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
-        continue;
+      if (::poll(&answer, 1, 0) != 1) {
+        if (clock::now() < until_) return owned_descriptor();
+      } else if (::getsockopt(made_.number(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0) {
+        detail::set_option(made_.number(), IPPROTO_TCP, TCP_NODELAY);
+        return std::exchange(made_, owned_descriptor());
+      }
     }
-    detail::set_option(made.number(), IPPROTO_TCP, TCP_NODELAY);
-    return made;
+    return owned_descriptor();
+  }
+
+ private:
+  void dial() {
+    made_.close();
+    for (; next_ != nullptr && !made_.open(); next_ = next_->ai_next) {
+      owned_descriptor caller(::socket(next_->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      if (!caller.open()) continue;
+      if (::connect(caller.number(), next_->ai_addr, next_->ai_addrlen) != 0 && errno != EINPROGRESS) continue;
+      made_ = std::move(caller), until_ = clock::now() + each_;
+    }
+  }
+
+  std::unique_ptr<detail::resolved_address> names_;
+  const addrinfo* next_ = nullptr;
+  clock::duration each_ = {};
+  owned_descriptor made_;
+  clock::time_point until_ = {};
+};
+
+/// Calls an address, all that a host's name stands for in turn; nothing where nobody listens there (yet), or nobody
+/// answers within the limit, as where a machine is off, or before `wakes` is readable. It may be called again.
+inline owned_descriptor call_address(const std::string& address, patience limit, int wakes = -1) {
+  for (begun_call call(address, limit); call.under_way();) {
+    pollfd answer[] = {{call.number(), POLLOUT, 0}, {wakes, POLLIN, 0}};
+    const auto left = std::chrono::ceil<patience>(call.left()).count();
+    ::poll(answer, 2, static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30)));
+    if (answer[1].revents != 0) break;
+    if (owned_descriptor made = call.answered(); made.open()) return made;
   }
   return owned_descriptor();
 }

@@ -88,8 +88,11 @@ class socket_meeting {
   std::vector<rank_t> absent() const { return absent_; }
   /// A connection with a device for a purpose of this world; nothing where nobody answers within the limit.
   owned_descriptor call(rank_t d, call_for what, patience limit) const {
-    return call_door(address(d), {.what = what, .world = door_.world, .from = device_, .devices = devices_}, limit,
-                     stop_.number());
+    return call_door(address(d), hello(what), limit, stop_.number());
+  }
+  /// What a connection of this world begins with.
+  socket_hello hello(call_for what) const {
+    return {.what = what, .world = door_.world, .from = device_, .devices = devices_};
   }
   /// The connection of a device that has called for a purpose of this world, or nothing (yet).
   owned_descriptor fetch(rank_t d, call_for what) { return door_.of->fetch(what, door_.world, d, devices_); }

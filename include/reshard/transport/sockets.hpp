@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +24,12 @@ namespace detail {
 struct socket_parts {
   template <typename... Made>
   explicit socket_parts(rank_t device, const std::vector<std::string>& addresses, Made&&... made)
-      : meeting(device, addresses, std::forward<Made>(made)...), wire(meeting) {}
+      : own(std::make_unique<socket_meeting>(device, addresses, std::forward<Made>(made)...)), meeting(*own),
+        wire(meeting) {}
+  explicit socket_parts(socket_meeting& over) : meeting(over), wire(meeting) {}
 
-  socket_meeting meeting;
+  std::unique_ptr<socket_meeting> own;  // where it was not given one
+  socket_meeting& meeting;
   socket_wire wire;
 };
 }  // namespace detail
@@ -53,7 +57,13 @@ class socket_endpoint : private detail::socket_parts, public exchange<socket_mee
   /// Makes the end of `device`, which listens at its own address.
   socket_endpoint(rank_t device, const std::vector<std::string>& addresses, patience wait = default_patience,
                   exchange_as how = exchange_as::asynchronous, bytes_t round_bytes = usual_round_bytes)
-      : socket_endpoint(device, addresses, listening_socket(own(device, addresses)), wait, how, round_bytes) {}
+      : socket_endpoint(device, addresses, listening_socket(address_of(device, addresses)), wait, how, round_bytes) {}
+  /// Makes the end over a meeting that is there and outlives it, as an end over NCCL is made: devices that only agree
+  /// need no more than the meeting. No waiting; begin_connections and unconnected make the connections meanwhile, or
+  /// the first switch does.
+  explicit socket_endpoint(socket_meeting& meeting, exchange_as how = exchange_as::asynchronous,
+                           bytes_t round_bytes = usual_round_bytes)
+      : detail::socket_parts(meeting), exchange(socket_parts::meeting, socket_parts::wire, how, round_bytes) {}
 
   /// Ends what waits in a call of this end, or will, within about a millisecond: it throws peer_failed with the
   /// sentence, and the others hear that this device has left. The first sentence stays. Called by any thread, while the
@@ -61,7 +71,7 @@ class socket_endpoint : private detail::socket_parts, public exchange<socket_mee
   void stop(const std::string& sentence) { socket_parts::meeting.stop(sentence); }
 
  private:
-  static const std::string& own(rank_t device, const std::vector<std::string>& addresses) {
+  static const std::string& address_of(rank_t device, const std::vector<std::string>& addresses) {
     if (device < 0 || device >= static_cast<rank_t>(addresses.size()))
       refuse("there is no device ", device, " among ", addresses.size(), " addresses");
     return addresses[static_cast<std::size_t>(device)];

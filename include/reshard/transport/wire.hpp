@@ -27,14 +27,18 @@ struct message {
 };
 
 /// For one device's end w of a wire, which meets the k-th message sent to a peer with the k-th that the peer receives:
-///   w.connect(peers)                     before the first message: with whom there will be any; called by both ends;
+///   w.connect(peers)                     before the first message: begins a connection with each of these, with whom
+///                                        there will be any; called by both ends; no waiting;
+///   w.unconnected()                      const: to which of them there is none yet; poll goes on with those;
 ///   w.send(message), w.receive(message)  begins; no waiting. Marks it as not done;
 ///   w.poll(at_most)                      makes progress, and marks what is done by then. Where nothing can be done it
 ///                                        waits for something, or for word from others, so long at most;
 ///   w.stop()                             on return no message is read or written any more, done or not.
 template <typename W>
-concept Wire = requires(W& w, message& m, std::chrono::microseconds at_most, const std::vector<rank_t>& peers) {
+concept Wire = requires(W& w, const W& asked, message& m, std::chrono::microseconds at_most,
+                        const std::vector<rank_t>& peers) {
   { w.connect(peers) } -> std::same_as<void>;
+  { asked.unconnected() } -> std::same_as<std::vector<rank_t>>;
   { w.send(m) } -> std::same_as<void>;
   { w.receive(m) } -> std::same_as<void>;
   { w.poll(at_most) } -> std::same_as<void>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools/train: a small GPT under every layout and through switches, whose loss curve cannot tell. The trainer is
 // examples/trainer; this is its command line.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -98,7 +99,9 @@ int train_as(const options& asked) {
 
 int main(int count, char** words) {
   try {
-    return train::train_as(train::read_options({words + 1, words + count}));
+    const std::vector<std::string> all(words + 1, words + count);
+    if (std::find(all.begin(), all.end(), "--help") != all.end()) return std::puts(train::usage) < 0 ? 1 : 0;
+    return train::train_as(train::read_options(all));
   } catch (const trainer::range_left& e) {
     if (*e.what() != 0) std::fprintf(stderr, "reshard: %s\n", e.what());
     return 3;

@@ -12,6 +12,20 @@
 
 namespace train {
 
+const char* const usage =
+    R"(tools/train [OPTION..]: trains a small GPT under layouts, and compares it with one device that never changes.
+Without an option: 120 steps through ten switches.
+  --model dense|moe|FILE      FILE: a config.json of Llama, Qwen3 or Qwen3-MoE
+  --steps N, --total N        when to end, and where the rate's cosine ends
+  --layout LAYOUT[@DEVICES]   before the first switch: tp=2,pp=2,dp=2,zero=1@0-7
+  --switch STEP:LAYOUT[@DEVICES]  before that step; may be repeated
+  --transport threads|sockets|mpi, --sums exact|free
+  --batch N, --length N, --dropout P, --seed N, --text FILE
+  --budget SIZE               memory beyond the larger state in a switch
+  --svg FILE, --dump DIR, --json
+  --damage KIND@STEP          bit:STATE:N, swap, twice, step, stale, dropout, moment
+  --restart DIR               the only switch beside a restart by way of files there)";
+
 namespace {
 
 /// What the README shows: 8 devices, then 6, 7 and 8, ten times another layout.

@@ -31,6 +31,9 @@ struct options {
   index_t restarted = -1;  // of its processes alone: which one this is
 };
 
+/// What may be asked for.
+extern const char* const usage;
+
 /// Reads the words of a command line; refuses what is not of its form.
 options read_options(const std::vector<std::string>& words);
 /// What the devices do; refuses layouts that are not legal, or that the trainer does not train under.

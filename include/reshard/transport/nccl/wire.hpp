@@ -35,6 +35,7 @@ class nccl_wire {
   bytes_t fixed_bytes() const { return world_.fixed_bytes(); }
 
   void connect(const std::vector<rank_t>&) {}  // contact does
+  std::vector<rank_t> unconnected() const { return {}; }
   void contact(const std::vector<rank_t>& to, const std::vector<rank_t>& from) { groups_.contact(to, from); }
   void send(message& m) { groups_.send(m); }
   void receive(message& m) { groups_.receive(m); }

@@ -5,8 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include <reshard/transport/socket_meeting.hpp>
@@ -24,40 +22,22 @@ class socket_wire {
   socket_wire(const socket_wire&) = delete;
   socket_wire& operator=(const socket_wire&) = delete;
 
-  /// A connection with each of these devices, of which the lower calls. Called by both ends of each pair.
+  /// Begins a connection with each of these devices, of which the lower calls. Called by both ends of each pair; where
+  /// one does not within the meeting's patience, poll throws peer_missing.
   void connect(const std::vector<rank_t>& peers) {
-    const rank_t me = meeting_->device();
-    const auto end = clock::now() + meeting_->waits();
-    for (const rank_t peer : peers) {
-      line& l = line_to(peer);
-      if (l.link.open() || peer < me) continue;
-      while (true) {
-        l.link = meeting_->call(peer, call_for::messages, meeting_->of_one() / 8);
-        meeting_->poll();
-        meeting_->require_whole();
-        if (l.link.open()) break;
-        if (clock::now() > end)
-          throw peer_missing(
-              detail::text_of("reshard: device ", me, " can't reach device ", peer, " at ", meeting_->address(peer)));
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    }
+    if (unconnected_.empty()) connected_by_ = clock::now() + meeting_->waits();
     for (const rank_t peer : peers)
-      while (!line_to(peer).link.open()) {
-        line_to(peer).link = meeting_->fetch(peer, call_for::messages);
-        meeting_->poll();
-        meeting_->require_whole();
-        if (line_to(peer).link.open()) break;
-        if (clock::now() > end)
-          throw peer_missing(detail::text_of("reshard: device ", me, " waited in vain for the call of device ", peer));
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
+      if (!line_to(peer).link.open() && std::find(unconnected_.begin(), unconnected_.end(), peer) == unconnected_.end())
+        unconnected_.push_back(peer);
+    go_on_connecting();
   }
+  std::vector<rank_t> unconnected() const { return unconnected_; }
 
   void send(message& m) {
     m.done = false;
-    line_to(m.peer).out.push(m);
-    push(line_to(m.peer));
+    line& l = line_to(m.peer);
+    l.out.push(m);
+    if (l.link.open()) push(l);
   }
   void receive(message& m) {
     m.done = false;
@@ -65,6 +45,7 @@ class socket_wire {
   }
 
   void poll(std::chrono::microseconds at_most) {
+    go_on_connecting();
     bool any = false;
     for (line& l : lines_)
       if (l.link.open()) any = push(l) || any, any = pull(l) || any;
@@ -75,7 +56,9 @@ class socket_wire {
         const int events = (l.out.idle() ? 0 : POLLOUT) | (l.in.idle() ? 0 : POLLIN);
         if (l.link.open() && !l.ended && events != 0)
           waiting_.push_back({l.link.number(), static_cast<short>(events), 0});
+        if (l.calling.under_way()) waiting_.push_back({l.calling.number(), POLLOUT, 0});
       }
+      if (!unconnected_.empty()) at_most = std::min<std::chrono::microseconds>(at_most, std::chrono::milliseconds(1));
       const std::int64_t nanoseconds = std::chrono::nanoseconds(at_most).count();
       const timespec limit{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
       ::ppoll(waiting_.data(), waiting_.size(), &limit, nullptr);
@@ -89,12 +72,13 @@ class socket_wire {
     give_up_ended();
   }
 
-  /// Connections with something unfinished are of no more use.
+  /// Connections with something unfinished are of no more use, and none is made any more.
   void stop() {
     for (line& l : lines_) {
       if (!l.out.idle() || !l.in.idle()) l.link.close();
-      l.out.clear(), l.in.clear();
+      l.out.clear(), l.in.clear(), l.calling = {};
     }
+    unconnected_.clear();
   }
 
  private:
@@ -124,6 +108,8 @@ class socket_wire {
   };
   struct line {
     owned_descriptor link;
+    begun_call calling;
+    clock::time_point called = {};  // last
     queue out, in;
     bool ended = false, doubted = false;
     clock::time_point since = {};  // it ended
@@ -132,6 +118,29 @@ class socket_wire {
   line& line_to(rank_t peer) { return lines_[static_cast<std::size_t>(peer)]; }
   void end(line& l) {
     if (!std::exchange(l.ended, true)) l.since = clock::now();
+  }
+
+  /// Calls who is higher, again where nobody listens yet, and takes the calls of who is lower.
+  void go_on_connecting() {
+    if (unconnected_.empty()) return;
+    const auto now = clock::now();
+    std::erase_if(unconnected_, [&](rank_t peer) {
+      line& l = line_to(peer);
+      if (peer < meeting_->device()) {
+        l.link = meeting_->fetch(peer, call_for::messages);
+      } else {
+        if (!l.calling.under_way() && now - l.called > std::chrono::milliseconds(1))
+          l.called = now, l.calling = begun_call(meeting_->address(peer), meeting_->of_one() / 8);
+        l.link = say_hello(l.calling.answered(), meeting_->hello(call_for::messages));
+      }
+      return l.link.open();
+    });
+    if (unconnected_.empty() || now < connected_by_) return;
+    const rank_t me = meeting_->device(), peer = unconnected_.front();
+    throw peer_missing(
+        me < peer
+            ? detail::text_of("reshard: device ", me, " can't reach device ", peer, " at ", meeting_->address(peer))
+            : detail::text_of("reshard: device ", me, " waited in vain for the call of device ", peer));
   }
 
   /// Sends what the kernel takes; whether that was something.
@@ -192,6 +201,8 @@ class socket_wire {
 
   socket_meeting* meeting_;
   std::vector<line> lines_;  // by device
+  std::vector<rank_t> unconnected_;
+  clock::time_point connected_by_ = {};
   std::vector<pollfd> waiting_;
   clock::time_point heard_ = {};
 };
