@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "change.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <ctime>
+#include <memory>
 #include <set>
 
 #include <sys/resource.h>
@@ -81,9 +83,9 @@ void use_resources(world& here, end_report& end) {
   }
 }
 
-rank_t rank_on(const stage_of_job& stage, rank_t device) {
-  for (std::size_t r = 0; r < stage.devices.size(); ++r)
-    if (stage.devices[r] == device) return static_cast<rank_t>(r);
+rank_t rank_on(const phase& at, rank_t device) {
+  for (std::size_t r = 0; r < at.devices.size(); ++r)
+    if (at.devices[r] == device) return static_cast<rank_t>(r);
   return -1;
 }
 
@@ -94,17 +96,18 @@ struct seat {
   groups with;
   std::unique_ptr<rank_trainer> trainer;
 
-  seat(const job& all, world& here, const stage_of_job& stage, pages_are pages)
-      : rank(rank_on(stage, here.device())),
-        state(std::make_unique<rank_state>(computed_holding(stage.layout), rank, stage.text, pages)) {
+  seat(const job& all, world& here, const phase& of, pages_are pages)
+      : rank(rank_on(of, here.device())),
+        state(std::make_unique<rank_state>(computed_holding(of.layout), rank, of.text, pages)) {
     if (rank < 0) return;
-    with = groups::make(here, stage.layout, rank, stage.devices);
+    with = groups::make(here, of.layout, rank, of.devices);
     trainer = std::make_unique<rank_trainer>(all.z, all.set, all.data, *state, with);
   }
 };
 
-/// A switch: the state moves from the arrays of one layout to those of the next. Nothing else of the trainer knows.
-change_report switched(const job& all, world& here, const stage_of_job& from, const stage_of_job& to, small& known,
+/// A switch: the state moves from the arrays of one layout to those of the next (here.move), and what is measured
+/// around it. Nothing else of the trainer knows.
+change_report switched(const job& all, world& here, const phase& from, const phase& to, small& known,
                        std::unique_ptr<seat>& at) {
   change_report told{.step = to.step, .from = from.text, .to = to.text};
   if (at->rank >= 0) {
@@ -115,7 +118,7 @@ change_report switched(const job& all, world& here, const stage_of_job& from, co
       from.layout, to.layout,
       {.from = device_map(from.devices), .to = device_map(to.devices), .devices = here.devices()});
   const double came = now();
-  here.gather({});
+  here.barrier();
   auto next = std::make_unique<seat>(all, here, to, pages_are::reserved);
   const switch_report moved = here.move(change, at->state->tensors(), next->state->tensors(), {.budget = all.budget});
   const bool had_rank = at->rank >= 0;
@@ -155,14 +158,14 @@ scalars scalars_of(seat& at) {
 }
 
 void train(const job& all, world& here, const listener& told) {
-  auto stage = all.stages.begin();
-  auto at = std::make_unique<seat>(all, here, *stage, pages_are::committed);
+  auto now_in = all.phases.begin();
+  auto at = std::make_unique<seat>(all, here, *now_in, pages_are::committed);
   if (at->rank >= 0) at->state->initialize(all.set.seed);
   small known{0, 0, static_cast<std::int64_t>(all.set.seed)};
   for (index_t step = 0; step < all.steps; ++step) {
-    if (stage + 1 != all.stages.end() && stage[1].step == step) {
-      const change_report change = switched(all, here, stage[0], stage[1], known, at);
-      ++stage;
+    if (now_in + 1 != all.phases.end() && now_in[1].step == step) {
+      const change_report change = switched(all, here, now_in[0], now_in[1], known, at);
+      ++now_in;
       if (at->rank == 0 && told.change) told.change(change);
     }
     if (at->rank < 0) continue;  // this device waits for the next switch
@@ -173,7 +176,7 @@ void train(const job& all, world& here, const listener& told) {
     at->trainer->update(known.step, of.norm, all.bad);
     ++known.step, known.cursor = cursor.after(all.z.batch).used;
     if (at->rank == 0 && told.step)
-      told.step({step, of, stage->text, static_cast<rank_t>(stage->devices.size()), rate_at(step, all.set.total),
+      told.step({step, of, now_in->text, static_cast<rank_t>(now_in->devices.size()), rate_at(step, all.set.total),
                  now() - begin});
   }
   end_report end{known.step, known.cursor, static_cast<std::uint64_t>(known.seed)};
@@ -190,15 +193,15 @@ void train(const job& all, world& here, const listener& told) {
 
 rank_t job::devices() const {
   rank_t most = 0;
-  for (const stage_of_job& s : stages)
-    for (const rank_t d : s.devices) most = std::max(most, d + 1);
+  for (const phase& p : phases)
+    for (const rank_t d : p.devices) most = std::max(most, d + 1);
   return most;
 }
 
 void run_device(const job& all, world& here, const listener& told) {
   try {
     train(all, here, told);
-    here.gather({});  // nobody leaves before all are done
+    here.barrier();  // nobody leaves before all are done
   } catch (...) {
     here.close();
     throw;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One device of a job that changes its layout while it trains: where a layout is used, and where a switch is made.
+// One device of a job that changes its layout while it trains, and where it does. What a layout decides stands elsewhere:
+// what a rank holds in state.hpp; its groups, layers and samples in step.cpp; its rows, columns and
+// experts in model.hpp and experts.hpp.
 #pragma once
 
-#include <chrono>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,8 +12,8 @@
 
 namespace trainer {
 
-/// A layout from a step on: as text, and the device of each rank.
-struct stage_of_job {
+/// A layout from a step on: as text, and the device of each rank. (A stage is one of a pipeline.)
+struct phase {
   index_t step = 0;
   std::string text;  // as it was written
   space layout;
@@ -25,14 +25,14 @@ struct job {
   sizes z;
   settings set;
   dataset data;
-  std::vector<stage_of_job> stages;  // the first from step 0 on
+  std::vector<phase> phases;  // the first from step 0 on
   index_t steps = 0;
   bytes_t budget = no_budget;
   damage bad;
   // Of --damage alone: called after a switch, on devices that have a rank.
   std::function<void(index_t step, rank_state&, groups&)> after_switch = {};
 
-  /// The devices of all stages.
+  /// The devices of all phases.
   rank_t devices() const;
 };
 

@@ -32,10 +32,11 @@ class group {
   virtual ~group() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// values = sum over ranks of their values; the order of doubles that add without rounding does not matter.
+  /// An all-reduce: values = sum over ranks of their values; the order of doubles that add without rounding does not
+  /// matter. max alike.
   virtual void sum(std::span<double> values) = 0;
   virtual void max(std::span<float> values) = 0;
-  /// What each posted, by rank; there until the next call of this group.
+  /// An all-gather of posts as long as each likes: what each posted, by rank; there until the next call of this group.
   virtual std::vector<bytes> exchange(bytes mine) = 0;
   virtual void send(int to, bytes mine) = 0;
   virtual void receive(int from, std::span<std::byte> into) = 0;
@@ -50,10 +51,11 @@ class world {
   /// The group of these devices, this one among them; made by all of them, in the same order of groups.
   virtual std::unique_ptr<group> make(const std::vector<rank_t>& members) = 0;
   virtual void close() = 0;
-  /// Called by all devices: a switch, small state with it, and what each has to say.
+  /// Called by all devices: a switch, small state with it, and what each has to say, by device.
   virtual switch_report move(const computed_switch&, binding& before, binding& after, const switch_options&) = 0;
   virtual small_state carry(const small_state& mine) = 0;
   virtual std::vector<std::string> gather(const std::string& mine) = 0;
+  void barrier() { gather({}); }
 };
 
 /// A group of one rank.

@@ -2,7 +2,9 @@
 // A mixture of experts. Rows go to where their experts are and back in a group of lcm(tp, ep) ranks: position p of it
 // is tensor-parallel rank p mod tp of data-parallel rank p / tp, and has the experts of part p mod ep. So the group has
 // whole data-parallel ranks, and whole blocks of ep ranks that together have all experts: each sample is computed by
-// one block. A rank without a sample takes part with none.
+// one block. A rank without a sample takes part with none. Both ways are all-gathers, of which each reads what it
+// wants. With tp=2, ep=3, say, six ranks are data-parallel ranks {0 1} {2 3} {4 5} and blocks {0 1 2} {3 4 5}:
+// samples 0, 2, 4 .. of all three are computed by the first block, 1, 3, 5 .. by the second.
 #pragma once
 
 #include <cstring>
@@ -157,8 +159,8 @@ class mixture {
     });
     return mine;
   }
-  /// What experts made of this rank's own rows: row 2 r + k by the k-th expert of token r. Each rank posts, after the
-  /// place where each sample begins, its samples' rows by expert.
+  /// What experts made of this rank's own rows: row 2 r + k by the k-th expert of token r. Each rank posts a
+  /// table of where each sample begins, then its samples' rows by expert.
   void returned(const context<Real>& c, const layer_slots& l, const expert_round& round,
                 const std::vector<vector<Real>>& results, vector<Real>& out) const {
     const index_t H = c.z.hidden, samples = static_cast<index_t>(guest_.size()) / c.z.length;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small GPT learns a language on eight devices, on six, on seven, each time under another layout, and on one that
-// never changes: the losses are the same, to the last bit. tools/train asks for more.
+// A small decoder, of Llama's kind, learns a language on eight devices, on six, on seven, each time under another
+// layout, and on one that never changes: the losses are the same, to the last bit. tools/train asks for more.
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include <reshard/parallelism/parse_degrees.hpp>
@@ -17,30 +16,32 @@ using namespace trainer;
 namespace {
 
 /// A model that reshard knows by its sizes; another one is other numbers here.
-const model gpt = make_transformer({.name = "small",
-                                    .layers = 6,
-                                    .hidden = 96,
-                                    .heads = 12,
-                                    .groups = 6,
-                                    .head_dim = 8,
-                                    .ffn = 288,
-                                    .vocabulary = 264});
+const model small = make_transformer({.name = "small",
+                                      .layers = 6,
+                                      .hidden = 96,
+                                      .heads = 12,
+                                      .groups = 6,
+                                      .head_dim = 8,
+                                      .ffn = 288,
+                                      .vocabulary = 264});
+
+constexpr index_t batch = 24, length = 32;  // samples a step, and tokens a sample
 
 /// A layout from a step on.
-stage_of_job stage(index_t step, const char* text, const std::vector<rank_t>& devices) {
-  return {step, text, space(gpt, parse_degrees(text)), devices};
+phase from(index_t step, const char* text, const std::vector<rank_t>& devices) {
+  return {step, text, space(small, parse_degrees(text)), devices};
 }
 
 /// Trains on a thread for each device; the losses, and the digests of the last state.
-std::pair<std::vector<double>, digests> train(const std::vector<stage_of_job>& stages, index_t steps) {
+std::pair<std::vector<double>, digests> train(const std::vector<phase>& phases, index_t steps) {
   const settings how{.total = 120};
-  const job all{.z = sizes_of(gpt, 24, 32),
+  const job all{.z = sizes_of(small, batch, length),
                 .set = how,
-                .data = dataset(how.seed, 32),
-                .stages = stages,
+                .data = dataset(how.seed, length),
+                .phases = phases,
                 .steps = steps,
                 .bad = {}};
-  for (const stage_of_job& s : stages) require_trainable(s.layout, all.z);
+  for (const phase& p : phases) require_trainable(p.layout, all.z);
   std::pair<std::vector<double>, digests> result;
   const listener told{.step = [&](const step_report& r) { result.first.push_back(r.of.loss); },
                       .change =
@@ -70,10 +71,10 @@ std::pair<std::vector<double>, digests> train(const std::vector<stage_of_job>& s
 int main() {
   constexpr index_t steps = 8;
   const auto changing = train(
-      {stage(0, "tp=2,pp=2,dp=2,zero=1", {0, 1, 2, 3, 4, 5, 6, 7}), stage(2, "tp=3,pp=2,zero=1", {1, 2, 3, 4, 5, 6}),
-       stage(4, "dp=7,zero=1", {6, 5, 4, 3, 2, 1, 0}), stage(6, "tp=2,dp=4", {0, 1, 2, 3, 4, 5, 6, 7})},
+      {from(0, "tp=2,pp=2,dp=2,zero=1", {0, 1, 2, 3, 4, 5, 6, 7}), from(2, "tp=3,pp=2,zero=1", {1, 2, 3, 4, 5, 6}),
+       from(4, "dp=7,zero=1", {6, 5, 4, 3, 2, 1, 0}), from(6, "tp=2,dp=4", {0, 1, 2, 3, 4, 5, 6, 7})},
       steps);
-  const auto alone = train({stage(0, "", {0})}, steps);
+  const auto alone = train({from(0, "", {0})}, steps);
   std::size_t same = 0;
   for (std::size_t i = 0; i < changing.first.size() && i < alone.first.size(); ++i)
     same += std::memcmp(&changing.first[i], &alone.first[i], sizeof(double)) == 0 ? 1 : 0;

@@ -127,8 +127,9 @@ class summing {
   void forget() { beyond_ = nullptr; }
 
  private:
+  // A leaf below 2^19 leaves grid + leaf in [2^20, 2^21), whose doubles are the multiples of 2^-32: it is rounded to one.
   static constexpr index_t range = index_t{1} << 19;
-  static constexpr double grid = 1.5 * (1 << 20);  // its last digit is 2^-32: what is added to it is rounded to that
+  static constexpr double grid = 1.5 * (1 << 20);
   bool exact_;
   const char* beyond_ = nullptr;
 };

@@ -79,11 +79,13 @@ class socket_ranks final : public group {
   std::vector<bytes> exchange(bytes mine) override {
     kept_.assign(members_.size(), {});
     kept_[static_cast<std::size_t>(rank_)].assign(mine.begin(), mine.end());
-    each_peer([&](std::size_t to, std::size_t from, std::size_t from_rank) {
+    each_peer([&](int to, int from) {
       std::size_t size = mine.size(), theirs = 0;
-      mesh_.trade(to, std::as_bytes(std::span(&size, 1)), from, std::as_writable_bytes(std::span(&theirs, 1)));
-      kept_[from_rank].resize(theirs);
-      mesh_.trade(to, mine, from, kept_[from_rank]);
+      std::vector<std::byte>& post = kept_[static_cast<std::size_t>(from)];
+      mesh_.trade(device(to), std::as_bytes(std::span(&size, 1)), device(from),
+                  std::as_writable_bytes(std::span(&theirs, 1)));
+      post.resize(theirs);
+      mesh_.trade(device(to), mine, device(from), post);
     });
     return {kept_.begin(), kept_.end()};
   }
@@ -96,26 +98,24 @@ class socket_ranks final : public group {
   template <typename Visit>
   void each_peer(Visit&& visit) const {
     for (int i = 1; i < size(); ++i) {
-      const int to = (rank_ + i) % size(), from = (rank_ + size() - i) % size();
-      visit(device(to), device(from), static_cast<std::size_t>(from));
+      visit((rank_ + i) % size(), (rank_ + size() - i) % size());
     }
   }
   /// Each reduces one part of all, and has the others' parts from them.
   template <typename T, typename Into>
   void reduce(std::span<T> mine, Into&& into) {
-    const auto ranks = members_.size(), me = static_cast<std::size_t>(rank_);
-    const auto part = [&](std::size_t r) {
-      return mine.subspan(mine.size() * r / ranks, mine.size() * (r + 1) / ranks - mine.size() * r / ranks);
+    const auto part = [&](int rank) {
+      const auto r = static_cast<std::size_t>(rank), begin = mine.size() * r / members_.size();
+      return mine.subspan(begin, mine.size() * (r + 1) / members_.size() - begin);
     };
-    std::vector<T> theirs(part(me).size()), sum(part(me).begin(), part(me).end());
-    each_peer([&](std::size_t to, std::size_t from, std::size_t from_rank) {
-      const std::size_t to_rank = (2 * me + ranks - from_rank) % ranks;
-      mesh_.trade(to, std::as_bytes(part(to_rank)), from, std::as_writable_bytes(std::span(theirs)));
+    std::vector<T> theirs(part(rank_).size()), sum(part(rank_).begin(), part(rank_).end());
+    each_peer([&](int to, int from) {
+      mesh_.trade(device(to), std::as_bytes(part(to)), device(from), std::as_writable_bytes(std::span(theirs)));
       for (std::size_t i = 0; i < sum.size(); ++i) into(sum[i], theirs[i]);
     });
-    std::copy(sum.begin(), sum.end(), part(me).begin());
-    each_peer([&](std::size_t to, std::size_t from, std::size_t from_rank) {
-      mesh_.trade(to, std::as_bytes(part(me)), from, std::as_writable_bytes(part(from_rank)));
+    std::copy(sum.begin(), sum.end(), part(rank_).begin());
+    each_peer([&](int to, int from) {
+      mesh_.trade(device(to), std::as_bytes(part(rank_)), device(from), std::as_writable_bytes(part(from)));
     });
   }
 

@@ -12,7 +12,7 @@ namespace trainer {
 std::unique_ptr<world> socket_world(rank_t device, const std::vector<std::string>& for_switches, listening_socket mine,
                                     const std::vector<std::string>& for_sums, listening_socket mine_of_sums);
 
-/// Sums alone, where a job moves its state itself: nobody is waited for longer than that, to call or to be called.
+/// Sums alone, where a job moves its state itself: nobody is waited for longer than `wait`, to call or to be called.
 std::unique_ptr<world> socket_sums(rank_t device, const std::vector<std::string>& addresses,
                                    const listening_socket& mine, patience wait);
 

@@ -132,9 +132,12 @@ void rank_trainer::gradients(serial_cursor at, index_t step, const damage& bad) 
   std::fill(gradient_.begin(), gradient_.end(), 0);
   loss_ = 0, c_.sums.forget();
   const degrees& d = state_.layout().space().degrees();
-  const index_t rank = with_.data->rank(), batches = d.pp == 1 ? 1 : least(4, ceil_divide(c_.z.batch, d.dp)),
-                group_ranks = with_.experts->size() / d.tp, group_first = rank / group_ranks * group_ranks;
-  used_ = at.share(c_.z.batch, rank, d.dp);
+  const index_t data_rank = with_.data->rank();
+  used_ = at.share(c_.z.batch, data_rank, d.dp);
+  // A pipeline has micro-batches, 4 at most; all go forward, then all back, as each keeps its tape until then.
+  const index_t batches = d.pp == 1 ? 1 : least(4, ceil_divide(c_.z.batch, d.dp));
+  // The data-parallel ranks of this one's group of experts: neighbours, as ranks are ordered.
+  const index_t group_ranks = with_.experts->size() / d.tp, group_first = data_rank / group_ranks * group_ranks;
   dropout_by_ = bad.hits(damage::of::dropout, step) ? static_cast<std::uint64_t>(state_.rank() + 1) << 32 : 0;
   std::vector<tape> tapes(static_cast<std::size_t>(batches));
   for (index_t i = 0; i < batches; ++i) {
@@ -166,7 +169,7 @@ void rank_trainer::read(tape& t, index_t step, const damage& bad) const {
   for (index_t n = t.samples.begin; n < t.samples.end; ++n) {
     const index_t in_batch = n % c_.z.batch;  // two samples of the middle, where any are
     index_t used = n;
-    if (bad.hits(damage::of::swap, step) && in_batch / 2 == c_.z.batch / 4) used = n - in_batch % 2 + 1 - in_batch % 2;
+    if (bad.hits(damage::of::swap, step) && in_batch / 2 == c_.z.batch / 4) used = n + (in_batch % 2 == 0 ? 1 : -1);
     if (bad.hits(damage::of::twice, step) && in_batch / 2 == c_.z.batch / 4) used = n - in_batch % 2;
     t.text.push_back(data_.sample(used));
   }

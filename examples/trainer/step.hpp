@@ -59,8 +59,8 @@ class rank_trainer {
   void update(index_t step, float norm, const damage& bad = {});
   /// Parameters from the parts that each rank updated, with ZeRO.
   void gather();
-  /// Before the next gradients all is gathered again, as where a gather ended with a peer and this one goes on from the
-  /// same state with other groups.
+  /// Parameters are gathered again before the next gradients: for an elastic job, whose gather may end with a peer that
+  /// is gone, and which goes on from the same state with other groups.
   void forget_gathered() { parted_ = !parts_[0].empty(); }
 
  private:

@@ -21,9 +21,10 @@ namespace {
 struct meeting {
   explicit meeting(std::size_t size) : doubles(size), floats(size), posts(size), kept(size) {}
 
-  /// From a wait that begins it to the next one all read what is the others'.
+  /// Between two waits all may read what the others posted: the first one begins that, the last one ends it.
   enum class reading { none, begins, goes_on, ends };
-  /// Returns once all have come, or throws once it is closed; but while others read what is this thread's, it stays.
+  /// Returns once all have come, or throws once it is closed; but what others may still be reading lies with this
+  /// thread, so it throws once nobody reads.
   void wait(reading what = reading::none) {
     std::unique_lock lock(mutex);
     if ((what == reading::goes_on || what == reading::ends) && --readers == 0) changed.notify_all();

@@ -10,8 +10,8 @@ namespace train {
 namespace {
 
 void require_switch(const job& all, const damage_asked& asked) {
-  for (std::size_t i = 1; i < all.stages.size(); ++i)
-    if (all.stages[i].step == asked.step) return;
+  for (std::size_t i = 1; i < all.phases.size(); ++i)
+    if (all.phases[i].step == asked.step) return;
   refuse("--damage ", asked.kind, "@", asked.step, ": it is done in a switch, and none is before step ", asked.step);
 }
 

@@ -106,10 +106,10 @@ model model_of(const options& o) {
 }
 
 /// "LAYOUT[@DEVICES]" from a step on.
-stage_of_job stage_of(index_t step, const std::string& text, const model& m, const sizes& z) {
+phase phase_of(index_t step, const std::string& text, const model& m, const sizes& z) {
   const std::size_t at = text.rfind('@');
   const std::string layout = text.substr(0, at);
-  stage_of_job result{step, text, space(m, parse_degrees(layout)), {}};
+  phase result{step, text, space(m, parse_degrees(layout)), {}};
   require_trainable(result.layout, z);
   const rank_t ranks = result.layout.ranks();
   if (ranks > 64)
@@ -173,21 +173,21 @@ job job_of(const options& o) {
           o.budget,
           {},
           {}};
-  all.stages.push_back(stage_of(0, o.layout, m, all.z));
+  all.phases.push_back(phase_of(0, o.layout, m, all.z));
   for (const std::string& text : o.switches) {
     const std::size_t colon = text.find(':');
     if (colon == text.npos) refuse("--switch: '", text, "' is not of the form STEP:LAYOUT");
     const index_t step = number("--switch", text.substr(0, colon), 1);
-    if (step >= o.steps || step <= all.stages.back().step)
-      refuse("--switch ", text, ": its step is to be above ", all.stages.back().step, " and below ", o.steps);
-    all.stages.push_back(stage_of(step, text.substr(colon + 1), m, all.z));
+    if (step >= o.steps || step <= all.phases.back().step)
+      refuse("--switch ", text, ": its step is to be above ", all.phases.back().step, " and below ", o.steps);
+    all.phases.push_back(phase_of(step, text.substr(colon + 1), m, all.z));
   }
   return all;
 }
 
 job undisturbed(const job& all) {
   job alone = all;
-  alone.stages.assign(1, {0, "", space(all.stages[0].layout.model(), degrees{}), {0}});
+  alone.phases.assign(1, {0, "", space(all.phases[0].layout.model(), degrees{}), {0}});
   alone.bad = {}, alone.after_switch = nullptr;
   return alone;
 }

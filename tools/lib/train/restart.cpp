@@ -107,7 +107,7 @@ std::vector<std::string> own_words() {
 
 /// The pause of a restart: from when all of the old world come to it until all of the new one have their state.
 double restarted_seconds(const options& asked, const job& all) {
-  const stage_of_job &from = all.stages[0], &to = all.stages[1];
+  const phase &from = all.phases[0], &to = all.phases[1];
   int go[2];
   if (::pipe2(go, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   for (rank_t r = 0; r < from.layout.ranks(); ++r)
@@ -142,11 +142,11 @@ double restarted_seconds(const options& asked, const job& all) {
 }  // namespace
 
 int read_restarted(const options& asked, const job& all) {
-  const stage_of_job& to = all.stages.at(1);
+  const phase& to = all.phases.at(1);
   const auto rank = static_cast<rank_t>(asked.restarted);
   listening_socket for_switches("127.0.0.1:0"), for_sums("127.0.0.1:0");
   rank_state state(computed_holding(to.layout), rank, "a rank", pages_are::reserved);
-  read_parts(asked.restart, computed_holding(all.stages[0].layout), state);
+  read_parts(asked.restart, computed_holding(all.phases[0].layout), state);
   const rank_t ranks = to.layout.ranks();
   const auto switches = meet(asked.restart, "switch", rank, ranks, for_switches.port()),
              sums = meet(asked.restart, "sum", rank, ranks, for_sums.port());
@@ -169,7 +169,7 @@ int read_restarted(const options& asked, const job& all) {
 }
 
 int compare_with_restart(const options& asked, const job& all) {
-  if (all.stages.size() != 2) refuse("--restart compares one switch; ", all.stages.size() - 1, " are asked for");
+  if (all.phases.size() != 2) refuse("--restart compares one switch; ", all.phases.size() - 1, " are asked for");
   namespace fs = std::filesystem;
   fs::create_directories(asked.restart);
   std::vector<double> restarts;
