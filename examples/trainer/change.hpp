@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One device of a job that changes its layout while it trains, and where it does. What a layout decides stands elsewhere:
-// what a rank holds in state.hpp; its groups, layers and samples in step.cpp; its rows, columns and
-// experts in model.hpp and experts.hpp.
+// One device of a job that changes its layout while it trains, and where it does. What a layout decides stands
+// elsewhere: what a rank holds in state.hpp; its groups, layers and samples in step.cpp; its rows, columns and experts
+// in model.hpp and experts.hpp.
 #pragma once
 
 #include <functional>

@@ -127,7 +127,7 @@ class summing {
   void forget() { beyond_ = nullptr; }
 
  private:
-  // A leaf below 2^19 leaves grid + leaf in [2^20, 2^21), whose doubles are the multiples of 2^-32: it is rounded to one.
+  // A leaf below 2^19 leaves grid + leaf in [2^20, 2^21), whose doubles are the multiples of 2^-32.
   static constexpr index_t range = index_t{1} << 19;
   static constexpr double grid = 1.5 * (1 << 20);
   bool exact_;
