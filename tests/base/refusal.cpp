@@ -46,6 +46,7 @@ TEST_CASE("inside another sentence a refusal speaks without who says it, and any
 
 TEST_CASE("the sentence of an exception is what it says, and one of no standard kind has one too") {
   const auto told = [](auto thrown) { return sentence_of(std::make_exception_ptr(thrown)); };
+  CHECK(told(std::runtime_error("")) == "reshard: an exception that says nothing");
   CHECK(told(refusal("reshard: tp=3 is no divisor")) == "reshard: tp=3 is no divisor");
   CHECK(told(std::runtime_error("a disk is full")) == "a disk is full");
   CHECK(told(17) == "reshard: an exception of no standard kind");

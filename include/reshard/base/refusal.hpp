@@ -52,7 +52,7 @@ template <typename... Parts>
   try {
     std::rethrow_exception(thrown);
   } catch (const std::exception& e) {
-    return e.what();
+    return *e.what() != 0 ? e.what() : "reshard: an exception that says nothing";
   } catch (...) {
     return "reshard: an exception of no standard kind";
   }

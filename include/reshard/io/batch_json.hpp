@@ -8,6 +8,7 @@
 // Builds on: io/detail/strict_json.hpp, io/text_output.hpp, job/batch.hpp, job/rate.hpp, job/throughput.hpp.
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -65,8 +65,8 @@ class mpi_endpoint : private detail::mpi_parts, public exchange<mpi_meeting, mpi
         exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes), fixed_(options.fixed_bytes) {}
   /// Made over a meeting that is there and outlives it, by all its devices, as an end over NCCL is made. The patience
   /// is the meeting's.
-  explicit mpi_endpoint(mpi_meeting& meeting, const mpi_options& options = {})
-      : detail::mpi_parts(meeting, options),
+  explicit mpi_endpoint(mpi_meeting& over, const mpi_options& options = {})
+      : detail::mpi_parts(over, options),
         exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes), fixed_(options.fixed_bytes) {}
 
   transport_facts facts() const {

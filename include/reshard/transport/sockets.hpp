@@ -61,9 +61,9 @@ class socket_endpoint : private detail::socket_parts, public exchange<socket_mee
   /// Makes the end over a meeting that is there and outlives it, as an end over NCCL is made: devices that only agree
   /// need no more than the meeting. No waiting; begin_connections and unconnected make the connections meanwhile, or
   /// the first switch does.
-  explicit socket_endpoint(socket_meeting& meeting, exchange_as how = exchange_as::asynchronous,
+  explicit socket_endpoint(socket_meeting& over, exchange_as how = exchange_as::asynchronous,
                            bytes_t round_bytes = usual_round_bytes)
-      : detail::socket_parts(meeting), exchange(socket_parts::meeting, socket_parts::wire, how, round_bytes) {}
+      : detail::socket_parts(over), exchange(socket_parts::meeting, socket_parts::wire, how, round_bytes) {}
 
   /// Ends what waits in a call of this end, or will, within about a millisecond: it throws peer_failed with the
   /// sentence, and the others hear that this device has left. The first sentence stays. Called by any thread, while the

@@ -4,6 +4,7 @@
 // Builds on: base/patience.hpp, copy/copy_table.hpp.
 #pragma once
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <memory>

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions about a batch and a rate, and their answers, worked out by hand; one sentence for what is no question, and
+// nothing written where an answer is refused. (io/elastic.cpp asks five hundred hostile ones.)
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <reshard/io/batch_json.hpp>
+
+#include "../support/refused.hpp"
+
+using namespace reshard;
+using namespace reshard::io;
+
+namespace {
+std::string batch_said(const std::string& asked) {
+  text_output out;
+  write_batch_json(out, batch_from_json("{" + asked + "}", "b.json"));
+  return out.text();
+}
+std::string rate_said(const std::string& asked) {
+  text_output out;
+  write_rate_json(out, rate_from_json("{" + asked + "}", "r.json"));
+  return out.text();
+}
+const std::string from_1_to_4 = R"("ranks":1,"to":4,"batch":8,)";
+/// Seconds of batches of 8 that are 1 + B / n + n: 10 with one rank, 7 with two and with four.
+const std::string ten_and_seven = R"("throughput":[[8,1,0.8],[8,2,1.1428571428571428],[8,4,1.1428571428571428]])";
+}  // namespace
+
+TEST_CASE("a batch by a list of optima: the first k of 1, 2, 4 .. that is worth it, else in proportion") {
+  CHECK(batch_said(from_1_to_4 + R"("optimum":[[8,4]])") == "{\"batch\":8,\"k\":1,\"tried\":[1]}\n");
+  CHECK(batch_said(from_1_to_4 + R"("optimum":[[32,4],[8,3],[16,3]])") == "{\"batch\":32,\"k\":4,\"tried\":[1,2,4]}\n");
+  CHECK(batch_said(from_1_to_4 + R"("optimum":[[8,1],[16,1],[32,3]])") ==
+        "{\"batch\":32,\"k\":null,\"tried\":[1,2,4]}\n");
+  CHECK(batch_said(R"("ranks":4,"to":3,"batch":9,"optimum":[[9,1]])") == "{\"batch\":6,\"k\":null,\"tried\":[1]}\n");
+}
+
+TEST_CASE("by throughputs that were measured the largest of the fastest counts, by a model the one between them") {
+  CHECK(batch_said(from_1_to_4 + ten_and_seven) == "{\"batch\":8,\"k\":1,\"tried\":[1]}\n");
+  CHECK(batch_said(from_1_to_4 + ten_and_seven + ",\"model\":false") == "{\"batch\":8,\"k\":1,\"tried\":[1]}\n");
+  // 1 + 8 / n + n is least with three ranks, and 1 + 16 / n + n with four
+  CHECK(batch_said(from_1_to_4 + ten_and_seven + ",\"model\":true") == "{\"batch\":16,\"k\":2,\"tried\":[1,2]}\n");
+}
+
+TEST_CASE("a rank has at most as many samples as the limit, which null and its absence do not set") {
+  const std::string three = R"("ranks":1,"to":3,"batch":8,"optimum":[[8,3]])";  // 2, 3 and 3 samples
+  for (const char* fine : {"", ",\"limit\":null", ",\"limit\":3", ",\"limit\":9223372036854775807"})
+    CHECK(batch_said(three + fine) == "{\"batch\":8,\"k\":1,\"tried\":[1]}\n");
+  CHECK_REFUSED(batch_said(three + ",\"limit\":2"), "8 samples over 3 ranks are 3 a rank, and the limit is 2");
+}
+
+TEST_CASE("factors of a rate at the samples that are asked of, else where ramps begin and end") {
+  const std::string changes = R"("base":100,"changes":[{"at":0,"batch":200},{"at":10,"batch":400,"ramp":20}])";
+  CHECK(rate_said(changes) ==
+        R"({"factors":[{"at":0,"factor":"2/1"},{"at":10,"factor":"2/1"},{"at":30,"factor":"4/1"}]})"
+        "\n");
+  CHECK(rate_said(changes + R"(,"at":[15,0,10000])") ==
+        R"({"factors":[{"at":15,"factor":"5/2"},{"at":0,"factor":"2/1"},{"at":10000,"factor":"4/1"}]})"
+        "\n");
+  for (const char* one : {"1", "1.0", "\"1\""})
+    CHECK(rate_said(changes + R"(,"at":[15],"power":)" + one) == "{\"factors\":[{\"at\":15,\"factor\":\"5/2\"}]}\n");
+  for (const char* half : {"0.5", "\"1/2\""})  // sqrt(2), the greatest multiple of 2^-32 below it; then 2
+    CHECK(rate_said(changes + R"(,"at":[0,30],"power":)" + half) ==
+          R"({"factors":[{"at":0,"factor":"6074000999/4294967296"},{"at":30,"factor":"2/1"}]})"
+          "\n");
+  CHECK(rate_said(R"("base":1,"changes":[],"at":[])") == "{\"factors\":[]}\n");
+  CHECK(rate_said(R"("base":1,"changes":[])") == "{\"factors\":[]}\n");
+}
+
+TEST_CASE("where one factor is refused none is written") {
+  rate_question asked{rate_schedule(4), {0, -1}};
+  text_output out;
+  CHECK_REFUSED(write_rate_json(out, asked), "rate: there is no sample -1; they count from 0");
+  CHECK(out.text().empty());
+}
+
+TEST_CASE("what is no question is refused in one sentence that begins with what the text is called") {
+  const auto said = [](const std::string& asked, bool rate) {
+    return testing::refused([&] { rate ? rate_said(asked) : batch_said(asked); });
+  };
+  const std::string keys = " has the unknown key 'x'; the keys are ", numbers = "; it is a whole number from 1 to ",
+                    entry = "reshard: b.json: an entry of ";
+  CHECK(said("\"x\":1", false) ==
+        "reshard: b.json: a question about a batch" + keys + "ranks, to, batch, optimum, throughput, model, limit");
+  CHECK(said("\"x\":1", true) == "reshard: r.json: a question about a rate" + keys + "base, power, changes, at");
+  CHECK(said("", false) == "reshard: b.json: ranks is missing");
+  CHECK(said("\"base\":1", true) == "reshard: r.json: changes is missing");
+  CHECK(said(R"("ranks":0)", false) == "reshard: b.json: ranks is 0" + numbers + "9223372036854775807");
+  CHECK(said(from_1_to_4 + R"("optimum":[[8,1,1]])", false) == entry + "optimum is [8,1,1]; it is [batch, ranks]");
+  CHECK(said(from_1_to_4 + R"("throughput":[8])", false) ==
+        entry + "throughput is 8; it is [batch, ranks, samples a second]");
+  const std::string neither = R"("limit":1)", both = R"("optimum":[],)" + ten_and_seven,
+                    fitted = R"("model":true,"optimum":[[8,4]])";
+  for (const std::string& bad : {neither, both, fitted})
+    CHECK(said(from_1_to_4 + bad, false) ==
+          "reshard: b.json: either optimum or throughput says with how many ranks batches are fastest, and a model is "
+          "fitted to throughput");
+  for (const char* power : {"2", "\"0.5\"", "null"})
+    CHECK(said(R"("base":1,"changes":[],"power":)" + std::string(power), true) ==
+          "reshard: r.json: power is " + std::string(power) + "; it is 1, or 1/2 (0.5)");
+}
