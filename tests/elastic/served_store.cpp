@@ -353,6 +353,18 @@ TEST_CASE("a journal has all but what was torn, and refuses what is damaged, for
   CHECK_REFUSED(kept_state(path), "the journal " + path + " is damaged at byte " + std::to_string(ends[1]) + " of " +
                                       std::to_string(whole.size()) + ", before its end; what was answered is lost");
   CHECK(contents(path) == damaged);
+  for (std::size_t r = 0; r + 1 < ends.size();
+       ++r)  // and whichever of a record's first 16 bytes it is: also its length
+    for (std::size_t byte = 0; byte < 16; ++byte) {
+      damaged = whole;
+      damaged[ends[r] + byte] ^= static_cast<char>(byte == 0 ? 255 : 1);
+      write_file(path, damaged);
+      if (r + 2 == ends.size())
+        CHECK(kept_state(path).state.revision() == 4);  // the last one: torn, as far as one sees
+      else
+        CHECK_REFUSED(kept_state(path), "the journal " + path + " is damaged at byte " + std::to_string(ends[r]) +
+                                            " of " + std::to_string(whole.size()));
+    }
   damaged = whole;
   damaged.back() ^= 1;
   write_file(path, damaged);

@@ -86,23 +86,29 @@ class store_journal {
     return all;
   }
 
-  // How many bytes of it are whole. Time stands still: leases begin when the store does.
+  // What a whole record at a place says; nothing where there is none.
+  static std::string_view record_at(std::string_view all, std::size_t at) {
+    if (all.size() - at < head) return {};
+    frame_reader numbers(all.substr(at, head));
+    const std::uint64_t bytes = numbers.number(), sum = numbers.number();
+    if (bytes == 0 || bytes > all.size() - at - head) return {};
+    const std::string_view requests = all.substr(at + head, bytes);
+    return checksum(requests) == sum ? requests : std::string_view();
+  }
+  // How many bytes of it are whole. Time stands still: leases begin when the store does. Behind what was torn there is
+  // no whole record, as nothing is appended to it; behind what was damaged there is, but for the last one.
   std::size_t replay(const std::string& all, store_state& state) const {
     std::size_t at = magic.size();
-    while (all.size() - at >= head) {
-      frame_reader numbers(std::string_view(all).substr(at, head));
-      const std::uint64_t bytes = numbers.number(), sum = numbers.number();
-      if (bytes == 0 || bytes > all.size() - at - head) break;
-      const std::string_view requests = std::string_view(all).substr(at + head, bytes);
-      if (checksum(requests) != sum) {
-        if (at + head + bytes < all.size())
-          refuse("the journal ", path_, " is damaged at byte ", at, " of ", all.size(),
-                 ", before its end; what was answered is lost");
-        break;
-      }
+    for (;;) {
+      const std::string_view requests = record_at(all, at);
+      if (requests.empty()) break;
       for (frame_reader from(requests); !from.empty();) answer(state, read_request(from), patience{});
-      at += head + bytes;
+      at += head + requests.size();
     }
+    for (std::size_t behind = at + 1; behind < all.size(); ++behind)
+      if (!record_at(all, behind).empty())
+        refuse("the journal ", path_, " is damaged at byte ", at, " of ", all.size(),
+               ", before its end; what was answered is lost");
     return at;
   }
 
