@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <new>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -82,8 +86,7 @@ void take_part(std::size_t me, const std::vector<std::string>& doors, const std:
   group_cache<socket_endpoint, std::uint64_t> groups([&](std::uint64_t world, const std::stop_token& stop) {
     auto made = std::make_shared<socket_endpoint>(static_cast<rank_t>(me), doors, door, world, std::chrono::seconds(10),
                                                   transport_stop(stop));
-    made->begin_connections(others);
-    while (!made->unconnected().empty()) made->keep_alive();
+    made->connect_with(others);
     return made;
   });
   static_cast<void>(groups.get(1));  // its thread is there from here on

@@ -158,14 +158,14 @@ scalars scalars_of(seat& at) {
 }
 
 void train(const job& all, world& here, const listener& told) {
-  auto now_in = all.phases.begin();
-  auto at = std::make_unique<seat>(all, here, *now_in, pages_are::committed);
+  auto current = all.phases.begin();
+  auto at = std::make_unique<seat>(all, here, *current, pages_are::committed);
   if (at->rank >= 0) at->state->initialize(all.set.seed);
   small known{0, 0, static_cast<std::int64_t>(all.set.seed)};
   for (index_t step = 0; step < all.steps; ++step) {
-    if (now_in + 1 != all.phases.end() && now_in[1].step == step) {
-      const change_report change = switched(all, here, now_in[0], now_in[1], known, at);
-      ++now_in;
+    if (current + 1 != all.phases.end() && current[1].step == step) {
+      const change_report change = switched(all, here, current[0], current[1], known, at);
+      ++current;
       if (at->rank == 0 && told.change) told.change(change);
     }
     if (at->rank < 0) continue;  // this device waits for the next switch
@@ -176,7 +176,7 @@ void train(const job& all, world& here, const listener& told) {
     at->trainer->update(known.step, of.norm, all.bad);
     ++known.step, known.cursor = cursor.after(all.z.batch).used;
     if (at->rank == 0 && told.step)
-      told.step({step, of, now_in->text, static_cast<rank_t>(now_in->devices.size()), rate_at(step, all.set.total),
+      told.step({step, of, current->text, static_cast<rank_t>(current->devices.size()), rate_at(step, all.set.total),
                  now() - begin});
   }
   end_report end{known.step, known.cursor, static_cast<std::uint64_t>(known.seed)};

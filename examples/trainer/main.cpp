@@ -28,7 +28,7 @@ const model small = make_transformer({.name = "small",
 constexpr index_t batch = 24, length = 32;  // samples a step, and tokens a sample
 
 /// A layout from a step on.
-phase from(index_t step, const char* text, const std::vector<rank_t>& devices) {
+phase phase_at(index_t step, const char* text, const std::vector<rank_t>& devices) {
   return {step, text, space(small, parse_degrees(text)), devices};
 }
 
@@ -70,11 +70,12 @@ std::pair<std::vector<double>, digests> train(const std::vector<phase>& phases, 
 
 int main() {
   constexpr index_t steps = 8;
-  const auto changing = train(
-      {from(0, "tp=2,pp=2,dp=2,zero=1", {0, 1, 2, 3, 4, 5, 6, 7}), from(2, "tp=3,pp=2,zero=1", {1, 2, 3, 4, 5, 6}),
-       from(4, "dp=7,zero=1", {6, 5, 4, 3, 2, 1, 0}), from(6, "tp=2,dp=4", {0, 1, 2, 3, 4, 5, 6, 7})},
-      steps);
-  const auto alone = train({from(0, "", {0})}, steps);
+  const auto changing =
+      train({phase_at(0, "tp=2,pp=2,dp=2,zero=1", {0, 1, 2, 3, 4, 5, 6, 7}),
+             phase_at(2, "tp=3,pp=2,zero=1", {1, 2, 3, 4, 5, 6}), phase_at(4, "dp=7,zero=1", {6, 5, 4, 3, 2, 1, 0}),
+             phase_at(6, "tp=2,dp=4", {0, 1, 2, 3, 4, 5, 6, 7})},
+            steps);
+  const auto alone = train({phase_at(0, "", {0})}, steps);
   std::size_t same = 0;
   for (std::size_t i = 0; i < changing.first.size() && i < alone.first.size(); ++i)
     same += std::memcmp(&changing.first[i], &alone.first[i], sizeof(double)) == 0 ? 1 : 0;

@@ -353,22 +353,30 @@ TEST_CASE("a journal has all but what was torn, and refuses what is damaged, for
   CHECK_REFUSED(kept_state(path), "the journal " + path + " is damaged at byte " + std::to_string(ends[1]) + " of " +
                                       std::to_string(whole.size()) + ", before its end; what was answered is lost");
   CHECK(contents(path) == damaged);
-  for (std::size_t r = 0; r + 1 < ends.size();
-       ++r)  // and whichever of a record's first 16 bytes it is: also its length
+  // whichever of a record's first 16 bytes it is, also its length; of the last one it is torn, as far as one sees
+  std::vector<std::size_t> begins = {16};
+  begins.insert(begins.end(), ends.begin(), ends.end() - 1);
+  for (const std::size_t begin : begins)
     for (std::size_t byte = 0; byte < 16; ++byte) {
       damaged = whole;
-      damaged[ends[r] + byte] ^= static_cast<char>(byte == 0 ? 255 : 1);
+      damaged[begin + byte] ^= static_cast<char>(byte == 0 ? 255 : 1);
       write_file(path, damaged);
-      if (r + 2 == ends.size())
-        CHECK(kept_state(path).state.revision() == 4);  // the last one: torn, as far as one sees
+      if (begin == begins.back()) CHECK(kept_state(path).state.revision() == 4);
       else
-        CHECK_REFUSED(kept_state(path), "the journal " + path + " is damaged at byte " + std::to_string(ends[r]) +
+        CHECK_REFUSED(kept_state(path), "the journal " + path + " is damaged at byte " + std::to_string(begin) +
                                             " of " + std::to_string(whole.size()));
     }
   damaged = whole;
   damaged.back() ^= 1;
   write_file(path, damaged);
   CHECK(kept_state(path).state.revision() == 4);
+  write_file(path, whole);
+  {
+    kept_state kept(path);
+    CHECK(kept.ask({.what = kind::swap, .key = "copy", .value = whole.substr(16)}) == 6);
+  }
+  write_file(path, contents(path).substr(0, contents(path).size() - 1));  // torn, and whole records are within it
+  CHECK(kept_state(path).state.revision() == 5);
   write_file(path, "what somebody else wrote");
   CHECK_REFUSED(kept_state(path), "the file " + path + " is no journal of a store; another name, or away with it");
 }

@@ -32,6 +32,7 @@ struct told_meeting {
   agreement agree(const proposal&);
   std::vector<std::string> gather(const std::string&);
   void confirm(index_t), poll(), require_whole(), give_up(const std::string&), fail(const std::string&);
+  index_t confirmed() const;
   bool in_place(index_t) const;
 };
 struct surviving : told_meeting {

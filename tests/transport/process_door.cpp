@@ -30,9 +30,10 @@ struct door_at {
   process_door door;
   std::string address;
 
-  owned_descriptor call(call_for what, std::uint64_t world, rank_t from, rank_t devices = 0) const {
+  owned_descriptor call(call_for what, std::uint64_t world, rank_t from, rank_t devices = 0, index_t turn = 0) const {
     owned_descriptor made =
-        call_door(address, {.what = what, .world = world, .from = from, .devices = devices}, std::chrono::seconds(5));
+        call_door(address, {.what = what, .world = world, .from = from, .devices = devices, .turn = turn},
+                  std::chrono::seconds(5));
     REQUIRE(made.open());
     return made;
   }
@@ -63,14 +64,15 @@ TEST_CASE("who calls is fetched by what it says: purpose, world, who of how many
     call_for what;
     std::uint64_t world;
     rank_t from, devices;
+    index_t turn = 0;
   };
-  const std::vector<call> calls = {{call_for::meeting, 7, 1, 3},  {call_for::meeting, 8, 1, 3},
-                                   {call_for::messages, 7, 1, 3}, {call_for::meeting, 7, 2, 3},
-                                   {call_for::meeting, 7, 1, 4},  {own_call(0), 7, 1, 0},
-                                   {own_call(1), 7, 1, 0},        {call_for::meeting, 7, 1, 3}};
+  const std::vector<call> calls = {
+      {call_for::meeting, 7, 1, 3}, {call_for::meeting, 8, 1, 3}, {call_for::messages, 7, 1, 3},
+      {call_for::meeting, 7, 2, 3}, {call_for::meeting, 7, 1, 4}, {own_call(0), 7, 1, 0},
+      {own_call(1), 7, 1, 0},       {call_for::meeting, 7, 1, 3}, {call_for::messages, 7, 1, 3, 1}};
   std::vector<owned_descriptor> callers;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    callers.push_back(here.call(calls[i].what, calls[i].world, calls[i].from, calls[i].devices));
+    callers.push_back(here.call(calls[i].what, calls[i].world, calls[i].from, calls[i].devices, calls[i].turn));
     say(callers.back(), static_cast<char>('a' + i));
   }
   while (here.door.waiting() < calls.size()) std::this_thread::yield();
@@ -78,8 +80,8 @@ TEST_CASE("who calls is fetched by what it says: purpose, world, who of how many
   CHECK_FALSE(here.door.fetch(call_for::parting, 7, 1, 3).open());
   CHECK_FALSE(here.door.fetch(call_for::meeting, 7, 0, 3).open());
   CHECK_FALSE(here.door.fetch(own_call(1), 7, 1, 3).open());
-  for (const std::size_t i : {5u, 1u, 4u, 0u, 6u, 2u, 3u, 7u})
-    CHECK(hear(here.door.fetch(calls[i].what, calls[i].world, calls[i].from, calls[i].devices)) ==
+  for (const std::size_t i : {5u, 1u, 8u, 4u, 0u, 6u, 2u, 3u, 7u})
+    CHECK(hear(here.door.fetch(calls[i].what, calls[i].world, calls[i].from, calls[i].devices, calls[i].turn)) ==
           static_cast<char>('a' + i));
   CHECK(here.door.waiting() == 0);
 }

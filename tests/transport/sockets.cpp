@@ -11,8 +11,10 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include <reshard/switch/attempt_switch.hpp>
 #include <reshard/transport/forwarding.hpp>
 #include <reshard/transport/sockets.hpp>
 
@@ -131,11 +133,124 @@ TEST_CASE("wires are made over a meeting that goes on: begun and asked without w
   }
 }
 
+TEST_CASE("who dies, or is stopped, before it is connected is heard of at once, and who is late is called again") {
+  enum class way { dies, stops, late, ended_before };
+  for (const way w : {way::dies, way::stops, way::late, way::ended_before})
+    for (const long odd : {0L, 1L}) {
+      CAPTURE(static_cast<int>(w));
+      CAPTURE(odd);
+      processes all(2);
+      all.start_all([&](long d, listening_socket listening, left_behind& left) {
+        process_door door(std::move(listening), std::chrono::milliseconds(w == way::late && d == 1 ? 50 : 60'000));
+        socket_meeting meeting(d, all.addresses, door, 7, ample);
+        std::optional<socket_endpoint> here(std::in_place, meeting);
+        if (w == way::ended_before) {  // one has begun the first end's connections, and both make another end
+          if (d == odd) here->begin_connections({1 - d}), here->keep_alive();
+          meeting.agree({});
+          here.emplace(meeting);
+        }
+        const double begin = now();
+        if (d == odd && w == way::dies) ::raise(SIGKILL);
+        if (d == odd && w == way::late) {  // longer than its door keeps who calls
+          for (; now() - begin < 0.3; std::this_thread::sleep_for(std::chrono::milliseconds(1))) door.poll();
+        }
+        std::thread stops;
+        if (d == odd && w == way::stops)
+          stops = std::thread([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            here->stop("reshard: node 3 is leaving");
+          });
+        try {
+          if (d == odd || w != way::stops) here->connect_with({1 - d});
+          else
+            while (true) here->keep_alive(), meeting.require_whole();
+          left.reached = here->unconnected().empty() ? 1 : 2;
+          here->all_reduce_max(0);
+        } catch (const std::exception& e) {
+          left.say(e.what());
+        }
+        if (stops.joinable()) stops.join();
+        left.seconds = now() - begin;
+      });
+      REQUIRE(all.ended_within(60));
+      const std::string of_odd = all.of(odd).sentence, of_other = all.of(1 - odd).sentence;
+      CHECK(all.of(1 - odd).seconds - all.late() < 5);
+      if (w == way::dies)
+        CHECK(of_other == "reshard: device " + std::to_string(odd) + " is gone: its connection ended");
+      else if (w == way::stops) CHECK((of_odd == "reshard: node 3 is leaving" && of_other == of_odd));
+      else CHECK((of_odd.empty() && of_other.empty() && all.of(0).reached == 1 && all.of(1).reached == 1));
+    }
+}
+
+TEST_CASE("a message is taken before there is a connection, and goes once there is") {
+  processes all(2);
+  all.start_all([&](long d, listening_socket listening, left_behind& left) {
+    socket_meeting meeting(d, all.addresses, std::move(listening), ample);
+    socket_wire wire(meeting);
+    std::vector<std::byte> memory(100'000, static_cast<std::byte>(d + 1));
+    message one{1 - d, 4, memory.data(), static_cast<bytes_t>(memory.size())};
+    if (d == 1) meeting.agree({});
+    wire.connect({1 - d});
+    if (d == 0) wire.send(one);
+    else wire.receive(one);
+    if (d == 0) left.wrong += one.done, wire.poll(std::chrono::milliseconds(1)), meeting.agree({});
+    while (!one.done) wire.poll(std::chrono::milliseconds(1)), meeting.require_whole();
+    left.wrong += std::count(memory.begin(), memory.end(), std::byte{1}) != 100'000;
+    meeting.agree({});
+  });
+  REQUIRE(all.ended_within(60));
+  for (long d = 0; d < 2; ++d) {
+    CHECK(std::string(all.of(d).sentence).empty());
+    CHECK(all.of(d).wrong == 0);
+  }
+}
+
+TEST_CASE("what is in place is counted on from one end to the next: a death in the second one's switch tears it") {
+  const computed_switch change = change_of("tp=2,pp=2,zero=1", "dp=4,zero=1");
+  for (const long victim : {0L, 2L}) {
+    CAPTURE(victim);
+    processes all(4);
+    all.start_all([&](long d, listening_socket listening, left_behind& left) {
+      socket_meeting meeting(d, all.addresses, std::move(listening), ample);
+      struct striking : forwarding<socket_endpoint> {
+        bool strikes;
+        void move(moves& m, index_t slot) {
+          if (strikes && slot == 1) ::raise(SIGKILL);
+          inner.move(m, slot);
+        }
+      };
+      for (const bool second : {false, true}) {
+        socket_endpoint here(meeting);
+        striking through{{here}, second && d == victim};
+        rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+        fill(before.tensors(), change.from());
+        try {
+          const switch_ending end = attempt_switch(change, before.tensors(), after.tensors(), through,
+                                                   {.budget = 300_KiB, .route = {.stages = 8}});
+          if (const auto* torn = std::get_if<ended::torn>(&end)) left.stages = static_cast<long>(torn->in_place);
+          left.reached += std::holds_alternative<ended::finished>(end) ? 1 : 10;
+        } catch (const std::exception& e) {
+          left.say(e.what());
+        }
+      }
+    });
+    REQUIRE(all.ended_within(60));
+    for (long d = 0; d < 4; ++d) {
+      if (d == victim) continue;
+      CAPTURE(d);
+      CHECK(std::string(all.of(d).sentence) == "");
+      CHECK(all.of(d).reached == 11);
+      CHECK(all.of(d).stages <= 1);
+    }
+  }
+}
+
 TEST_CASE("a stage is in place once every process has said so, and texts are gathered in order") {
   processes all(3);
   all.start_all([&](long d, listening_socket listening, left_behind& left) {
     socket_meeting meeting(d, all.addresses, std::move(listening), ample);
     if (d != 1) meeting.confirm(1);
+    left.wrong += meeting.confirmed() == (d != 1 ? 1 : 0) ? 0 : 1;
     meeting.agree({});  // what was said before it has been heard
     left.wrong += meeting.in_place(1) ? 1 : 0;
     if (d == 0) left.wrong += meeting.behind(1) == std::vector<rank_t>{1} ? 0 : 1;
@@ -359,11 +474,12 @@ TEST_CASE("who is not reached, who does not call, and who sends another message 
       if (w == way::unreached && d == 0) addresses[1] = nobody;
       socket_meeting meeting(d, addresses, std::move(listening), std::chrono::seconds(1));
       socket_wire wire(meeting);
+      exchange here(meeting, wire, exchange_as::asynchronous);
       std::vector<std::byte> memory(100);
       message sent{1, 4, memory.data(), 100}, received{0, 5, memory.data(), 96};
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(w == way::other_message ? 1 : 20);
       try {
-        if (w == way::other_message || d == (w == way::unreached ? 0 : 1)) wire.connect({1 - d});
+        if (w == way::other_message || d == (w == way::unreached ? 0 : 1)) here.connect_with({1 - d});
         if (w == way::other_message && d == 0) wire.send(sent);
         if (w == way::other_message && d == 1) wire.receive(received);
         for (; std::chrono::steady_clock::now() < end; meeting.require_whole()) wire.poll(std::chrono::milliseconds(1));
@@ -373,10 +489,11 @@ TEST_CASE("who is not reached, who does not call, and who sends another message 
     });
     REQUIRE(all.ended_within(30));
     const std::string sentence = all.of(w == way::unreached ? 0 : 1).sentence;
-    CHECK(sentence == (w == way::unreached    ? "reshard: device 0 can't reach device 1 at " + nobody
-                       : w == way::not_called ? "reshard: device 1 waited in vain for the call of device 0"
-                                              : "reshard: device 1 expects 96 bytes of stage 5 from device 0, which "
-                                                "sends 100 of stage 4"));
+    CHECK(sentence ==
+          (w == way::other_message ? "reshard: device 1 expects 96 bytes of stage 5 from device 0, which sends "
+                                     "100 of stage 4"
+           : w == way::unreached   ? "reshard: device 0 waited 3000 ms in vain for connections with these devices: 1"
+                                   : "reshard: device 1 waited 3000 ms in vain for connections with these devices: 0"));
   }
 }
 
@@ -669,6 +786,10 @@ void check_without(const std::vector<rank_t>& lost, const std::string& from, con
       all.start(d, [&](listening_socket listening, left_behind& left) {
         socket_endpoint here(d, all.addresses, std::move(listening), ample);
         left.reached = here.facts().absent == lost && here.all_reduce_max(d) == highest;
+        for (const rank_t l : lost)
+          left.reached =
+              left.reached == 1 && testing::refused([&] { here.begin_connections({l}); }) ==
+                                       "reshard: device " + std::to_string(l) + " is gone; nobody can connect with it";
         rank_storage before(change.from(), change.from_rank(d), "before"), after("no rank");
         if (change.to_rank(d) >= 0) after = rank_storage(change.to(), change.to_rank(d), "after");
         fill(before.tensors(), change.from(), never_zero{});

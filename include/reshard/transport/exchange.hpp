@@ -32,7 +32,8 @@ class exchange {
   /// `round_bytes`: what a message holds at most, a multiple of 512 that is the same on all devices; where a stage has
   /// more for a peer it takes several rounds. Naively a message is a piece, of any length.
   exchange(M& meeting, W& wire, exchange_as how, bytes_t round_bytes = usual_round_bytes)
-      : meeting_(&meeting), wire_(&wire), how_(how), round_bytes_(round_bytes) {
+      : meeting_(&meeting), wire_(&wire), how_(how), round_bytes_(round_bytes), confirmed_(meeting.confirmed()),
+        said_(confirmed_) {
     if (round_bytes < least_round_bytes || round_bytes % message_granule != 0)
       refuse("rounds of ", round_bytes, " bytes a message; they must be a multiple of ", message_granule,
              " and at least ", least_round_bytes);
@@ -110,19 +111,36 @@ class exchange {
   /// What a device and another differ in that they will exchange, for all devices the same sentence; empty where they
   /// agree. Called by all.
   std::string disagreement(const exchange_moves& m) { return disagreement_of(*meeting_, m.digests); }
-  /// Begins connections with these devices, as they with this one, without waiting: a world's wire is made while
-  /// its devices do something else. keep_alive() goes on with it, and throws where the patience ends before.
-  void begin_connections(const std::vector<rank_t>& peers) { wire_->connect(peers); }
-  /// To which of these there is none yet.
+  /// Begins connections with these devices, as they do with this one, without waiting for them: a world's wire is made
+  /// while its devices do something else. keep_alive() goes on with it.
+  void begin_connections(const std::vector<rank_t>& peers) {
+    const std::vector<rank_t> absent = meeting_->absent();
+    for (const rank_t peer : peers) {
+      if (peer < 0 || peer >= devices()) refuse("there is no device ", peer, " among ", devices(), " to connect with");
+      if (peer == device()) refuse("device ", peer, " needs no connection with itself");
+      if (std::find(absent.begin(), absent.end(), peer) != absent.end())
+        refuse("device ", peer, " is gone; nobody can connect with it");
+    }
+    wire_->connect(peers);
+  }
+  /// The devices with which a connection is begun, and none is there yet.
   std::vector<rank_t> unconnected() const { return wire_->unconnected(); }
-  /// Messages can go to the peers of these moves, and come from them.
-  void connect(const exchange_moves& m) {
-    wire_->connect(m.peers());
-    until([&] { return wire_->unconnected().empty(); }, [] { return index_t{0}; }, [&] { return wire_->unconnected(); },
+  /// Returns once there are connections with these devices; peer_missing names with whom there are none when the
+  /// patience ends.
+  void connect_with(const std::vector<rank_t>& peers) {
+    begin_connections(peers);
+    const auto missing = [&] {
+      std::vector<rank_t> those = wire_->unconnected();
+      std::erase_if(those, [&](rank_t d) { return std::find(peers.begin(), peers.end(), d) == peers.end(); });
+      return those;
+    };
+    until([&] { return missing().empty(); }, [] { return index_t{0}; }, missing,
           [](const std::string& whom) {
             return detail::text_of(" ms in vain for connections with these devices: ", whom);
           });
   }
+  /// Messages can go to the peers of these moves, and come from them.
+  void connect(const exchange_moves& m) { connect_with(m.peers()); }
 
   void move(exchange_moves& m, index_t slot) {
     if (slot == 0) before_ = std::exchange(confirmed_, confirmed_ + m.slots), finished_ = 0;
@@ -372,9 +390,9 @@ class exchange {
   bytes_t round_bytes_;
   const binding* from_ = nullptr;
   exchange_moves* moved_ = nullptr;
-  index_t before_ = 0, confirmed_ = 0;  // slots of earlier runs; with this one's
-  index_t said_ = 0;                    // confirmed to others, so counted
-  std::size_t finished_ = 0;            // rounds of this run
+  index_t before_ = 0, confirmed_;  // slots of earlier runs, whoever made them over this meeting; with this one's
+  index_t said_;                    // confirmed to others, so counted
+  std::size_t finished_ = 0;        // rounds of this run
   bytes_t trailer_ = 0;
   copy_table table_;  // of a wire that copies
 };

@@ -98,6 +98,8 @@ class hub {
 
   friend bool operator==(const hub&, const hub&) = default;
 
+  /// Stages that a device has said it has in place.
+  index_t in_place(rank_t d) const { return seats_[static_cast<std::size_t>(d)].in_place; }
   /// Takes the next word of a device; returns what is said then.
   replies on_word(rank_t from, hub_word word) {
     switch (word.what) {

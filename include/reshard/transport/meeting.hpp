@@ -54,6 +54,7 @@ struct agreement {
 ///                                       peer_failed where one failed or left, peer_missing where one does not come;
 ///   m.gather(text)                      every device's text, in their order; the same way;
 ///   m.confirm(n)                        this device has n stages in place, counted from the world's begin; no waiting;
+///   m.confirmed()                       const: how many that is by now;
 ///   m.in_place(n), m.behind(n)          const: whether every device is known to have n stages in place, and which are
 ///                                       not; no waiting;
 ///   m.poll()                            hears and says what there is to hear and say; no waiting;
@@ -69,6 +70,7 @@ concept Meeting = requires(M& m, const M& asked, const proposal& mine, const std
   { m.agree(mine) } -> std::same_as<agreement>;
   { m.gather(sentence) } -> std::same_as<std::vector<std::string>>;
   { m.confirm(n) } -> std::same_as<void>;
+  { asked.confirmed() } -> std::same_as<index_t>;
   { asked.in_place(n) } -> std::same_as<bool>;
   { asked.behind(n) } -> std::same_as<std::vector<rank_t>>;
   m.poll();

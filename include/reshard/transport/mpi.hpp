@@ -63,8 +63,8 @@ class mpi_endpoint : private detail::mpi_parts, public exchange<mpi_meeting, mpi
   explicit mpi_endpoint(MPI_Comm world, const mpi_options& options = {})
       : detail::mpi_parts(world, options),
         exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes), fixed_(options.fixed_bytes) {}
-  /// Made over a meeting that is there and outlives it, by all its devices, as an end over NCCL is made. The patience
-  /// is the meeting's.
+  /// Made over a meeting that is there and outlives it, by all its devices, which agree on the chunks; one end at a
+  /// time. The patience is the meeting's.
   explicit mpi_endpoint(mpi_meeting& over, const mpi_options& options = {})
       : detail::mpi_parts(over, options),
         exchange(mpi_parts::meeting, mpi_parts::wire, options.how, options.round_bytes), fixed_(options.fixed_bytes) {}

@@ -28,23 +28,28 @@ constexpr call_for own_call(std::uint32_t n) {
 
 /// The first bytes of a connection: what it is for, of which world, and who of how many calls.
 struct socket_hello {
-  std::uint32_t magic = 0x52534832;  // "RSH2"
+  std::uint32_t magic = 0x52534833;  // "RSH3"
   call_for what = call_for::meeting;
   std::uint64_t world = 0;
   std::int64_t from = 0;
   std::int64_t devices = 0;  // 0: it does not say
+  std::int64_t turn = 0;     // of several that are alike otherwise, which one
 };
 
-/// Says who calls, as the first thing on a connection, if there is one; returns it. Who is turned away finds it ended.
+namespace detail {
+/// Says who calls, as the first thing on a connection, if there is one; returns it.
 inline owned_descriptor say_hello(owned_descriptor made, const socket_hello& hello) {
   if (made.open()) send_some(made.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
   return made;
 }
 
-/// Calls a door and says who calls; nothing where nobody answers within the limit, or before `wakes` is readable.
+}  // namespace detail
+
+/// Calls a door and says who calls; nothing where nobody answers within the limit, or before `wakes` is readable. Who
+/// is turned away finds the connection ended.
 inline owned_descriptor call_door(const std::string& address, const socket_hello& hello, patience limit,
                                   int wakes = -1) {
-  return say_hello(call_address(address, limit, wakes), hello);
+  return detail::say_hello(call_address(address, limit, wakes), hello);
 }
 
 /// Who has called a process and said who it is, and is not fetched yet. All threads may use it, and it has none of its
@@ -75,11 +80,11 @@ class process_door {
   }
   /// The connection of who called for a purpose, of a world and as one of so many devices; nothing where nobody did
   /// (yet). Several calls that are alike are fetched in their order.
-  owned_descriptor fetch(call_for what, std::uint64_t world, rank_t from, rank_t devices = 0) {
+  owned_descriptor fetch(call_for what, std::uint64_t world, rank_t from, rank_t devices = 0, index_t turn = 0) {
     const std::lock_guard lock(mutex_);
     let_in();
     const auto at = std::find_if(known_.begin(), known_.end(), [&](const visitor& v) {
-      return v.said.what == what && v.said.world == world && v.said.from == from && v.said.devices == devices;
+      return v.called_as({.what = what, .world = world, .from = from, .devices = devices, .turn = turn});
     });
     if (at == known_.end()) return owned_descriptor();
     owned_descriptor link = std::move(at->link);
@@ -122,7 +127,7 @@ class process_door {
 
     bool called_as(const socket_hello& other) const {
       return said.what == other.what && said.world == other.world && said.from == other.from &&
-             said.devices == other.devices;
+             said.devices == other.devices && said.turn == other.turn;
     }
     bool gone() const {
       pollfd end{link.number(), POLLRDHUP, 0};

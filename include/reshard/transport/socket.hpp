@@ -133,6 +133,7 @@ class listening_socket {
   owned_descriptor descriptor_;
 };
 
+namespace detail {
 /// A call to an address that is under way, to all that a host's name stands for in turn, each for its share of the
 /// limit. Nothing of it waits but what asks for names, which has limits of its own.
 class begun_call {
@@ -141,7 +142,7 @@ class begun_call {
  public:
   begun_call() = default;  // of nobody
   begun_call(const std::string& address, patience limit)
-      : names_(std::make_unique<detail::resolved_address>(address, false)), next_(names_->first()),
+      : names_(std::make_unique<resolved_address>(address, false)), next_(names_->first()),
         each_(limit / names_->count()) {
     dial();
   }
@@ -160,7 +161,7 @@ class begun_call {
       if (::poll(&answer, 1, 0) != 1) {
         if (clock::now() < until_) return owned_descriptor();
       } else if (::getsockopt(made_.number(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0) {
-        detail::set_option(made_.number(), IPPROTO_TCP, TCP_NODELAY);
+        set_option(made_.number(), IPPROTO_TCP, TCP_NODELAY);
         return std::exchange(made_, owned_descriptor());
       }
     }
@@ -178,17 +179,18 @@ class begun_call {
     }
   }
 
-  std::unique_ptr<detail::resolved_address> names_;
+  std::unique_ptr<resolved_address> names_;
   const addrinfo* next_ = nullptr;
   clock::duration each_ = {};
   owned_descriptor made_;
   clock::time_point until_ = {};
 };
+}  // namespace detail
 
 /// Calls an address, all that a host's name stands for in turn; nothing where nobody listens there (yet), or nobody
 /// answers within the limit, as where a machine is off, or before `wakes` is readable. It may be called again.
 inline owned_descriptor call_address(const std::string& address, patience limit, int wakes = -1) {
-  for (begun_call call(address, limit); call.under_way();) {
+  for (detail::begun_call call(address, limit); call.under_way();) {
     pollfd answer[] = {{call.number(), POLLOUT, 0}, {wakes, POLLIN, 0}};
     const auto left = std::chrono::ceil<patience>(call.left()).count();
     ::poll(answer, 2, static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30)));

@@ -86,23 +86,25 @@ class socket_meeting {
   patience of_one() const { return wait_; }
   /// Devices without an address.
   std::vector<rank_t> absent() const { return absent_; }
-  /// A connection with a device for a purpose of this world; nothing where nobody answers within the limit.
-  owned_descriptor call(rank_t d, call_for what, patience limit) const {
-    return call_door(address(d), hello(what), limit, stop_.number());
+  /// The number of a wire that is made over this meeting: on all the same, as all make them in one order.
+  index_t next_wire() { return wires_++; }
+  /// What a connection of this world begins with, and the one of a device that has called so, or nothing (yet).
+  socket_hello hello(call_for what, index_t turn = 0) const {
+    return {.what = what, .world = door_.world, .from = device_, .devices = devices_, .turn = turn};
   }
-  /// What a connection of this world begins with.
-  socket_hello hello(call_for what) const {
-    return {.what = what, .world = door_.world, .from = device_, .devices = devices_};
+  owned_descriptor fetch(rank_t d, call_for what, index_t turn = 0) {
+    return door_.of->fetch(what, door_.world, d, devices_, turn);
   }
-  /// The connection of a device that has called for a purpose of this world, or nothing (yet).
-  owned_descriptor fetch(rank_t d, call_for what) { return door_.of->fetch(what, door_.world, d, devices_); }
+  /// What polls as readable where somebody calls.
+  int door_number() const { return door_.of->number(); }
 
   agreement agree(const proposal& mine) { return answer(hub_word::of(mine)).agreed(); }
   std::vector<std::string> gather(const std::string& mine) { return answer({kind::text, {}, mine}).texts(); }
   void confirm(index_t stages) {
     require_whole();
-    say({kind::confirmation, {stages}, {}});
+    say({kind::confirmation, {confirmed_ = stages}, {}});
   }
+  index_t confirmed() const { return confirmed_; }
   bool in_place(index_t stages) const { return end_.placed() >= stages; }
   /// The hub knows them all; the others wait for its word.
   std::vector<rank_t> behind(index_t stages) const {
@@ -222,7 +224,8 @@ class socket_meeting {
     owned_descriptor made;
     while (true) {  // a call that is lost is made again each second
       const auto left = std::chrono::duration_cast<patience>(end - clock::now());
-      made = call(hub_, call_for::meeting, std::clamp(left, patience(1), patience(1000)));
+      made = call_door(address(hub_), hello(call_for::meeting), std::clamp(left, patience(1), patience(1000)),
+                       stop_.number());
       stop_.require_none();
       if (made.open()) break;
       if (clock::now() > end)
@@ -346,6 +349,7 @@ class socket_meeting {
   clock::time_point polled_ = clock::now(), beaten_ = clock::now();
   reshard::hub middle_;  // where this device keeps it
   hub_end end_;
+  index_t confirmed_ = 0, wires_ = 0;
   std::vector<rank_t> gone_;
   struct doubted {
     rank_t by, with;

@@ -59,15 +59,15 @@ class socket_endpoint : private detail::socket_parts, public exchange<socket_mee
                   exchange_as how = exchange_as::asynchronous, bytes_t round_bytes = usual_round_bytes)
       : socket_endpoint(device, addresses, listening_socket(address_of(device, addresses)), wait, how, round_bytes) {}
   /// Makes the end over a meeting that is there and outlives it, as an end over NCCL is made: devices that only agree
-  /// need no more than the meeting. No waiting; begin_connections and unconnected make the connections meanwhile, or
-  /// the first switch does.
+  /// need no more than the meeting. Made by all its devices, without waiting; one end at a time, in one order. The
+  /// first switch connects who is not connected by then.
   explicit socket_endpoint(socket_meeting& over, exchange_as how = exchange_as::asynchronous,
                            bytes_t round_bytes = usual_round_bytes)
       : detail::socket_parts(over), exchange(socket_parts::meeting, socket_parts::wire, how, round_bytes) {}
 
   /// Ends what waits in a call of this end, or will, within about a millisecond: it throws peer_failed with the
   /// sentence, and the others hear that this device has left. The first sentence stays. Called by any thread, while the
-  /// end is there; who parts afterwards learns of no survivors.
+  /// end is there; who parts afterwards learns of no survivors. A meeting that was given ends, and all that is over it.
   void stop(const std::string& sentence) { socket_parts::meeting.stop(sentence); }
 
  private:

@@ -30,7 +30,7 @@ struct message {
 /// For one device's end w of a wire, which meets the k-th message sent to a peer with the k-th that the peer receives:
 ///   w.connect(peers)                     before the first message: begins a connection with each of these, with whom
 ///                                        there will be any; called by both ends; no waiting;
-///   w.unconnected()                      const: to which of them there is none yet; poll goes on with those;
+///   w.unconnected()                      const: with which of them there is none yet; poll goes on with those;
 ///   w.send(message), w.receive(message)  begins; no waiting. Marks it as not done;
 ///   w.poll(at_most)                      makes progress, and marks what is done by then. Where nothing can be done it
 ///                                        waits for something, or for word from others, so long at most;

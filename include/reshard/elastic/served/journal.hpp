@@ -5,6 +5,7 @@
 // Builds on: elastic/served/words.hpp, transport/socket.hpp (a descriptor with an owner).
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -19,7 +20,8 @@
 
 namespace reshard::detail {
 
-/// A record is 16 bytes, the length and a checksum of what follows, and that: all questions of one answer's time.
+/// A record is 16 bytes, the length and a checksum of where it stands and what follows, and that: all questions of one
+/// answer's time.
 class store_journal {
  public:
   /// Opens or begins a journal, and asks `state` all that it has.
@@ -39,7 +41,7 @@ class store_journal {
 
   /// Keeps questions, with all that came before, whatever happens to the process or the machine.
   void append(std::string_view requests) {
-    write_all(record(requests));
+    write_all(record(requests, bytes_));
     must(::fdatasync(file_.number()), "sync");
   }
   /// Whether most of it is of the past.
@@ -52,7 +54,7 @@ class store_journal {
     std::swap(file_, fresh);  // the old one's lock goes once this one has its name
     bytes_ = 0;
     write_all(std::string(magic));
-    write_all(record(said_by(state)));
+    write_all(record(said_by(state), bytes_));
     must(::fdatasync(file_.number()), "sync");
     must(std::rename(fresh_path.c_str(), path_.c_str()), "name");
     sync_folder();
@@ -61,19 +63,19 @@ class store_journal {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  static constexpr std::string_view magic = "reshard store 1\n";
-  static constexpr std::size_t head = 16, least_rewritten = std::size_t{1} << 20;
+  static constexpr std::string_view magic = "reshard store 2\n";
+  static constexpr std::size_t head = 16, least_rewritten = std::size_t{1} << 20, most_summed = std::size_t{1} << 28;
 
-  // FNV-1a, 64 bits
-  static std::uint64_t checksum(std::string_view bytes) {
-    std::uint64_t sum = 0xCBF29CE484222325u;
+  // FNV-1a, 64 bits, of bytes that begin at a place of the file
+  static std::uint64_t checksum(std::string_view bytes, std::size_t at) {
+    std::uint64_t sum = 0xCBF29CE484222325u ^ at;
     for (const char c : bytes) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
     return sum;
   }
-  static std::string record(std::string_view requests) {
+  static std::string record(std::string_view requests, std::size_t at) {
     std::string to;
     write_number(to, requests.size());
-    write_number(to, checksum(requests));
+    write_number(to, checksum(requests, at));
     return to.append(requests);
   }
   static std::string said_by(const store_state& state) {
@@ -87,13 +89,14 @@ class store_journal {
   }
 
   // What a whole record at a place says; nothing where there is none.
-  static std::string_view record_at(std::string_view all, std::size_t at) {
+  static std::string_view record_at(std::string_view all, std::size_t at, std::size_t* left = nullptr) {
     if (all.size() - at < head) return {};
     frame_reader numbers(all.substr(at, head));
     const std::uint64_t bytes = numbers.number(), sum = numbers.number();
     if (bytes == 0 || bytes > all.size() - at - head) return {};
     const std::string_view requests = all.substr(at + head, bytes);
-    return checksum(requests) == sum ? requests : std::string_view();
+    if (left != nullptr) *left -= std::min<std::size_t>(*left, bytes);
+    return checksum(requests, at) == sum ? requests : std::string_view();
   }
   // How many bytes of it are whole. Time stands still: leases begin when the store does. Behind what was torn there is
   // no whole record, as nothing is appended to it; behind what was damaged there is, but for the last one.
@@ -105,8 +108,9 @@ class store_journal {
       for (frame_reader from(requests); !from.empty();) answer(state, read_request(from), patience{});
       at += head + requests.size();
     }
-    for (std::size_t behind = at + 1; behind < all.size(); ++behind)
-      if (!record_at(all, behind).empty())
+    std::size_t left = most_summed;  // of what is torn it may take that much to see that there is none
+    for (std::size_t behind = at + 1; behind < all.size() && left > 0; ++behind)
+      if (!record_at(all, behind, &left).empty())
         refuse("the journal ", path_, " is damaged at byte ", at, " of ", all.size(),
                ", before its end; what was answered is lost");
     return at;

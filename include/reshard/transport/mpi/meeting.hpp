@@ -53,7 +53,8 @@ class mpi_meeting {
 
   agreement agree(const proposal& mine) { return answer(hub_word::of(mine)).agreed(); }
   std::vector<std::string> gather(const std::string& mine) { return answer({kind::text, {}, mine}).texts(); }
-  void confirm(index_t stages) { say({kind::confirmation, {stages}, {}}); }
+  void confirm(index_t stages) { say({kind::confirmation, {confirmed_ = stages}, {}}); }
+  index_t confirmed() const { return confirmed_; }
   bool in_place(index_t stages) const { return end_.placed() >= stages; }
   /// The hub knows them all; the others wait for its word.
   std::vector<rank_t> behind(index_t stages) const { return is_hub() ? hub_.behind(stages) : std::vector<rank_t>{0}; }
@@ -264,6 +265,7 @@ class mpi_meeting {
   std::vector<index_t> ended_;
   hub hub_;  // where this is device 0
   hub_end end_;
+  index_t confirmed_ = 0;
 };
 static_assert(EndingMeeting<mpi_meeting>);
 

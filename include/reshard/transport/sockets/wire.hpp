@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wire of processes over TCP: one connection per pair that exchanges anything, and a header per message, so that
 // one of another stage or length is noticed. Whoever waits on it hears the meeting too.
-// Builds on: transport/wire.hpp, transport/socket_meeting.hpp.
+// Builds on: transport/wire.hpp, transport/socket_meeting.hpp, transport/process_door.hpp, transport/socket.hpp.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include <poll.h>
+
+#include <reshard/transport/process_door.hpp>
+#include <reshard/transport/socket.hpp>
 #include <reshard/transport/socket_meeting.hpp>
 #include <reshard/transport/wire.hpp>
 
@@ -17,15 +24,15 @@ class socket_wire {
   using clock = std::chrono::steady_clock;
 
  public:
+  /// Made by all devices of the meeting, in one order of wires.
   explicit socket_wire(socket_meeting& meeting)
-      : meeting_(&meeting), lines_(static_cast<std::size_t>(meeting.devices())) {}
+      : meeting_(&meeting), number_(meeting.next_wire()), lines_(static_cast<std::size_t>(meeting.devices())) {}
   socket_wire(const socket_wire&) = delete;
   socket_wire& operator=(const socket_wire&) = delete;
 
-  /// Begins a connection with each of these devices, of which the lower calls. Called by both ends of each pair; where
-  /// one does not within the meeting's patience, poll throws peer_missing.
+  /// Begins a connection with each of these devices, of which the lower calls and the other answers. Called by both
+  /// ends of each pair, whichever first. Throws peer_failed, as poll does, once the meeting is over.
   void connect(const std::vector<rank_t>& peers) {
-    if (unconnected_.empty()) connected_by_ = clock::now() + meeting_->waits();
     for (const rank_t peer : peers)
       if (!line_to(peer).link.open() && std::find(unconnected_.begin(), unconnected_.end(), peer) == unconnected_.end())
         unconnected_.push_back(peer);
@@ -56,9 +63,8 @@ class socket_wire {
         const int events = (l.out.idle() ? 0 : POLLOUT) | (l.in.idle() ? 0 : POLLIN);
         if (l.link.open() && !l.ended && events != 0)
           waiting_.push_back({l.link.number(), static_cast<short>(events), 0});
-        if (l.calling.under_way()) waiting_.push_back({l.calling.number(), POLLOUT, 0});
       }
-      if (!unconnected_.empty()) at_most = std::min<std::chrono::microseconds>(at_most, std::chrono::milliseconds(1));
+      if (!unconnected_.empty()) at_most = add_connecting(at_most);
       const std::int64_t nanoseconds = std::chrono::nanoseconds(at_most).count();
       const timespec limit{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
       ::ppoll(waiting_.data(), waiting_.size(), &limit, nullptr);
@@ -76,7 +82,7 @@ class socket_wire {
   void stop() {
     for (line& l : lines_) {
       if (!l.out.idle() || !l.in.idle()) l.link.close();
-      l.out.clear(), l.in.clear(), l.calling = {};
+      l.out.clear(), l.in.clear(), l.calling = {}, l.called.close();
     }
     unconnected_.clear();
   }
@@ -107,9 +113,9 @@ class socket_wire {
     void clear() { messages.clear(), first = 0, bytes = 0; }
   };
   struct line {
-    owned_descriptor link;
-    begun_call calling;
-    clock::time_point called = {};  // last
+    owned_descriptor link, called;  // and one that nobody has answered yet
+    detail::begun_call calling;
+    clock::time_point dialled = {};
     queue out, in;
     bool ended = false, doubted = false;
     clock::time_point since = {};  // it ended
@@ -120,27 +126,47 @@ class socket_wire {
     if (!std::exchange(l.ended, true)) l.since = clock::now();
   }
 
-  /// Calls who is higher, again where nobody listens yet, and takes the calls of who is lower.
   void go_on_connecting() {
     if (unconnected_.empty()) return;
+    meeting_->require_whole();
+    std::erase_if(unconnected_,
+                  [this](rank_t peer) { return peer < meeting_->device() ? answers(peer) : calls(peer); });
+  }
+  /// Takes the call of a lower device, and answers it by a byte; whether there is a connection.
+  bool answers(rank_t peer) {
+    line& l = line_to(peer);
+    if (l.link.open()) return true;
+    l.link = meeting_->fetch(peer, call_for::messages, number_);
+    constexpr std::byte here{1};
+    if (l.link.open()) send_some(l.link.number(), &here, 1);
+    return l.link.open();
+  }
+  /// Calls a higher device, again where nobody listens yet, or it was kept waiting too long; whether it has answered.
+  bool calls(rank_t peer) {
+    line& l = line_to(peer);
+    if (l.link.open()) return true;
     const auto now = clock::now();
-    std::erase_if(unconnected_, [&](rank_t peer) {
-      line& l = line_to(peer);
-      if (peer < meeting_->device()) {
-        l.link = meeting_->fetch(peer, call_for::messages);
-      } else {
-        if (!l.calling.under_way() && now - l.called > std::chrono::milliseconds(1))
-          l.called = now, l.calling = begun_call(meeting_->address(peer), meeting_->of_one() / 8);
-        l.link = say_hello(l.calling.answered(), meeting_->hello(call_for::messages));
-      }
-      return l.link.open();
-    });
-    if (unconnected_.empty() || now < connected_by_) return;
-    const rank_t me = meeting_->device(), peer = unconnected_.front();
-    throw peer_missing(
-        me < peer
-            ? detail::text_of("reshard: device ", me, " can't reach device ", peer, " at ", meeting_->address(peer))
-            : detail::text_of("reshard: device ", me, " waited in vain for the call of device ", peer));
+    if (!l.called.open()) {
+      if (!l.calling.under_way() && now - l.dialled > std::chrono::milliseconds(1))
+        l.dialled = now, l.calling = detail::begun_call(meeting_->address(peer), meeting_->of_one() / 8);
+      l.called = detail::say_hello(l.calling.answered(), meeting_->hello(call_for::messages, number_));
+      if (!l.called.open()) return false;
+    }
+    std::byte answer;
+    const socket_progress heard = receive_some(l.called.number(), &answer, 1);
+    if (heard.bytes > 0) std::swap(l.link, l.called);
+    if (heard.ended) l.called.close();
+    return l.link.open();
+  }
+  /// Waits for calls and answers too; returns how long.
+  std::chrono::microseconds add_connecting(std::chrono::microseconds at_most) {
+    for (const rank_t peer : unconnected_) {
+      const line& l = line_to(peer);
+      if (peer < meeting_->device()) waiting_.push_back({meeting_->door_number(), POLLIN, 0});
+      else if (l.called.open()) waiting_.push_back({l.called.number(), POLLIN, 0});
+      else if (l.calling.under_way()) waiting_.push_back({l.calling.number(), POLLOUT, 0});
+    }
+    return std::min<std::chrono::microseconds>(at_most, std::chrono::milliseconds(1));  // another may let in who calls
   }
 
   /// Sends what the kernel takes; whether that was something.
@@ -200,9 +226,9 @@ class socket_wire {
   }
 
   socket_meeting* meeting_;
+  index_t number_;           // of the wires over the meeting
   std::vector<line> lines_;  // by device
   std::vector<rank_t> unconnected_;
-  clock::time_point connected_by_ = {};
   std::vector<pollfd> waiting_;
   clock::time_point heard_ = {};
 };

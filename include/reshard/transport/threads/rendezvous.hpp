@@ -54,6 +54,10 @@ class rendezvous {
     carry(hub_.on_word(device, {hub_word::kind::confirmation, {stages}, {}}));
     if (wake_) wake_();
   }
+  index_t confirmed(rank_t device) const {
+    const std::lock_guard lock(mutex_);
+    return hub_.in_place(device);
+  }
   /// Whether all have said so of so many.
   bool in_place(index_t stages) const { return placed_.load(std::memory_order_acquire) >= stages; }
   /// The devices that have not.
@@ -165,6 +169,7 @@ class meeting_of_threads {
   agreement agree(const proposal& mine) { return all_->agree(device_, mine); }
   std::vector<std::string> gather(const std::string& text) { return all_->gather(device_, text); }
   void confirm(index_t stages) { all_->confirm(device_, stages); }
+  index_t confirmed() const { return all_->confirmed(device_); }
   bool in_place(index_t stages) const { return all_->in_place(stages); }
   std::vector<rank_t> behind(index_t stages) const { return all_->behind(stages); }
   void poll() {}  // words are heard where they are looked for
