@@ -67,7 +67,7 @@ class element_map {
         for (const reshard::staged_piece& piece : *list) touched.mark(piece.states, piece.tensor, piece.where);
     add_untouched(change, device, touched, old_tensors);
   }
-  /// Of what moves of FROM's, each element by itself that is not in `touched`.
+  /// Of what moves of FROM's, each element that is not in `touched`.
   void add_untouched(const reshard::computed_switch& change, reshard::rank_t device, const element_map& touched,
                      const reshard::binding* old_tensors) {
     const reshard::rank_t rank = change.from_rank(device);
@@ -78,17 +78,18 @@ class element_map {
         each_tensor(f, held, [&](const reshard::tensor_id& tensor, const reshard::box<3>& b) {
           const std::vector<char>* const set = touched.find({*states.begin(), tensor, b});
           const reshard::family& of = tensors_->family_at(f);
-          reshard::box<3> one = b;
-          for (one.dim[0].begin = b.dim[0].begin; one.dim[0].begin < b.dim[0].end; ++one.dim[0].begin)
-            for (one.dim[1].begin = b.dim[1].begin; one.dim[1].begin < b.dim[1].end; ++one.dim[1].begin)
-              for (one.dim[2].begin = b.dim[2].begin; one.dim[2].begin < b.dim[2].end; ++one.dim[2].begin) {
-                const reshard::index_t at =
-                    (one.dim[0].begin * of.extent[3] + one.dim[1].begin) * of.extent[4] + one.dim[2].begin;
-                if (set != nullptr && (*set)[static_cast<std::size_t>(at)] != 0) continue;
-                reshard::box<3> single;
-                for (int d = 0; d < 3; ++d) single.dim[d] = {one.dim[d].begin, one.dim[d].begin + 1};
-                mark(states, tensor, single);
-                if (old_tensors != nullptr) read(*old_tensors, {0, 0, 0, states, tensor, single});
+          const auto is_touched = [&](reshard::index_t part, reshard::index_t row, reshard::index_t column) {
+            const reshard::index_t at = (part * of.extent[3] + row) * of.extent[4] + column;
+            return set != nullptr && (*set)[static_cast<std::size_t>(at)] != 0;
+          };
+          for (reshard::index_t part = b.dim[0].begin; part < b.dim[0].end; ++part)
+            for (reshard::index_t row = b.dim[1].begin; row < b.dim[1].end; ++row)
+              for (reshard::index_t begin = b.dim[2].begin, end = begin; begin < b.dim[2].end; begin = ++end) {
+                for (end = begin; end < b.dim[2].end && !is_touched(part, row, end);) ++end;  // a run of them
+                if (begin == end) continue;
+                const reshard::box<3> run{{{part, part + 1}, {row, row + 1}, {begin, end}}};
+                mark(states, tensor, run);
+                if (old_tensors != nullptr) read(*old_tensors, {0, 0, 0, states, tensor, run});
               }
         });
       });
