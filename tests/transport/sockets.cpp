@@ -135,6 +135,7 @@ TEST_CASE("wires are made over a meeting that goes on: begun and asked without w
 
 TEST_CASE("who dies, or is stopped, before it is connected is heard of at once, and who is late is called again") {
   enum class way { dies, stops, late, ended_before };
+  const computed_switch change = change_of("pp=2", "tp=2");
   for (const way w : {way::dies, way::stops, way::late, way::ended_before})
     for (const long odd : {0L, 1L}) {
       CAPTURE(static_cast<int>(w));
@@ -161,11 +162,18 @@ TEST_CASE("who dies, or is stopped, before it is connected is heard of at once, 
             here->stop("reshard: node 3 is leaving");
           });
         try {
-          if (d == odd || w != way::stops) here->connect_with({1 - d});
-          else
+          if (w == way::stops && d != odd) {
             while (true) here->keep_alive(), meeting.require_whole();
+          } else if (w == way::dies) {
+            for (here->begin_connections({1 - d}); !here->unconnected().empty();) here->keep_alive();
+          } else {
+            here->connect_with({1 - d});
+          }
           left.reached = here->unconnected().empty() ? 1 : 2;
-          here->all_reduce_max(0);
+          rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+          fill(before.tensors(), change.from());
+          switch_state(change, before.tensors(), after.tensors(), *here);
+          left.wrong = static_cast<long>(compare(after.tensors(), change.to()).wrong);
         } catch (const std::exception& e) {
           left.say(e.what());
         }
@@ -178,7 +186,9 @@ TEST_CASE("who dies, or is stopped, before it is connected is heard of at once, 
       if (w == way::dies)
         CHECK(of_other == "reshard: device " + std::to_string(odd) + " is gone: its connection ended");
       else if (w == way::stops) CHECK((of_odd == "reshard: node 3 is leaving" && of_other == of_odd));
-      else CHECK((of_odd.empty() && of_other.empty() && all.of(0).reached == 1 && all.of(1).reached == 1));
+      else
+        CHECK((of_odd.empty() && of_other.empty() && all.of(0).reached == 1 && all.of(1).reached == 1 &&
+               all.of(0).wrong + all.of(1).wrong == 0));
     }
 }
 
