@@ -133,10 +133,10 @@ TEST_CASE("wires are made over a meeting that goes on: begun and asked without w
   }
 }
 
-TEST_CASE("who dies, or is stopped, before it is connected is heard of at once, and who is late is called again") {
-  enum class way { dies, stops, late, ended_before };
+TEST_CASE("who dies before it is connected is heard of at once, and who is late is called again") {
+  enum class way { dies, late, ended_before };
   const computed_switch change = change_of("pp=2", "tp=2");
-  for (const way w : {way::dies, way::stops, way::late, way::ended_before})
+  for (const way w : {way::dies, way::late, way::ended_before})
     for (const long odd : {0L, 1L}) {
       CAPTURE(static_cast<int>(w));
       CAPTURE(odd);
@@ -155,16 +155,8 @@ TEST_CASE("who dies, or is stopped, before it is connected is heard of at once, 
         if (d == odd && w == way::late) {  // longer than its door keeps who calls
           for (; now() - begin < 0.3; std::this_thread::sleep_for(std::chrono::milliseconds(1))) door.poll();
         }
-        std::thread stops;
-        if (d == odd && w == way::stops)
-          stops = std::thread([&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));
-            here->stop("reshard: node 3 is leaving");
-          });
         try {
-          if (w == way::stops && d != odd) {
-            while (true) here->keep_alive(), meeting.require_whole();
-          } else if (w == way::dies) {
+          if (w == way::dies) {
             for (here->begin_connections({1 - d}); !here->unconnected().empty();) here->keep_alive();
           } else {
             here->connect_with({1 - d});
@@ -177,7 +169,6 @@ TEST_CASE("who dies, or is stopped, before it is connected is heard of at once, 
         } catch (const std::exception& e) {
           left.say(e.what());
         }
-        if (stops.joinable()) stops.join();
         left.seconds = now() - begin;
       });
       REQUIRE(all.ended_within(60));
@@ -185,7 +176,6 @@ TEST_CASE("who dies, or is stopped, before it is connected is heard of at once, 
       CHECK(all.of(1 - odd).seconds - all.late() < 5);
       if (w == way::dies)
         CHECK(of_other == "reshard: device " + std::to_string(odd) + " is gone: its connection ended");
-      else if (w == way::stops) CHECK((of_odd == "reshard: node 3 is leaving" && of_other == of_odd));
       else
         CHECK((of_odd.empty() && of_other.empty() && all.of(0).reached == 1 && all.of(1).reached == 1 &&
                all.of(0).wrong + all.of(1).wrong == 0));

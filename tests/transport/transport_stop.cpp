@@ -193,6 +193,25 @@ TEST_CASE("an agreement, a gathering and a wait for a stage end, and so they do 
     }
 }
 
+TEST_CASE("who waits to be connected, or asks whether it is, ends, and so do all") {
+  for (const bool asks : {false, true})
+    for (const rank_t who : {0, 1, 2}) {
+      devices all(3);
+      all.run({0, 1, 2}, who, [&](rank_t d, process_door& door, const transport_stop& stop) {
+        socket_meeting meeting(d, all.addresses, door, 7, ample, stop);
+        socket_endpoint here(meeting);
+        ++all.waiting;
+        if (d == 1)
+          while (true) here.keep_alive(), meeting.require_whole();  // with which nobody is connected
+        if (!asks) here.connect_with({1});
+        for (here.begin_connections({1}); !here.unconnected().empty();) here.keep_alive();
+      });
+      CAPTURE(asks);
+      CAPTURE(who);
+      all.check_all_said({0, 1, 2});
+    }
+}
+
 TEST_CASE("an end that is asked by its own call, and one by a token") {
   devices all(2);
   std::stop_source source;
