@@ -47,7 +47,8 @@ struct story {
 
 struct member : job_watcher {
   member(story& s, any_store store, const std::string& name, index_t found, double step_seconds,
-         const std::string& dies = "", int nth = 1, const degrees& layout = {}, index_t snapshot = 0)
+         const std::string& dies = "", int nth = 1, const degrees& layout = {}, index_t snapshot = 0,
+         bytes_t budget = no_budget)
       : all(s), me(name), step(step_seconds), dies_at(dies), times(nth) {
     settings.job = "story";
     settings.me = name;
@@ -58,6 +59,7 @@ struct member : job_watcher {
     settings.batch = 6;
     settings.steps = steps;
     settings.snapshot = snapshot;
+    settings.budget = budget;
     settings.wait = std::chrono::seconds(2);  // nobody is slow on a machine that is busy
     settings.grace = std::chrono::seconds(1);
     thread = std::thread([this, store] { train(store); });
@@ -74,6 +76,7 @@ struct member : job_watcher {
     all.told.insert(sentence);
   }
   void at(std::string_view where) override {
+    if (where.starts_with("stage:")) ++stages;
     if (where != dies_at || std::this_thread::get_id() != trains || times-- != 1) return;
     throw std::runtime_error("it dies");
   }
@@ -84,7 +87,8 @@ struct member : job_watcher {
 
   struct arrays {
     arrays(const model& m, const world& w, rank_t r)
-        : of(w), rank(r), layout(holding_of(space(m, w.layout))), storage(layout, r, "a rank", pages_are::committed) {}
+        : of(w), rank(r), layout(holding_of(space(m, w.layout))),
+          storage(layout, r, "a rank", w.epoch == 1 ? pages_are::committed : pages_are::reserved) {}
     world of;
     rank_t rank;
     computed_holding layout;
@@ -107,6 +111,7 @@ struct member : job_watcher {
   void train(any_store store) {
     trains = std::this_thread::get_id();
     std::unique_ptr<arrays> now, next;
+    std::vector<std::unique_ptr<arrays>> between;  // under a budget state may lie in several worlds' arrays
     std::unique_ptr<socket_endpoint> group, made;
     std::mutex of_groups;
     std::uint64_t sum = 0;
@@ -122,6 +127,7 @@ struct member : job_watcher {
       if (group) group->stop(sentence);
     };
     calls.tensors = [&](const world& w, rank_t rank) {
+      if (next && settings.budget != no_budget) between.push_back(std::move(next));
       next = std::make_unique<arrays>(settings.model, w, rank);
       return next->storage.tensors();
     };
@@ -130,6 +136,8 @@ struct member : job_watcher {
     };
     calls.entered = [&](const world&, rank_t rank) {
       now = rank < 0 ? nullptr : std::move(next);
+      emptied += rank < 0 ? 1 : 0;
+      between.clear();
       const std::lock_guard lock(of_groups);
       group = rank < 0 ? nullptr : std::move(made);
     };
@@ -216,6 +224,7 @@ struct member : job_watcher {
   std::atomic<index_t> version = 0;
   std::atomic<bool> walks_out = false, over = false;
   index_t ended = 0;
+  std::atomic<index_t> stages = 0, emptied = 0;
   std::uint64_t taken = 0;  // of small state, the last time that it came with a world
   std::thread thread;
 };
@@ -476,4 +485,93 @@ TEST_CASE("a job whose state had one holder that is gone is lost, and says what 
   CHECK(said.find(" nobody holds ") != std::string::npos);
   CHECK(said.find(" bytes any more; the first are param of ") != std::string::npos);
   CHECK(said.ends_with("; b held them"));
+}
+
+TEST_CASE("under a budget a switch that breaks off leaves state between two worlds, and all go on from there") {
+  index_t stages = 0;
+  for (const std::string point : {"stage:0", "stage:1", "stage:2"}) {
+    CAPTURE(point);
+    local_store kept;
+    const any_store store(kept);
+    story s;
+    std::string answer;
+    {
+      degrees stage_each, half_each;  // every element has one holder, and most of them move
+      stage_each.pp = 2, half_each.tp = 2;
+      member a(s, store, "a", 2, 0.005, "", 1, stage_each, 0, 36_KiB),
+          b(s, store, "b", 2, 0.005, point, 1, stage_each, 0, 36_KiB);
+      while (a.version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      answer = ask(store, "r1", {"layout", to_text(half_each)});
+      stages = std::max(stages, a.stages.load());
+    }
+    CHECK(answer == "done");  // it was asked for again
+    CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
+    CHECK(s.told.contains("it dies"));  // what a call throws between stages ends the switch, and nobody
+    CHECK(s.worlds.size() > 2);
+    CHECK(s.elements > 0);
+    CHECK(s.wrong == 0);
+    check_tiles(s, steps);
+  }
+  CHECK(stages > 3);  // of several: what was in place stood in new arrays
+}
+
+TEST_CASE("who was to come with a switch that broke off gives what it got, and is a spare that holds nothing") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  index_t emptied = 0;
+  {
+    degrees cut;
+    cut.pp = 2;
+    member a(s, store, "a", 2, 0.005, "", 1, cut, 0, 36_KiB), b(s, store, "b", 2, 0.005, "stage:1", 1, cut, 0, 36_KiB);
+    while (a.version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    member c(s, store, "c", 2, 0.005, "", 1, cut, 0, 36_KiB);
+    CHECK(ask(store, "r1", {"replace", "b", "c"}) == "done");  // asked for again after that
+    emptied = c.emptied.load();
+  }
+  CHECK(emptied == 1);
+  CHECK(s.told.contains("it dies"));
+  CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::left && s.ends["c"] == job_end::done));
+  CHECK(s.elements > 0);
+  CHECK(s.wrong == 0);
+  check_tiles(s, steps);
+}
+
+TEST_CASE("what was given to a member that dies before all have entered is lost, and how is said") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    degrees cut;
+    cut.pp = 2;
+    member a(s, store, "a", 2, 0.01, "", 1, cut, 0, 36_KiB), b(s, store, "b", 2, 0.01, "", 1, cut, 0, 36_KiB);
+    while (a.version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    member c(s, store, "c", 2, 0.01, "entered", 1, cut, 0, 36_KiB);
+    ask(store, "r1", {"replace", "b", "c"});
+  }
+  CHECK((s.ends["a"] == job_end::lost && s.ends["b"] == job_end::lost));
+  const std::string said = s.last["a"];
+  CHECK(said.find(" bytes any more, since the change to epoch 2 was torn: lost are 0 elements that only the dead held, "
+                  "and ") != std::string::npos);
+  CHECK(said.ends_with(" that a survivor had given back before their new copies stood"));
+}
+
+TEST_CASE("a budget that no number of stages keeps is the answer to who asked, and steps go on") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  std::string answer;
+  {
+    member a(s, store, "a", 2, 0.005, "", 1, {}, 0, 1_KiB), b(s, store, "b", 2, 0.005, "", 1, {}, 0, 1_KiB);
+    while (a.version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    degrees halves;
+    halves.tp = 2;
+    answer = ask(store, "r1", {"layout", to_text(halves)});
+  }
+  CHECK(answer.starts_with("failed: a budget of 1024 bytes cannot work: "));
+  CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
+  CHECK(s.worlds.size() <= 3);  // the old one, that was made again
+  CHECK(s.elements > 0);
+  CHECK(s.wrong == 0);
+  check_tiles(s, steps);
 }

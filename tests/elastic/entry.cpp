@@ -41,7 +41,7 @@ TEST_CASE("a change that was planned: all of the old world hold the version of t
   CHECK(s.from->epoch == 4);
   CHECK(s.target.version == 25);
   CHECK((s.dead.empty() && s.empty.empty() && s.target.updates.empty() && !s.known));
-  CHECK(devices_of_entry(*s.from, r.now()) == member_list{"a", "b", "c"});
+  CHECK(devices_of_entry(s, r.now()) == member_list{"a", "b", "c"});
 }
 
 TEST_CASE("nobody holds state before the first world, and where nobody who holds some promised") {
@@ -80,7 +80,7 @@ TEST_CASE("once one has entered, its world is where the state lies, of who did n
   r.promises[1] = promise_of("c", holds_nothing, 0, 0);  // nobody did: the old arrays hold it
   CHECK(source_of(r).from->epoch == 1);
   CHECK(source_of(r).dead == member_list{"a"});
-  CHECK(devices_of_entry(*source_of(r).from, r.now()) == member_list{"a", "b", "c"});
+  CHECK(devices_of_entry(source_of(r), r.now()) == member_list{"a", "b", "c"});
 }
 
 TEST_CASE("who lives and holds nothing of the world that the state is of is a destination") {
@@ -91,6 +91,56 @@ TEST_CASE("who lives and holds nothing of the world that the state is of is a de
   CHECK(s.dead == member_list{"a"});
   // Who is called dead beside the record is not counted on, though it promised.
   CHECK(source_of(r, {"b"}).from == nullptr);
+}
+
+TEST_CASE(
+    "of a switch that gave sources back each tells how far it came; who did not begin it has all of the old world") {
+  // a, b and c go to b, c, d and e; a dies in it, c has nothing
+  job_record r =
+      entering({world_of(3, {"a", "b", "c"}, 4), world_of(4, {"b", "c", "d", "e"}, 9), world_of(5, {"b", "d"}, 9)});
+  const auto torn = [](const member_name& who, index_t in_place, index_t here, index_t unread) {
+    promise p = promise_of(who, 9, 0, 3);
+    p.torn_stages = 8, p.torn_in_place = in_place, p.torn_here = here, p.torn_unread = unread;
+    return p;
+  };
+  r.promises = {promise_of("c", holds_nothing, 0, 0), torn("d", 2, 8, 8), torn("b", 3, 3, 1),
+                promise_of("e", holds_nothing, 0, 0)};
+  state_source s = source_of(r);
+  REQUIRE(s.from != nullptr);
+  REQUIRE(s.into != nullptr);
+  CHECK(s.from->epoch == 3);
+  CHECK(s.into->epoch == 4);
+  CHECK(s.dead == member_list{"a"});
+  CHECK(s.empty == member_list{"c"});
+  CHECK(s.target.version == 9);
+  CHECK(s.target.updates.empty());
+  CHECK(s.stages == 8);
+  CHECK(s.shares == std::vector<torn_share>{{1, 3, 3, 1}, {3, 2, 8, 8}});
+  CHECK(devices_of_entry(s, r.now()) == member_list{"a", "b", "c", "d", "e"});
+  CHECK(s.takes_part("e"));  // it is in the switch's world, and is there
+  CHECK(!s.takes_part("a"));
+  CHECK(!s.takes_part("x"));
+
+  r.promises[0] = promise_of("c", 9, 0, 3);  // it never began the switch
+  CHECK(source_of(r).shares == std::vector<torn_share>{{1, 3, 3, 1}, {2, 0, 0, {}}, {3, 2, 8, 8}});
+  // whom the evidence calls dead is one, of the world that was gone to, too
+  s = source_of(r, {"d"});
+  CHECK(s.dead == member_list{"a", "d"});
+  CHECK(s.shares == std::vector<torn_share>{{1, 3, 3, 1}, {2, 0, 0, {}}});
+  // only one that came is left: it tells the version, and holds what it was given
+  r.promises = {torn("d", 8, 8, 8)};
+  s = source_of(r);
+  CHECK(s.from->epoch == 3);
+  CHECK(s.target.refused.empty());
+  CHECK(s.target.version == 9);
+  CHECK(s.dead == member_list{"a", "b", "c", "e"});
+  CHECK(s.shares == std::vector<torn_share>{{3, 8, 8, 8}});
+  // where one heard that all have entered, all lies in that world
+  r.promises = {torn("b", 8, 8, 0), promise_of("d", 9, 0, 4), promise_of("c", 9, 0, 4), promise_of("e", 9, 0, 4)};
+  s = source_of(r);
+  CHECK(s.from->epoch == 4);
+  CHECK(s.into == nullptr);
+  CHECK((s.dead.empty() && s.empty.empty()));
 }
 
 TEST_CASE("who has copies of a version: those who live and hold that world's layout, their own and others'") {

@@ -73,8 +73,13 @@ job_record any_record(dice& random, std::map<std::string, int>& seen) {
     promise p{.told = {who, random.within(-1, 3), static_cast<update_stage>(random.below(3))}, .scalar = random.bits()};
     if (random.below(4) == 0) p.scalar = bits_of_scalar(-0.0);
     if (random.coin()) p.of_epoch = r.worlds[static_cast<std::size_t>(random.below(std::ssize(r.worlds)))].epoch;
-    p.torn_stages = any_number(random);
-    p.torn_in_place = p.torn_stages == largest ? 7 : random.below(p.torn_stages + 1);
+    if (p.holds_state() && p.of_epoch > 0 && p.of_epoch < r.epoch && random.below(4) > 0) {
+      p.torn_stages = any_number(random);
+      const bool most = p.torn_stages == largest;
+      p.torn_in_place = most ? 7 : random.below(p.torn_stages + 1);
+      p.torn_here = most ? largest : p.torn_in_place + random.below(p.torn_stages - p.torn_in_place + 1);
+      p.torn_unread = most ? largest : random.below(p.torn_stages + 1);
+    }
     for (index_t n = random.below(4); n > 0 && random.coin(); --n)
       p.copies.push_back({any_name(random), random.coin() ? random.below(5) : largest});
     ++seen[p.copies.empty() ? "no copies" : "copies"];
@@ -118,7 +123,9 @@ job_record recovering_record() {
                         .scalar = bits_of_scalar(0.5),
                         .of_epoch = 2,
                         .torn_stages = 4,
-                        .torn_in_place = 1}},
+                        .torn_in_place = 1,
+                        .torn_here = 3,
+                        .torn_unread = 2}},
           .gone = {"a"}};
 }
 /// A text of these words that is whole.
@@ -140,18 +147,19 @@ std::string fault(job_record r, const Change& change) {
 TEST_CASE("the text of records") {
   CHECK(words_of(job_record{}) == "founding 0 0 0 1 , ,");
   CHECK(words_of(armed_record()) == "armed 3 1 120 2 ask#1 , world 3 a,b dp=2 0 0 4 proposed 4 b tp=1 120 480 4");
-  CHECK(words_of(recovering_record()) ==
-        "recovering 3 0 0 1 , a world 2 a,b dp=2 0 0 4 world 3 a,b dp=2 0 0 4 promise b 7 2 3fe0000000000000 2 4 1");
+  CHECK(
+      words_of(recovering_record()) ==
+      "recovering 3 0 0 1 , a world 2 a,b dp=2 0 0 4 world 3 a,b dp=2 0 0 4 promise b 7 2 3fe0000000000000 2 4 1 3 2");
   job_record copied = recovering_record();
   copied.phase = job_phase::entering;
   copied.from_copies = true;
   copied.promises[0].copies = {{"b", 6}, {"a", 4}};
   CHECK(words_of(copied) ==
         "entering 3 0 0 1 , a from_copies world 2 a,b dp=2 0 0 4 world 3 a,b dp=2 0 0 4 promise b 7 2 "
-        "3fe0000000000000 2 4 1 copy b 6 copy a 4");
+        "3fe0000000000000 2 4 1 3 2 copy b 6 copy a 4");
   CHECK(stored_text(job_record{}) == sealed("founding 0 0 0 1 , ,"));
   // the digest is the same on every machine and in every version of this form
-  CHECK(stored_text(job_record{}).substr(0, 33) == "reshard-record-1 aaf6eb66fc4aec40");
+  CHECK(stored_text(job_record{}).substr(0, 33) == "reshard-record-2 aaf6eb66fc4aec40");
 }
 
 TEST_CASE("a scalar's bits: a double comes back bit for bit") {
@@ -230,14 +238,14 @@ TEST_CASE("texts that are none of a record") {
   const auto said = [](const std::string& text) {
     return testing::refused([&] { static_cast<void>(record_of(text)); });
   };
-  CHECK(said("") == "reshard: record: the text begins with '', and a stored one with reshard-record-1");
-  CHECK(said("reshard-record-2 x") ==
-        "reshard: record: the text begins with 'reshard-record-2', and a stored one with reshard-record-1");
+  CHECK(said("") == "reshard: record: the text begins with '', and a stored one with reshard-record-2");
+  CHECK(said("reshard-record-3 x") ==
+        "reshard: record: the text begins with 'reshard-record-3', and a stored one with reshard-record-2");
   CHECK(said("\n\xff" + std::string(50, 'x') + " y") == "reshard: record: the text begins with '??" +
                                                             std::string(38, 'x') +
                                                             "..', and a stored one with "
-                                                            "reshard-record-1");
-  CHECK(said("reshard-record-1") ==
+                                                            "reshard-record-2");
+  CHECK(said("reshard-record-2") ==
         "reshard: record: the text is damaged: the digest of its 0 characters is 243f6a8885a308d3, and it says");
   CHECK(said(sealed("idling 0")) ==
         "reshard: record: the phase is 'idling'; it is founding, idle, proposed, armed, entering, recovering, waiting, "
@@ -300,9 +308,9 @@ TEST_CASE("what is no record is neither stored nor read") {
         "reshard: record: b promises version -2; versions count from 0, and nothing is -1");
   CHECK(fault(recovering, [](job_record& r) { r.promises[0].of_epoch = 1; }) ==
         "reshard: record: b holds the layout of epoch 1, and no world is of that");
-  for (const index_t placed : {-1, 5})
+  for (const index_t placed : {-1, 4})
     CHECK(fault(recovering, [&](job_record& r) { r.promises[0].torn_in_place = placed; }) ==
-          "reshard: record: b has " + std::to_string(placed) + " of 4 stages in place");
+          "reshard: record: b has 3 of 4 stages in place, and knows of " + std::to_string(placed) + " everywhere");
   CHECK(fault(recovering, [](job_record& r) {
           r.promises[0].copies = {{"a", 0}, {{}, 3}};
         }) == "reshard: record: b has a copy of version 3 of nobody; a copy is of a member, and versions count from 0");

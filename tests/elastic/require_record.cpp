@@ -26,7 +26,7 @@ constexpr job_record record_in(job_phase phase) {
   if (phase == job_phase::proposed || phase == job_phase::armed) r.proposed.push_back(two_members(4));
   if (!steps && phase != job_phase::founding)
     r.promises.push_back(
-        {.told = {"b", 30}, .of_epoch = 2, .torn_stages = 4, .torn_in_place = 4, .copies = {{"a", 0}}});
+        {.told = {"b", 30}, .of_epoch = 2, .torn_stages = 4, .torn_in_place = 4, .torn_here = 4, .copies = {{"a", 0}}});
   return r;
 }
 constexpr job_phase every_phase[] = {job_phase::founding, job_phase::idle,     job_phase::proposed,
@@ -36,7 +36,8 @@ constexpr bool every_phase_has_a_record() {
   for (const job_phase phase : every_phase) require_record(record_in(phase));
   job_record r = record_in(job_phase::entering);
   r.from_copies = true;
-  r.promises[0].told.version = holds_nothing, r.promises[0].of_epoch = 0, r.promises[0].torn_in_place = 0;
+  r.promises[0].told.version = holds_nothing, r.promises[0].of_epoch = 0;
+  r.promises[0].torn_stages = r.promises[0].torn_in_place = r.promises[0].torn_here = 0;
   r.gone = {"x"};  // who is gone may be in no world
   require_record(r);
   return true;
@@ -106,35 +107,53 @@ TEST_CASE(
   const std::string copies = "record: its world begins with copies, and it is ",
                     because = " promises; copies are told by promises, and begin a world that is entered",
                     of_copies = "; a copy is of a member, and versions count from 0";
-  check_each({{waiting, [](job_record& r) { r.from_copies = true; }, copies + "waiting with 1" + because},
-              {entering, [](job_record& r) { r.from_copies = true, r.promises.clear(); },
-               copies + "entering with 0" + because},
-              {waiting,
-               [](job_record& r) {
-                 r.gone = {"a", {}};
-               },
-               "record: of 2 members that are gone one has no name"},
-              {lost,
-               [](job_record& r) {
-                 r.promises.push_back({.told = {"b", 9}});
-               },
-               "record: b promises twice; a member has one promise"},
-              {done, [](job_record& r) { r.promises[0].told.member = "c"; },
-               "record: c promises, and is in no world that state may lie in"},
-              {done, [](job_record& r) { r.promises[0].told.version = -2; },
-               "record: b promises version -2; versions count from 0, and nothing is -1"},
-              {done, [](job_record& r) { r.promises[0].of_epoch = 1; },
-               "record: b holds the layout of epoch 1, and no world is of that"},
-              {done, [](job_record& r) { r.promises[0].torn_in_place = -1; }, "record: b has -1 of 4 stages in place"},
-              {done, [](job_record& r) { r.promises[0].torn_in_place = 5; }, "record: b has 5 of 4 stages in place"},
-              {done,
-               [](job_record& r) {
-                 r.promises[0].copies.push_back({{}, 3});
-               },
-               "record: b has a copy of version 3 of nobody" + of_copies},
-              {done,
-               [](job_record& r) {
-                 r.promises[0].copies.push_back({"a", -1});
-               },
-               "record: b has a copy of version -1 of a" + of_copies}});
+  check_each(
+      {{waiting, [](job_record& r) { r.from_copies = true; }, copies + "waiting with 1" + because},
+       {entering, [](job_record& r) { r.from_copies = true, r.promises.clear(); },
+        copies + "entering with 0" + because},
+       {waiting,
+        [](job_record& r) {
+          r.gone = {"a", {}};
+        },
+        "record: of 2 members that are gone one has no name"},
+       {lost,
+        [](job_record& r) {
+          r.promises.push_back({.told = {"b", 9}});
+        },
+        "record: b promises twice; a member has one promise"},
+       {done, [](job_record& r) { r.promises[0].told.member = "c"; },
+        "record: c promises, and is in no world that state may lie in"},
+       {done, [](job_record& r) { r.promises[0].told.version = -2; },
+        "record: b promises version -2; versions count from 0, and nothing is -1"},
+       {done, [](job_record& r) { r.promises[0].of_epoch = 1; },
+        "record: b holds the layout of epoch 1, and no world is of that"},
+       {done, [](job_record& r) { r.promises[0].torn_in_place = -1; },
+        "record: b has 4 of 4 stages in place, and knows of -1 everywhere"},
+       {done, [](job_record& r) { r.promises[0].torn_in_place = 5; },
+        "record: b has 4 of 4 stages in place, and knows of 5 everywhere"},
+       {done, [](job_record& r) { r.promises[0].torn_here = 5; },
+        "record: b has 5 of 4 stages in place, and knows of 4 everywhere"},
+       {done, [](job_record& r) { r.promises[0].torn_unread = 5; },
+        "record: what nobody reads went at b with stage 5 of 4"},
+       {done, [](job_record& r) { r.promises[0].torn_unread = -1; },
+        "record: what nobody reads went at b with stage -1 of 4"},
+       {done, [](job_record& r) { r.promises[0].of_epoch = 3; },
+        "record: b holds a torn switch from epoch 3 at version 30; it is between two worlds that the record has, "
+        "and of a version"},
+       {done, [](job_record& r) { r.promises[0].of_epoch = 0; },
+        "record: b holds a torn switch from epoch 0 at version 30; it is between two worlds that the record has, "
+        "and of a version"},
+       {done, [](job_record& r) { r.promises[0].told.version = holds_nothing; },
+        "record: b holds a torn switch from epoch 2 at version -1; it is between two worlds that the record has, "
+        "and of a version"},
+       {done,
+        [](job_record& r) {
+          r.promises[0].copies.push_back({{}, 3});
+        },
+        "record: b has a copy of version 3 of nobody" + of_copies},
+       {done,
+        [](job_record& r) {
+          r.promises[0].copies.push_back({"a", -1});
+        },
+        "record: b has a copy of version -1 of a" + of_copies}});
 }

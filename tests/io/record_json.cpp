@@ -56,6 +56,8 @@ TEST_CASE("promises and who is gone, read by another reader") {
                                    .of_epoch = 2,
                                    .torn_stages = 4,
                                    .torn_in_place = 1,
+                                   .torn_here = 3,
+                                   .torn_unread = 2,
                                    .copies = {{"b", 6}, {"a", 4}}},
                                   {.told = {"n0#1", holds_nothing}}},
                      .gone = {"!~", "a"}};
@@ -71,6 +73,8 @@ TEST_CASE("promises and who is gone, read by another reader") {
                                      {"of_epoch", 2},
                                      {"torn_stages", 4},
                                      {"torn_in_place", 1},
+                                     {"torn_here", 3},
+                                     {"torn_unread", 2},
                                      {"copies", {{{"of", "b"}, {"version", 6}}, {{"of", "a"}, {"version", 4}}}}}));
   CHECK(said["promises"][1]["copies"] == json::array());
   CHECK(said["promises"][1]["version"].is_null());

@@ -379,7 +379,9 @@ class Judge:
             x = next(x for _, x in self.of("end") if x["id"] == name)
             if not x.get("sentence"):
                 self.fault(f"C7 {name} says lost, and not what is missing")
-        if lost and all(self.model.missing(self.worlds[e]["layout"], self.living(e)) is None for e in self.epochs[-2:]):
+        # Under a budget a survivor has given back what others had not got yet: then the switch was torn, and its sentence counts what.
+        torn = self.job.get("budget") and lost and all("was torn: lost are " in x["sentence"] for _, x in self.of("end") if x["why"] == "lost")
+        if lost and not torn and all(self.model.missing(self.worlds[e]["layout"], self.living(e)) is None for e in self.epochs[-2:]):
             self.fault(f"C7 the job is lost, and survivors {[last['members'][r] for r in self.living(self.epochs[-1])]} of {last['layout']} hold every element")
 
     def elements(self):
@@ -395,6 +397,8 @@ class Judge:
                 continue
             w = self.worlds[mine[-1]]
             held = self.model.regions(w["layout"])[w["members"].index(name)]
+            if self.job.get("budget") and x["why"] == "left":
+                held = {}  # it gave all of it away as it went
             if x["digests"] != self.model.digests(held, self.power[x["version"]]):
                 wrong = {k for k in {*x["digests"], *(" ".join(k) for k in held)} if x["digests"].get(k) != self.model.digests({tuple(k.split(" ")): held[tuple(k.split(" "))]} if
                          tuple(k.split(" ")) in held else {}, self.power[x["version"]]).get(k)}

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,7 @@ inline std::string words_of(const reshard::switch_ending& ending) {
   std::string text = kinds[ending.index()];
   std::visit(
       [&](const auto& end) {
-        if constexpr (requires { end.in_place; })
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(end)>, reshard::ended::torn>)
           text += " " + std::to_string(end.stages) + " " + std::to_string(end.in_place);
         if constexpr (requires { end.survivors; })
           for (std::size_t i = 0; i < end.survivors.size(); ++i)

@@ -29,7 +29,7 @@ using testing::element;
 namespace {
 
 struct counts {
-  int tried = 0, lost = 0, whole = 0, first = 0, last = 0, no_budget = 0, unread = 0, given_away = 0;
+  int tried = 0, lost = 0, whole = 0, first = 0, last = 0, no_budget = 0, unread = 0, given_away = 0, apart = 0;
   long elements = 0, boxes = 0;
 };
 
@@ -45,14 +45,31 @@ void check_torn(const computed_switch& change, dice& random, counts& seen) {
     for (rank_t d = 0; d < change.devices(); ++d)
       end.unread_kept->push_back(random.coin() ? 0 : random.within(0, stages));
   }
+  // In half of them survivors were told fewer stages than others, as halves of a cut network may be; or some never
+  // began the switch.
+  std::vector<torn_share> shares;
+  const bool apart = random.coin(), begun_by_some = random.below(4) == 0;
+  index_t most = 0;
+  for (const rank_t d : survivors) {
+    shares.push_back({d, in_place, 0, {}});
+    if (end.unread_kept) shares.back().unread_kept = (*end.unread_kept)[static_cast<std::size_t>(d)];
+    if (apart) shares.back().in_place = begun_by_some ? 0 : random.within(0, in_place);
+    if (apart && begun_by_some && random.coin()) shares.back() = {d, 0, 0, {}};
+    const bool all_here = apart && !begun_by_some && random.below(3) == 0;  // and does not know of the others
+    shares.back().here = all_here ? stages : shares.back().in_place;
+    most = std::max(most, shares.back().in_place);
+  }
+  seen.apart += apart ? 1 : 0;
   CAPTURE(stages);
   CAPTURE(in_place);
+  CAPTURE(apart);
   CAPTURE(end.unread_kept.has_value());
   const auto of = [&](int f) -> const family& { return change.to().family_at(f); };
 
   std::map<element, std::set<rank_t>> wanted_old, wanted_new;
   std::set<element> survivors_had;
-  for (const rank_t d : survivors) {
+  for (const torn_share& share : shares) {
+    const rank_t d = share.device;
     const staged_plan p = stage_plan(make_plan(change, d), change, stages);
     std::set<element> had, touched;
     for (const role r : roles)
@@ -68,20 +85,23 @@ void check_torn(const computed_switch& change, dice& random, counts& seen) {
                      [&](const element& e) { touched.insert(e); });
     for (const element& e : had) {
       const bool untouched = !touched.contains(e);
-      const bool stands = !end.unread_kept || (untouched && in_place < (*end.unread_kept)[static_cast<std::size_t>(d)]);
+      const bool stands = !share.unread_kept || (untouched && share.in_place < *share.unread_kept);
       if (stands) wanted_old[e].insert(d);
       seen.unread += untouched && stands ? 1 : 0;
       survivors_had.insert(e);
     }
     for (const auto* list : {&p.sends, &p.retains, &p.receives})
       for (const staged_piece& piece : *list) {
-        const bool comes = list == &p.receives, in_new = piece.stage < in_place;
-        if ((comes && !in_new) || (list == &p.sends && in_new)) continue;
-        each_element(of(piece.tensor.family), piece.states, piece.tensor, piece.where,
-                     [&](const element& e) { (in_new ? wanted_new : wanted_old)[e].insert(d); });
+        const bool comes = list == &p.receives, goes = list == &p.sends;
+        const bool in_new = !goes && piece.stage < std::max(most, share.here);
+        const bool in_old = !comes && (!share.unread_kept || piece.stage >= share.in_place);
+        each_element(of(piece.tensor.family), piece.states, piece.tensor, piece.where, [&](const element& e) {
+          if (in_new) wanted_new[e].insert(d);
+          if (in_old) wanted_old[e].insert(d);
+        });
       }
   }
-  const std::vector<torn_box> boxes = torn_boxes(change, end);
+  const std::vector<torn_box> boxes = apart ? torn_boxes(change, stages, shares) : torn_boxes(change, end);
   std::set<element> visited;
   long wrong = 0, lost = 0, given_away = 0;
   for (const torn_box& b : boxes)
@@ -143,13 +163,15 @@ TEST_CASE("after a torn switch each survivor has what is said of it, cut alike, 
   }
   std::printf(
       "{\"torn\":%d,\"something_lost\":%d,\"nothing_lost\":%d,\"none_in_place\":%d,\"all_in_place\":%d,"
-      "\"no_budget\":%d,\"unread_elements_kept\":%d,\"some_given_away\":%d,\"elements\":%ld,\"boxes\":%ld}\n",
-      seen.tried, seen.lost, seen.whole, seen.first, seen.last, seen.no_budget, seen.unread, seen.given_away,
-      seen.elements, seen.boxes);
+      "\"no_budget\":%d,\"told_apart\":%d,\"unread_elements_kept\":%d,\"some_given_away\":%d,\"elements\":%ld,"
+      "\"boxes\":%ld}\n",
+      seen.tried, seen.lost, seen.whole, seen.first, seen.last, seen.no_budget, seen.apart, seen.unread,
+      seen.given_away, seen.elements, seen.boxes);
   CHECK(seen.tried >= testing::tries(60));
   CHECK_DRAWN(seen.lost > seen.tried / 8);
   CHECK_DRAWN(seen.no_budget > seen.tried / 8);
   CHECK_DRAWN(seen.unread > 100);
+  CHECK_DRAWN(seen.apart > seen.tried / 8);
   CHECK_DRAWN(seen.given_away > 0);
 }
 

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import statistics
@@ -256,6 +257,54 @@ def torn(few):
         lost = any(x["ev"] == "end" and x["why"] == "lost" for x in job.events())
         job.expect(who != "j" or entered or not lost, f"{layout}: lost as j, which joins and held nothing yet, is killed at {point}; join: {text!r}")
         job.end(5)
+
+
+def budget(few):
+    """Switches that give their sources back as they go: who dies in one leaves state between two worlds. Where everything has a second holder all the while nothing is lost; what one
+    member alone held, or had just been given, is lost with it, and said so."""
+    lost, given_back, torn_by = 0, 0, {}
+    changes = {"dp=3": ("join", "j"), "tp=2,dp=2": ("layout", "pp=2,dp=2"), "pp=2,dp=2": ("replace", "n3", "j"), "dp=3,zero=1": ("join", "j"), "pp=2": ("layout", "tp=2"),
+               "dp=4": ("leave", "n1")}
+    cases = [(layout, point, who, size) for layout in changes for point in ("decided", "stage:0", "stage:1", "stage:5", "entered") for who in ("j", "n1", "n0")
+             for size in ("64KiB", "512KiB") if who != "j" or "j" in changes[layout]]
+    if few:
+        cases = [one for one in cases if one in (("dp=3", "stage:0", "n1", "64KiB"), ("tp=2,dp=2", "stage:1", "n0", "64KiB"), ("dp=3,zero=1", "stage:1", "j", "512KiB"))]
+    for layout, point, who, size in cases:
+        found = len(tests.model(LLAMA).regions(layout))
+        nth = ":2" if point == "entered" and who != "j" else ""
+        job = Job(f"budget-{point.replace(':', '_')}-{who}", layout, found, steps=1000000, batch=12, step_ms=4, budget=size, policy=REPLICATED)
+        job.founders(**{who: {"kill": point + nth}} if who != "j" else {})
+        job.worker("j", **({"kill": point} if who == "j" else {}))
+        job.until(lambda: job.stepped(5) and job.has("j", "start"))
+        time.sleep(0.1)
+        text = job.ask("change", *changes[layout], seconds=14)
+        struck = job.until(lambda: job.workers[who].poll() is not None, 3)
+        e = job.epochs()
+        job.until(lambda: job.stepped(0, e) or not any(p.poll() is None for p in job.workers.values()), 8)
+        job.until(lambda: False, 0.2)
+        job.ask("f", "finish", seconds=10)
+        job.until(lambda: all(p.poll() is not None for p in job.workers.values()), 8)
+        stages = {x["where"] for x in job.events() if x["ev"] == "point" and x["where"].startswith("stage:")}
+        ends = {n: next((x for x in job.events(n) if x["ev"] == "end"), None) for n in job.workers if n != who}
+        was_lost = any(x and x["why"] == "lost" for x in ends.values())
+        lost += was_lost
+        torn_by[point] = torn_by.get(point, 0) + (struck and len(stages) > 0)
+        given = [int(n) for x in ends.values() if x for n in re.findall(r"and ([0-9]+) that a survivor had given back", x.get("sentence", ""))]
+        given_back += was_lost and max(given, default=0) > 0
+        job.expect(not was_lost or layout in ("dp=3,zero=1", "pp=2") or max(given, default=0) > 0,
+                   f"{layout}, {size}: lost as {who} is killed at {point}, though every element had a second holder, and nobody gave one back; the change: {text!r}; {ends}")
+        job.expect(was_lost or all(x and x["why"] in ("done", "left") for x in ends.values()), f"{layout}, {size}: {who} is killed at {point}; the change: {text!r}; ends {ends}")
+        job.end(5)
+    job = Job("budget-too-small", "dp=2", 2, steps=1000000, batch=12, step_ms=4, budget="4KiB").founders().worker("j")
+    job.until(lambda: job.stepped(5) and job.has("j", "start"))
+    text = job.ask("change", "join", "j")
+    job.expect((text or "").startswith("failed: a budget of 4096 bytes cannot work: "), f"a join under a budget that no number of stages keeps is answered {text!r}")
+    e, far = job.epochs(), max(x["step"] for x in job.events() if x["ev"] == "step")
+    job.expect(job.until(lambda: job.stepped(far + 20, e), 8), "no steps after a budget that was too small")
+    job.expect(job.epochs() <= 3, f"a change that was refused led to epoch {job.epochs()}")
+    job.ask("f", "finish")
+    job.end(5)
+    print(f"budget: {len(cases)} deaths, killed in a switch that was begun: {torn_by}; {lost} jobs lost, {given_back} of them for what was given back", flush=True)
 
 
 def snapshots(few):
@@ -606,7 +655,7 @@ def self_test():
         shutil.rmtree(job.folder, ignore_errors=True)
 
 
-SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "torn": torn, "snapshots": snapshots, "slow": slow, "store": store, "random": random_runs, "times": times}
+SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "torn": torn, "budget": budget, "snapshots": snapshots, "slow": slow, "store": store, "random": random_runs, "times": times}
 
 
 def main():

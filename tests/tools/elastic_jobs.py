@@ -227,7 +227,7 @@ class Job:
 
     def told(self):
         return {"steps": self.steps, "batch": self.batch, "snapshot": self.snapshot, "codes": self.codes, "asks": self.asks, "finish": self.finish,
-                "struck": self.struck | {n for n, c in self.codes.items() if c == -9}}
+                "budget": self.more.get("budget"), "struck": self.struck | {n for n, c in self.codes.items() if c == -9}}
 
     def settle(self, before):
         """Keeps the folder of a fault only."""

@@ -58,7 +58,7 @@ class decider {
       (s.members[r].dead ? dead_ : living_).push_back(static_cast<rank_t>(r));
       if (!s.members[r].dead && !s.members[r].empty) holders_.push_back(static_cast<rank_t>(r));
     }
-    unheld_ = unheld(holders_);
+    unheld_ = s.unheld ? *s.unheld : unheld(holders_);
   }
 
   elastic_decision decide() {
@@ -77,7 +77,7 @@ class decider {
  private:
   std::string why_not(rung one) {
     if (one == rung::hot) return not_hot();
-    if (dead_.empty()) return "nobody is dead";
+    if (dead_.empty() && unheld_ == 0) return "nobody is dead";
     switch (one) {
       case rung::replace: return unheld_ > 0 ? no_holder() : not_replaced(now_->version);
       case rung::shrink: return unheld_ > 0 ? no_holder() : not_shrunk(now_->version);
@@ -206,7 +206,7 @@ class decider {
       if (k.version <= now_->version) versions.push_back(k.version);
     std::sort(versions.rbegin(), versions.rend());
     for (const index_t version : versions) {
-      std::vector<rank_t> ranks = version == now_->version ? holders_ : std::vector<rank_t>();
+      std::vector<rank_t> ranks = version == now_->version && !now_->unheld ? holders_ : std::vector<rank_t>();
       for (const kept_snapshot& k : now_->snapshots)
         if (k.version == version && lives(k.at))
           if (const rank_t r = rank_of(k.of); r >= 0 && std::find(ranks.begin(), ranks.end(), r) == ranks.end())

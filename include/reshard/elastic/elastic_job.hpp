@@ -56,12 +56,14 @@ class elastic_job {
     begin();
     while (why() == job_end::runs) {
       std::optional<job_record> r;
+      std::string refused;
       {
         std::unique_lock lock(core_.mutex);
-        if (!refused_.empty()) course_.end(job_end::refused, refused_);
+        if (!refused_.empty()) refused = refused_;
         else if (core_.listed && core_.record && core_.record->epoch > 0) r = core_.record;
         else core_.changed.wait_for(lock, std::chrono::milliseconds(20));
       }
+      if (!refused.empty()) course_.end(job_end::refused, refused);
       if (r && course_.steps(*r)) return true;
     }
     return false;

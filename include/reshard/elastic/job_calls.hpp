@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job is told of, and what it asks its trainer: arrays for a world, small state, groups; and who watches.
-// Builds on: elastic/policy.hpp, elastic/record.hpp, job/small_state.hpp, memory/binding.hpp, transport/sockets.hpp.
+// Builds on: elastic/policy.hpp, elastic/record.hpp, job/small_state.hpp, memory/binding.hpp, schedule/budget.hpp,
+// transport/sockets.hpp.
 #pragma once
 
 #include <functional>
@@ -15,6 +16,7 @@
 #include <reshard/job/cursor.hpp>
 #include <reshard/job/small_state.hpp>
 #include <reshard/memory/binding.hpp>
+#include <reshard/schedule/budget.hpp>
 #include <reshard/transport/sockets.hpp>
 
 namespace reshard {
@@ -33,6 +35,9 @@ struct job_settings {
   std::optional<index_t> steps = {};  // the job is done after so many
   index_t snapshot =
       0;  // every so many steps members copy their state, and what they hold alone to the next one; 0: none
+  // A planned switch takes at most so much beyond the larger of both states, and gives its sources back as it goes; the
+  // same on all members. Without one they stay until all have entered; after a death they stay in any case.
+  bytes_t budget = no_budget;
   elastic_policy policy = {};
   patience lease = std::chrono::seconds(3);         // after so long without a renewal the store forgets a member
   patience wait = std::chrono::seconds(1);          // who says nothing for so long is not waited for
@@ -66,7 +71,8 @@ struct trainer_calls {
   /// Ends every wait in the group of the world that steps are made in, from another thread: a member of it is gone.
   std::function<void(const std::string& sentence)> interrupt = {};
   /// The arrays of a world's rank, which are the trainer's until a later world is entered; rank -1 has none. They are
-  /// kept beside those of the world of now.
+  /// kept beside those of the world of now; with a budget all that were made since that was entered are kept until the
+  /// next one is, as state may lie in several of them.
   std::function<binding(const world&, rank_t)> tensors = {};
   /// Values of the first world's arrays.
   std::function<void(const world&, rank_t)> initialize = {};

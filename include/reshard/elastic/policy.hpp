@@ -61,6 +61,7 @@ struct elastic_situation {
   index_t version = 0;                    // the target that standings name
   double waited = 0;                      // seconds since it was found out
   std::vector<kept_snapshot> snapshots = {};
+  std::optional<bytes_t> unheld = {};      // where state lies between two layouts: what nobody holds of it who lives
   std::optional<index_t> checkpoint = {};  // the version of the one that the trainer named
 };
 

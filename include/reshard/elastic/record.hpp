@@ -32,13 +32,18 @@ struct kept_copy {
 /// A member's word that it contributes to no further step of the record's epoch, and its standing.
 struct promise {
   standing told = {};
-  std::uint64_t scalar = 0;   // 64 bits of the trainer's, of the update that it made last, or at stage 2 could make
-  index_t of_epoch = 0;       // the epoch whose layout its arrays are in; 0 where it holds nothing
-  index_t torn_stages = 0;    // of a switch that it could not end: its stages; 0, where it holds one layout whole
-  index_t torn_in_place = 0;  // and how many are in place
+  std::uint64_t scalar = 0;  // 64 bits of the trainer's, of the update that it made last, or at stage 2 could make
+  index_t of_epoch = 0;      // the epoch whose layout its arrays are in; 0 where it holds nothing
+  // Of a switch to the next epoch's world that gave sources back, and of which it did not hear that all ended it: its
+  // stages; 0, where it holds one layout whole, or nothing.
+  index_t torn_stages = 0;
+  index_t torn_in_place = 0;  // .. how many of them it knows to be in place everywhere
+  index_t torn_here = 0;      // .. how many are in place at this member
+  index_t torn_unread = 0;    // .. and with the sources of which one went what nobody reads (torn_share::unread_kept)
   std::vector<kept_copy> copies = {};  // that it has, of members of that epoch's world
 
   constexpr bool holds_state() const { return told.version != holds_nothing; }
+  constexpr bool is_torn() const { return torn_stages > 0; }
 
   friend constexpr bool operator==(const promise&, const promise&) = default;
 };

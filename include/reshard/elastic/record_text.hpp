@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record as the text that the store keeps: one word after the other, nothing of it lost.
-//   reshard-record-1 DIGEST PHASE EPOCH ATTEMPT BOUNDARY WANTED REQUEST GONE [from_copies] ..
+//   reshard-record-2 DIGEST PHASE EPOCH ATTEMPT BOUNDARY WANTED REQUEST GONE [from_copies] ..
 //   .. {world|proposed EPOCH MEMBERS LAYOUT FIRST_STEP CURSOR BATCH} ..
-//   .. {promise MEMBER VERSION STAGE SCALAR OF_EPOCH TORN_STAGES TORN_IN_PLACE {copy OF VERSION}}
+//   .. {promise MEMBER VERSION STAGE SCALAR OF_EPOCH TORN_STAGES TORN_IN_PLACE TORN_HERE TORN_UNREAD {copy OF VERSION}}
 // Builds on: elastic/require_record.hpp, elastic/detail/stored_words.hpp.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace reshard {
 
 /// The first word of a stored record: its form, and the version of that.
-inline constexpr std::string_view record_form = "reshard-record-1";
+inline constexpr std::string_view record_form = "reshard-record-2";
 
 namespace detail {
 inline void store_world(words_to_store& to, std::string_view as, const world& w) {
@@ -35,7 +35,8 @@ inline world world_from(stored_words& from) {
 inline void store_promise(words_to_store& to, const promise& p) {
   to.word("promise"), to.name_or_none(p.told.member), to.number(p.told.version);
   to.number(static_cast<index_t>(p.told.stage)), to.bits(p.scalar), to.number(p.of_epoch);
-  to.number(p.torn_stages), to.number(p.torn_in_place);
+  to.number(p.torn_stages), to.number(p.torn_in_place), to.number(p.torn_here);
+  to.number(p.torn_unread);
   for (const kept_copy& c : p.copies) to.word("copy"), to.name_or_none(c.of), to.number(c.version);
 }
 inline promise promise_from(stored_words& from) {
@@ -48,6 +49,8 @@ inline promise promise_from(stored_words& from) {
   p.of_epoch = from.number("the epoch of a promise");
   p.torn_stages = from.number("the stages of a torn switch");
   p.torn_in_place = from.number("what is in place of a torn switch");
+  p.torn_here = from.number("what is in place here of a torn switch");
+  p.torn_unread = from.number("what nobody reads of a torn switch");
   while (from.took("copy")) {
     kept_copy& c = p.copies.emplace_back();
     c.of = from.name_or_none("whose copy it is");

@@ -22,8 +22,16 @@ constexpr void require_promise(const job_record& r, std::size_t at) {
   bool known = p.of_epoch == 0;
   for (const world& w : r.worlds) known = known || w.epoch == p.of_epoch;
   if (!known) refuse("record: ", who, " holds the layout of epoch ", p.of_epoch, ", and no world is of that");
-  if (p.torn_in_place < 0 || p.torn_in_place > p.torn_stages)
-    refuse("record: ", who, " has ", p.torn_in_place, " of ", p.torn_stages, " stages in place");
+  if (p.torn_in_place < 0 || p.torn_here < p.torn_in_place || p.torn_here > p.torn_stages)
+    refuse("record: ", who, " has ", p.torn_here, " of ", p.torn_stages, " stages in place, and knows of ",
+           p.torn_in_place, " everywhere");
+  if (p.torn_unread < 0 || p.torn_unread > p.torn_stages)
+    refuse("record: what nobody reads went at ", who, " with stage ", p.torn_unread, " of ", p.torn_stages);
+  bool next = false;
+  for (const world& w : r.worlds) next = next || w.epoch == p.of_epoch + 1;
+  if (p.is_torn() && (!p.holds_state() || p.of_epoch == 0 || !next))
+    refuse("record: ", who, " holds a torn switch from epoch ", p.of_epoch, " at version ", p.told.version,
+           "; it is between two worlds that the record has, and of a version");
   for (const kept_copy& c : p.copies)
     if (c.of.empty() || c.version < 0)
       refuse("record: ", who, " has a copy of version ", c.version, " of ", c.of.empty() ? "nobody" : c.of.text(),

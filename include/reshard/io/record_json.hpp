@@ -2,7 +2,7 @@
 // The record of a job as JSON, one line, for who looks at it from outside:
 //   {"phase","epoch","attempt","boundary","wanted","from_copies","worlds":[W,..],"proposed":W or null,
 //    "promises":[{"member","version","stage","scalar","of_epoch","torn_stages","torn_in_place",
-//      "copies":[{"of","version"},..]},..],
+//      "torn_here","torn_unread","copies":[{"of","version"},..]},..],
 //    "gone":[NAME,..],"request":ID or null}
 // a world W being {"epoch","members":[NAME,..],"layout","first_step","cursor","batch"}.
 // Builds on: elastic/record.hpp, io/text_output.hpp.
@@ -32,7 +32,8 @@ inline void write_promise(text_output& out, const promise& p) {
   if (p.holds_state()) out << p.told.version;
   else out << "null";
   out << ",\"stage\":" << static_cast<int>(p.told.stage) << ",\"scalar\":" << p.scalar << ",\"of_epoch\":" << p.of_epoch
-      << ",\"torn_stages\":" << p.torn_stages << ",\"torn_in_place\":" << p.torn_in_place << ",\"copies\":[";
+      << ",\"torn_stages\":" << p.torn_stages << ",\"torn_in_place\":" << p.torn_in_place
+      << ",\"torn_here\":" << p.torn_here << ",\"torn_unread\":" << p.torn_unread << ",\"copies\":[";
   json_items copies(out);
   for (const kept_copy& c : p.copies)
     copies.next() << "{\"of\":\"" << c.of.text() << "\",\"version\":" << c.version << "}";

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <reshard/memory/binding.hpp>
 #include <reshard/plan/layout_switch.hpp>
@@ -44,7 +47,7 @@ switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old
     } catch (...) {
       sentence = sentence_of(std::current_exception());
     }
-    if (devices.all_know) return ended::refused{sentence};
+    if (devices.all_know) return ended::refused{sentence, true};
     const slot_times times = ready ? ready->times() : slot_times{};
     parting left = transport.part(times.sending(), ready && ready->moved);
     if (!ready || !ready->touched) return ended::refused{sentence};
@@ -53,11 +56,12 @@ switch_ending attempt_switch(const layout_switch<From, To>& change, binding& old
       detail::ready_run(*ready, devices).leave_rest();
       return ended::finished{ready->report, sentence};
     }
-    if (left.in_doubt(transport.decides())) return ended::unknown{sentence, times.stages, left.survivors};
+    std::optional<std::vector<index_t>> unread;
+    if (options.budget != no_budget) unread = ready->unread_kept_by(transport.devices());
+    if (left.in_doubt(transport.decides()))
+      return ended::unknown{sentence, times.stages, left.survivors, left.in_place, std::move(unread)};
     if (options.after_use == sources::keep) return ended::failed{sentence, left.survivors};
-    ended::torn end{sentence, times.stages, left.in_place, left.survivors};
-    if (options.budget != no_budget) end.unread_kept = ready->unread_kept_by(transport.devices());
-    return end;
+    return ended::torn{sentence, times.stages, left.in_place, left.survivors, std::move(unread)};
   } else {
     return {};
   }

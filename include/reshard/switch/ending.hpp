@@ -23,6 +23,7 @@ struct finished {
 /// Nothing was touched.
 struct refused {
   std::string sentence;
+  bool everywhere = false;  // a device refused it, and all know: to do it again would end alike
 };
 /// Begun and broken off; the sources were kept, and are whole.
 struct failed {
@@ -46,9 +47,23 @@ struct unknown {
   std::string sentence;
   index_t stages = 1;
   std::vector<rank_t> survivors;
+  index_t in_place = 0;                                  // C and u as of a torn one, of what the last sources are
+  std::optional<std::vector<index_t>> unread_kept = {};  // .. where they were released
 };
 
 }  // namespace ended
+
+/// What a survivor of a torn switch says of itself. Whoever was told apart from the others may know of fewer stages
+/// that are in place everywhere than they do.
+struct torn_share {
+  rank_t device = 0;
+  index_t in_place = 0;  // C, as it was told: none of its sources of later stages went
+  index_t here = 0;      // at least C: so many are in place here, whatever the others have
+  // u: what it neither sends nor retains stands where C < u; without, all of its sources stand
+  std::optional<index_t> unread_kept = {};
+
+  friend bool operator==(const torn_share&, const torn_share&) = default;
+};
 
 /// How a switch ended on one device. While one that lives has refused, failed or torn, none has finished.
 using switch_ending = std::variant<ended::finished, ended::refused, ended::failed, ended::torn, ended::unknown>;

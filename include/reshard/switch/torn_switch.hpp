@@ -44,16 +44,16 @@ struct torn_copies {
 
 }  // namespace detail
 
-/// Who holds what after a torn switch of S stages, C of them in place. Of FROM a survivor that held
-///   what it sends or retains in stages >= C,        and what it does neither with, where C < u (ended::torn);
-///   without a budget all of it;
-/// of TO what it receives or retains in stages < C. Cut so that any two boxes of a tensor and state are equal or
-/// disjoint, each once; and what TO holds and no survivor has, without holders. By states, tensor and box. The cost is
-/// that of all survivors' plans.
+/// Who holds what after a torn switch of S stages, of which a survivor was told that C are in place. Of FROM, one
+/// that held
+///   what it sends or retains in stages >= C,        and what it does neither with, where C < u;
+///   without u all of it;
+/// of TO what it receives or retains in stages < here, or < max C: these are in place on all, who know it or not. Cut
+/// so that any two boxes of a tensor and state are equal or disjoint, each once; and what TO holds and no survivor has,
+/// without holders. By states, tensor and box. The cost is that of all survivors' plans.
 template <Holding From, Holding To>
-[[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, const ended::torn& end,
-                                               const routing& route = {}) {
-  const index_t in_place = end.in_place;
+[[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, index_t stages,
+                                               const std::vector<torn_share>& survivors, const routing& route = {}) {
   using detail::torn_copies;
   std::map<std::pair<unsigned, tensor_id>, std::vector<labelled_box<3, torn_copies>>> tensors;
   const auto has = [&](state_set states, const tensor_id& tensor, const box<3>& b, rank_t device,
@@ -62,31 +62,33 @@ template <Holding From, Holding To>
       if (std::vector<rank_t>& all = copies.*in; all.empty() || all.back() != device) all.push_back(device);
     });
   };
-  const auto add = [&](const std::vector<staged_piece>& list, rank_t device, bool old_arrays) {
+  index_t in_place = 0;
+  for (const torn_share& of : survivors) in_place = greatest(in_place, of.in_place);
+  const auto add = [&](const std::vector<staged_piece>& list, const torn_share& of, bool old_arrays) {
     for (const staged_piece& p : list)
-      if ((p.stage >= in_place) == old_arrays)
-        has(p.states, p.tensor, p.where, device, old_arrays ? &torn_copies::in_old : &torn_copies::in_new);
+      if (old_arrays ? p.stage >= of.in_place : p.stage < greatest(in_place, of.here))
+        has(p.states, p.tensor, p.where, of.device, old_arrays ? &torn_copies::in_old : &torn_copies::in_new);
   };
-  for (const rank_t device : end.survivors) {
-    plan whole = make_plan(change, device, route);
-    staged_plan p = stage_plan(whole, change, end.stages);
+  for (const torn_share& of : survivors) {
+    plan whole = make_plan(change, of.device, route);
+    staged_plan p = stage_plan(whole, change, stages);
     const detail::streams_of coming(p.receives);
     const auto passes = [&](const auto& sent) { return coming.has(sent); };
     std::erase_if(p.sends, passes);
     std::erase_if(whole.sends, passes);
     std::erase_if(p.receives, [](const staged_piece& r) { return r.why == purpose::passed_on; });
     const auto stands = [&](state_set states, const tensor_id& tensor, const box<3>& b) {
-      has(states, tensor, b, device, &torn_copies::in_old);
+      has(states, tensor, b, of.device, &torn_copies::in_old);
     };
-    if (!end.unread_kept) {
-      detail::each_held_but(change, device, {}, stands);
+    if (!of.unread_kept) {
+      detail::each_held_but(change, of.device, {}, stands);
     } else {
-      add(p.sends, device, true);
-      add(p.retains, device, true);
-      if (in_place < (*end.unread_kept)[static_cast<std::size_t>(device)])
-        detail::each_held_but(change, device, {&whole.sends, &whole.retains}, stands);
+      add(p.sends, of, true);
+      add(p.retains, of, true);
+      if (of.in_place < *of.unread_kept)
+        detail::each_held_but(change, of.device, {&whole.sends, &whole.retains}, stands);
     }
-    for (const auto* list : {&p.receives, &p.retains, &p.creates}) add(*list, device, false);
+    for (const auto* list : {&p.receives, &p.retains, &p.creates}) add(*list, of, false);
   }
   for (const role r : roles) {
     const state_set states = change.states().of(r);
@@ -106,6 +108,17 @@ template <Holding From, Holding To>
             {change.states().masked(key.first), key.second, where, std::move(copies.in_old), std::move(copies.in_new)});
   }
   return result;
+}
+/// Who holds what after an ending that all its survivors were told alike.
+template <Holding From, Holding To>
+[[nodiscard]] std::vector<torn_box> torn_boxes(const layout_switch<From, To>& change, const ended::torn& end,
+                                               const routing& route = {}) {
+  std::vector<torn_share> shares;
+  for (const rank_t device : end.survivors) {
+    shares.push_back({device, end.in_place, end.in_place, {}});
+    if (end.unread_kept) shares.back().unread_kept = (*end.unread_kept)[static_cast<std::size_t>(device)];
+  }
+  return torn_boxes(change, end.stages, shares, route);
 }
 
 /// Elements that nobody holds after a torn switch, a state at a time: those that no survivor held of FROM, and those

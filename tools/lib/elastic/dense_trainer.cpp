@@ -71,6 +71,7 @@ class dense_trainer final : public worker_trainer {
       if (now_mesh_ != nullptr) now_mesh_->close();
     };
     c.tensors = [this](const world& w, rank_t rank) {
+      if (next_ && job_.budget != no_budget) between_.push_back(std::move(next_));
       next_ = std::make_unique<seat>(job_.model, w, rank, job_.steps.value());
       return next_->state.tensors();
     };
@@ -78,7 +79,7 @@ class dense_trainer final : public worker_trainer {
     c.entered = [this](const world& w, rank_t rank) {
       const std::lock_guard lock(mutex_);
       now_mesh_ = nullptr;
-      now_.reset(), met_.reset();
+      now_.reset(), met_.reset(), between_.clear();
       if (rank < 0 || next_ == nullptr || next_->of.epoch != w.epoch) return;
       now_ = std::move(next_);
       if (next_of_ != w.epoch) return;
@@ -166,6 +167,7 @@ class dense_trainer final : public worker_trainer {
   index_t step_ = 0;
   trainer::scalars known_;
   std::unique_ptr<seat> now_, next_;
+  std::vector<std::unique_ptr<seat>> between_;  // under a budget state may lie in arrays of several worlds
   std::optional<arrays_told> told_;
   std::mutex mutex_;  // of groups
   trainer::world* now_mesh_ = nullptr;

@@ -63,8 +63,9 @@ struct world_arrays {
 
 class exact_trainer final : public worker_trainer {
  public:
-  exact_trainer(const model& m, const state_list& list, worker_log& log, double step_seconds, patience wait)
-      : model_(m), list_(list), log_(log), step_seconds_(step_seconds), wait_(wait) {}
+  exact_trainer(const job_settings& job, worker_log& log, double step_seconds)
+      : model_(job.model), list_(job.list), log_(log), step_seconds_(step_seconds), wait_(job.wait),
+        keeps_all_(job.budget != no_budget) {}
 
   trainer_calls calls(elastic_job*& job) override {
     trainer_calls c;
@@ -79,6 +80,7 @@ class exact_trainer final : public worker_trainer {
       stop_group(sentence);
     };
     c.tensors = [this](const world& w, rank_t rank) {
+      if (next_ && keeps_all_) between_.push_back(std::move(next_));
       next_ = std::make_unique<world_arrays>(model_, w, rank, list_);
       return next_->storage.tensors();
     };
@@ -88,6 +90,7 @@ class exact_trainer final : public worker_trainer {
     c.entered = [this](const world& w, rank_t rank) {
       if (rank < 0) now_.reset();
       else if (next_ && next_->of.epoch == w.epoch) now_ = std::move(next_);
+      between_.clear();
       const std::lock_guard lock(mutex_);
       if (rank < 0) group_.reset();
       else if (next_group_of_ == w.epoch) group_ = std::move(next_group_);
@@ -158,6 +161,8 @@ class exact_trainer final : public worker_trainer {
   patience wait_;
   std::uint64_t sum_ = 0;
   std::unique_ptr<world_arrays> now_, next_;
+  bool keeps_all_;  // under a budget state may lie in arrays of several worlds
+  std::vector<std::unique_ptr<world_arrays>> between_;
   std::optional<arrays_told> told_;
   std::mutex mutex_;  // of groups
   std::unique_ptr<socket_endpoint> group_, next_group_;

@@ -60,7 +60,7 @@ int run(int count, char** words) {
   worker.add_option("--grace", w.grace, "seconds to promise in");
   worker.add_option("--snapshot", w.snapshot, "copies of what one member holds at the next one, every so many steps");
   worker.add_option("--init-s", w.init, "sleep before it registers");
-  worker.add_option("--budget", w.budget, "refused: switches keep their sources yet");
+  worker.add_option("--budget", w.budget, "of a planned switch, which gives sources back");
   worker.add_option("--dump", w.dump, "a folder for what it holds at the end");
   worker.add_option("--kill", w.kill, "POINT[:N]: SIGKILL at the N-th time there")->take_all();
   worker.add_option("--stop", w.stop, "POINT[:N]: SIGSTOP")->take_all();

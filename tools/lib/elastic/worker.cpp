@@ -58,9 +58,8 @@ std::string text_of_file(const char* what, const std::string& path) {
 }
 
 job_settings settings_of(const worker_words& w) {
-  if (!w.budget.empty())
-    refuse("--budget ", io::one_line(w.budget), ": a job's switches keep their sources yet, whatever that takes");
   job_settings s;
+  if (!w.budget.empty()) s.budget = io::parse_bytes("--budget", w.budget);
   s.job = w.job;
   s.me = member_name(w.id);
   s.listen = w.listen;
@@ -103,9 +102,8 @@ int run_worker(const worker_words& w) {
   if (w.init > 0) std::this_thread::sleep_for(std::chrono::duration<double>(w.init));
   const std::unique_ptr<named_store> store = store_of(w.store);
   const std::unique_ptr<worker_trainer> trainer =
-      trained_model(w.model)
-          ? make_dense_trainer(settings, log, w.step_ms / 1000)
-          : std::make_unique<exact_trainer>(settings.model, settings.list, log, w.step_ms / 1000, settings.wait);
+      trained_model(w.model) ? make_dense_trainer(settings, log, w.step_ms / 1000)
+                             : std::make_unique<exact_trainer>(settings, log, w.step_ms / 1000);
   job_end why;
   index_t version;
   std::string sentence;

@@ -2,7 +2,7 @@
 // What the threads of one member's job share: what the store told last, what the trainer's thread is doing, and how an
 // event is brought about: by one swap of the record.
 // Builds on: elastic/job_calls.hpp, elastic/job_keys.hpp, elastic/next.hpp, elastic/record_text.hpp,
-// elastic/run/told_condition.hpp, elastic/store.hpp.
+// elastic/run/told_condition.hpp, elastic/store.hpp, switch/ending.hpp.
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,7 @@
 #include <reshard/elastic/record_text.hpp>
 #include <reshard/elastic/run/told_condition.hpp>
 #include <reshard/elastic/store.hpp>
+#include <reshard/switch/ending.hpp>
 
 namespace reshard::detail {
 
@@ -40,6 +41,12 @@ enum class trainer_at {
   scalar,     // it may have
   update,
   change  // it goes over to another world
+};
+
+/// How far a member came in a switch.
+struct torn_part {
+  index_t stages = 1;
+  torn_share share = {};
 };
 
 struct job_core {
@@ -70,9 +77,12 @@ struct job_core {
   update_stage stage = update_stage::nothing;
   double scalar = 0, step_seconds = 0;
   std::vector<kept_copy> copies = {};  // that it has, of the world that it is in
-  bool promised = false;               // it contributes to no further step of the world that it is in
-  bool finished = false;               // all steps of the job are made
+  // How far it came in a switch that gave sources back: until all have entered, it holds that of both worlds' arrays.
+  std::optional<torn_part> torn = {};
+  bool promised = false;  // it contributes to no further step of the world that it is in
+  bool finished = false;  // all steps of the job are made
   member_clock::time_point failed_since = {};
+  index_t failed_in = 0;    // the epoch that it was about
   std::string failed = {};  // a step broke off, and by what sentence
 
   member_list suspects = {};  // by evidence that a pulse gave, and no promise took back

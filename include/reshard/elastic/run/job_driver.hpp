@@ -124,7 +124,8 @@ class job_driver {
     job_event e = event_about(r, job_event_kind::broke);
     core_.locked([&] {
       e.members = core_.suspects;
-      doubts_ = e.members.empty() && !core_.failed.empty();
+      const bool recovered_since = r.epoch > core_.failed_in && !r.promises.empty();
+      doubts_ = e.members.empty() && !core_.failed.empty() && !recovered_since;
       if (doubts_ && seconds_since(core_.failed_since) > 2 * seconds(core_.settings.wait)) e.members = {core_.me()};
     });
     return !e.members.empty() && core_.happen(e);

@@ -24,7 +24,9 @@ class member_course {
   const world& now() const { return now_; }
   job_end why() const { return why_; }
   const std::string& sentence() const { return sentence_; }
+  /// Arrays that a switch has given back in part are no state of one world: the trainer is told that it has none.
   void end(job_end how, std::string sentence = {}) {
+    if (core_.torn) change_.drop();
     why_ = how;
     sentence_ = std::move(sentence);
   }
@@ -45,7 +47,10 @@ class member_course {
       return next_step(r);
     const bool part = mine || takes_part(r);
     if (!part && core_.epoch > 0) return leave(r), false;
-    if (!part) return wait(r);  // a spare
+    if (!part) {  // a spare; what it was given in a switch that was torn others have now
+      if (core_.holds > 0 && !concerned) forget();
+      return wait(r);
+    }
     if (r.epoch > tried_) return enter(r), false;
     if (entering || core_.epoch != r.epoch) {  // until all have entered, or it breaks
       if (!entering && came_) settle(r);
@@ -54,23 +59,31 @@ class member_course {
     return next_step(r);
   }
 
-  /// Asks the store until it answers.
   void say(const job_record& r, std::string_view what) {
+    until_stored([&] { core_.say(r, what); });
+  }
+  void answer(const member_name& request, const std::string& text) {
+    until_stored([&] { core_.answer(request, text); });
+  }
+  /// Asks the store until it answers.
+  template <typename Ask>
+  static void until_stored(Ask&& ask) {
     for (;;) {
       try {
-        return core_.say(r, what);
+        return ask();
       } catch (const store_unreachable&) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
     }
   }
-  /// A step or a change broke off; the record says what follows.
-  void broke_off(const std::string& sentence) {
+  /// A step or a change broke off; the record says what follows. Where all know that one refused, nobody is gone, and
+  /// no evidence is waited for.
+  void broke_off(const std::string& sentence, bool all_know = false) {
     core_.watcher.failed(sentence);
     core_.locked([&] {
       core_.at = trainer_at::rest;
-      core_.failed = sentence;
-      core_.failed_since = member_clock::now();
+      core_.failed = sentence, core_.failed_in = greatest(core_.epoch, tried_);
+      core_.failed_since = all_know ? member_clock::time_point() : member_clock::now();
       core_.changed.notify_all();
     });
   }
@@ -92,13 +105,16 @@ class member_course {
   bool takes_part(const job_record& r) const {
     if (r.phase != job_phase::entering || core_.holds == 0) return false;
     const state_source s = source_of(r);
-    return s.from != nullptr && s.from->has(core_.me()) && !has_member(s.dead, core_.me());
+    return s.takes_part(core_.me());
   }
   /// It is in no world: it left; or it gave its state away in a recovery and goes on as a spare; or it came too late.
   void leave(const job_record& r) {
     const bool took_part = r.epoch == tried_;
     if (core_.leaving.load() || (took_part && planned_)) return end(job_end::left);
     if (!took_part) return end(job_end::expelled, text_of("the job went on in epoch ", r.epoch, " without it"));
+    forget();
+  }
+  void forget() {
     change_.drop();
     now_ = {.epoch = 0};
     core_.locked([&] {
@@ -125,7 +141,8 @@ class member_course {
     const world_change::result done = change_.enter(r);
     switch_seconds_ = done.seconds;
     came_ = done.sentence.empty();
-    if (!came_) return broke_off(done.sentence);
+    if (done.refused && planned_) answer(r.request, "failed: " + std::string(without_prefix(done.sentence)));
+    if (!came_) return broke_off(done.sentence, done.refused);
     core_.locked([&] { core_.at = trainer_at::rest; });
     if (r.phase != job_phase::entering) return settle(r);  // the job is founded
     if (!r.now().has(core_.me())) return;

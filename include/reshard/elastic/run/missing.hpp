@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a job's state nobody holds any more, in a sentence.
-// Builds on: elastic/entry.hpp, memory/tensor_names.hpp, plan/lost.hpp, space/space.hpp.
+// Builds on: elastic/run/torn_state.hpp, memory/tensor_names.hpp, plan/lost.hpp, space/space.hpp.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include <reshard/elastic/entry.hpp>
+#include <reshard/elastic/run/torn_state.hpp>
 #include <reshard/memory/tensor_names.hpp>
 #include <reshard/plan/lost.hpp>
 #include <reshard/space/space.hpp>
@@ -20,6 +20,11 @@ inline std::string missing_of(const job_record& r, const model& m, const state_l
   const state_source s = source_of(r, r.gone);
   if (s.from == nullptr) return text_of("nobody who is left holds any of the state; gone are ", members_text(r.gone));
   if (!s.target.refused.empty()) return s.target.refused;
+  if (s.into != nullptr) {
+    const torn_state lies(m, list, s);
+    return text_of("of version ", s.target.version, " nobody holds ", lies.unheld(),
+                   " bytes any more, since the change to epoch ", s.into->epoch, " was torn: ", lies.lost_text());
+  }
   std::vector<rank_t> lost, elsewhere;
   member_list without = s.dead;
   add_members(without, s.empty);

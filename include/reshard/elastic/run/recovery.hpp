@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What follows a death, as each member drives it: its promise and standing, and, once all are accounted for, the world
 // that the policy makes of who is there; or that nobody fits, or that state is gone.
-// Builds on: elastic/run/job_core.hpp, elastic/decide.hpp, elastic/entry.hpp.
+// Builds on: elastic/run/job_core.hpp, elastic/run/torn_state.hpp, elastic/decide.hpp, elastic/entry.hpp.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <reshard/elastic/decide.hpp>
 #include <reshard/elastic/entry.hpp>
 #include <reshard/elastic/run/job_core.hpp>
+#include <reshard/elastic/run/torn_state.hpp>
 
 namespace reshard::detail {
 
@@ -77,6 +78,11 @@ class recovery {
       core_.changed.notify_all();
       promise p{{core_.me(), holds_nothing}, bits_of_scalar(core_.scalar), core_.holds};
       if (core_.holds > 0) p.told.version = core_.version, p.copies = core_.copies;
+      if (core_.torn) {
+        p.torn_stages = core_.torn->stages, p.torn_in_place = core_.torn->share.in_place;
+        p.torn_here = core_.torn->share.here;
+        p.torn_unread = core_.torn->share.unread_kept.value_or(0);
+      }
       if (core_.holds > 0 && rests) p.told.stage = core_.stage;
       return p;
     });
@@ -119,7 +125,11 @@ class recovery {
 
   elastic_decision decided(const job_record& r, const state_source& s, const std::vector<kept_snapshot>& copies,
                            time since) {
-    if (s.dead.empty()) {  // all live: the world is made again
+    std::optional<bytes_t> unheld;  // of what lies between worlds; else who holds a world's layout tells
+    if (s.into != nullptr) unheld = torn_state(core_.settings.model, core_.settings.list, s).unheld();
+    const auto is_dead = [&](const member_name& who) { return has_member(s.dead, who); };
+    const bool all_live = std::none_of(s.from->members.begin(), s.from->members.end(), is_dead);
+    if (all_live && unheld.value_or(0) == 0) {  // the world is made again
       elastic_decision again;
       again.world = s.from->members, again.layout = s.from->layout, again.version = s.target.version;
       return again;
@@ -130,8 +140,9 @@ class recovery {
     now.version = s.target.version;
     now.waited = seconds_since(since);
     now.snapshots = copies;
+    now.unheld = unheld;
     for (const member_name& who : s.from->members)
-      now.members.push_back({who, has_member(s.dead, who), has_member(s.empty, who), {}});
+      now.members.push_back({who, is_dead(who), has_member(s.empty, who), {}});
     now.spares = core_.locked([&] { return core_.registered(); });
     std::erase_if(now.spares, [&](const member_name& who) {
       const bool silent = has_member(r.concerned(), who) && r.promise_of(who) == nullptr;

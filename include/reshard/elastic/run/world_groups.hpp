@@ -104,7 +104,7 @@ class world_groups {
   /// All who take part are there first, so that what is made is made at once.
   std::unique_ptr<socket_endpoint> make(const job_record& r, const state_source& s, const world& to,
                                         const std::stop_token& stop) {
-    const member_list all = devices_of_entry(*s.from, to);
+    const member_list all = devices_of_entry(s, to);
     member_list there = all;
     std::erase_if(there, [&](const member_name& who) { return has_member(s.dead, who); });
     wait_for_all(r, there, stop);
