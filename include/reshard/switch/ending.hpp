@@ -23,7 +23,7 @@ struct finished {
 /// Nothing was touched.
 struct refused {
   std::string sentence;
-  bool everywhere = false;  // a device refused it, and all know: to do it again would end alike
+  bool everywhere = false;  // a device refused it, and all know
 };
 /// Begun and broken off; the sources were kept, and are whole.
 struct failed {

@@ -217,7 +217,8 @@ template <Holding From, Holding To>
 /// arrays' owners give them back.
 [[nodiscard]] inline binding binding_after(const std::vector<torn_box>& boxes, rank_t device,
                                            const binding& old_tensors, const binding& new_tensors) {
-  binding held("what device " + std::to_string(device) + " holds of a torn switch");
+  binding held("what device " + std::to_string(device) + " holds of a torn switch", {},
+               old_tensors.boxes().empty() ? new_tensors.list() : old_tensors.list());
   for (const torn_box& b : boxes) {
     const auto has = [&](const std::vector<rank_t>& list) {
       return std::find(list.begin(), list.end(), device) != list.end();

@@ -49,6 +49,7 @@ class member_course {
     if (!part && core_.epoch > 0) return leave(r), false;
     if (!part) {  // a spare; what it was given in a switch that was torn others have now
       if (core_.holds > 0 && !concerned) forget();
+      if (!concerned) core_.locked([&] { core_.failed.clear(); });  // what broke off then is no matter of this world's
       return wait(r);
     }
     if (r.epoch > tried_) return enter(r), false;
@@ -103,7 +104,7 @@ class member_course {
 
   /// A member of the world that state comes from has a part in the switch, though it is not in the next one.
   bool takes_part(const job_record& r) const {
-    if (r.phase != job_phase::entering || core_.holds == 0) return false;
+    if (r.phase != job_phase::entering) return false;
     const state_source s = source_of(r);
     return s.takes_part(core_.me());
   }
@@ -142,7 +143,7 @@ class member_course {
     switch_seconds_ = done.seconds;
     came_ = done.sentence.empty();
     if (done.refused && planned_) answer(r.request, "failed: " + std::string(without_prefix(done.sentence)));
-    if (!came_) return broke_off(done.sentence, done.refused);
+    if (!came_) return broke_off(done.sentence, done.refused && planned_);
     core_.locked([&] { core_.at = trainer_at::rest; });
     if (r.phase != job_phase::entering) return settle(r);  // the job is founded
     if (!r.now().has(core_.me())) return;

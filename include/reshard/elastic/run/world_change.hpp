@@ -58,7 +58,7 @@ class world_change {
     core_.calls.entered(world{}, -1);
     old_.reset(), between_.reset(), next_.reset();
     has_small_ = false;
-    core_.locked([&] { core_.torn.reset(); });
+    core_.locked([&] { core_.torn.reset(), core_.holds = 0; });
   }
 
  private:
@@ -116,17 +116,21 @@ class world_change {
     if (gives) options.budget = core_.settings.budget;
     options.after_use = gives ? sources::release : sources::keep;
     options.on_stage = [this](const stage_report& at) { core_.watcher.at(text_of("stage:", at.stage)); };
+    const auto small = [&] {
+      if (core_.calls.small)
+        carry_small(!source || !has_small_ ? small_state()
+                    : r.from_copies        ? std::move(copies.second)
+                                           : core_.calls.small(),
+                    rank >= 0, over);
+    };
+    if (gives) small();  // before a source goes: who has the arrays afterwards may be all who are left
     const auto begun = member_clock::now();
     const switch_ending end = attempt_switch(change, held, next_ ? *next_ : none, over, options);
     const double took = seconds_since(begun);
     if (gives) keep_torn(end, *s.from, to, over.device());
     if (const auto* no = std::get_if<ended::refused>(&end)) return {took, no->sentence, no->everywhere};
     if (!std::holds_alternative<ended::finished>(end)) return {took, sentence_of(end)};
-    if (core_.calls.small)
-      carry_small(!source || !has_small_ ? small_state()
-                  : r.from_copies        ? std::move(copies.second)
-                                         : core_.calls.small(),
-                  rank >= 0, over);
+    if (!gives) small();
     return {took, {}};
   }
   binding no_arrays() const { return binding(std::string(core_.me().text()), {}, core_.settings.list); }
