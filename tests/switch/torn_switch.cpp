@@ -180,7 +180,7 @@ TEST_CASE("what one survivor holds is a binding over its old and new arrays") {
                            columns = {{0, "w", bf16, {4, 4}, {0, 0}, {4, 2}}, {1, "w", bf16, {4, 4}, {0, 2}, {4, 2}}};
   const layout_switch change(rows, columns);
   std::byte before[16] = {}, after[16] = {};
-  binding old_tensors("old"), new_tensors("new");
+  binding old_tensors("old", {}, lion), new_tensors("new", {}, lion);
   old_tensors.add({0, {}, {{{0, 1}, {0, 2}, {0, 4}}}}, {before, 16});
   new_tensors.add({0, {}, {{{0, 1}, {0, 4}, {0, 2}}}}, {after, 16});
   old_tensors.seal(), new_tensors.seal();
@@ -193,6 +193,9 @@ TEST_CASE("what one survivor holds is a binding over its old and new arrays") {
   const binding of_old = binding_after(none, 0, old_tensors, new_tensors);
   REQUIRE(of_old.boxes().size() == 2);
   CHECK(of_old.boxes()[0].data == before);
+  CHECK(of_old.list() == lion);
+  binding no_old("old");  // who came with the switch
+  CHECK(binding_after(all, 0, no_old, new_tensors).list() == lion);
   CHECK(of_old.boxes()[1].data == before + 4);
   const binding of_new = binding_after(all, 0, old_tensors, new_tensors);
   for (const bound_box& b : of_new.boxes()) CHECK((b.data == after || b.data == after + 8));

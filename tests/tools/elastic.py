@@ -304,6 +304,7 @@ def budget(few):
     job.expect(job.epochs() <= 3, f"a change that was refused led to epoch {job.epochs()}")
     job.ask("f", "finish")
     job.end(5)
+    check(torn_by.get("stage:0", 0) > 0, f"budget: nobody died in a switch that was begun: {torn_by}")
     print(f"budget: {len(cases)} deaths, killed in a switch that was begun: {torn_by}; {lost} jobs lost, {given_back} of them for what was given back", flush=True)
 
 
