@@ -217,7 +217,7 @@ with tempfile.TemporaryDirectory() as name:
     gate("it is made once", 0, "12 passed, 0 failed", FAKE_WHEELS="false", **none)
     # .ci/run: five configurations and the sample of faults, each a closing line
     gate("all is well", 0, "12 passed, 0 failed")
-    gate("a configuration fails", 1, "11 passed, 1 failed", FAKE_CHECK="echo 1 passed, 1 failed; exit 1")
+    gate("a configuration fails", 1, "11 passed, 1 failed", "CPU seconds\n  failed: small:x / x\n", FAKE_CHECK="echo failed: small:x / x; echo 1 passed, 1 failed; exit 1")
     gate("too few faults are noticed", 1, "11 passed, 1 failed", FAKE_MUTATE="echo 1 passed, 1 failed; exit 1")
     gate("a configuration ends with 2, and no test failed", 1, "12 passed, 1 failed", "ended with 2", FAKE_CHECK="echo 2 passed, 0 failed; exit 2")
     gate("a configuration is killed", 1, "10 passed, 1 failed", "no closing line", FAKE_CHECK="kill -KILL $$")

@@ -133,7 +133,11 @@ TEST_CASE("what its making threw, all who wait hear, and the next who asks has i
   CHECK(groups.find({"bad"}) == nullptr);
   CHECK(groups.size() == 0);
   group_cache<numbered> none([](const members&, const std::stop_token&) { return cache::pointer(); });
-  CHECK(thrown([&] { static_cast<void>(none.get({"a"})); }) == "reshard: what makes groups made none");
+  CHECK_THROWS_WITH_AS(static_cast<void>(none.get({"a"})), "reshard: what makes groups made none", peer_failed);
+  group_cache<numbered> refused([](const members&, const std::stop_token&) -> cache::pointer { refuse("no ", 3); });
+  CHECK_THROWS_WITH_AS(static_cast<void>(refused.get({"a"})), "reshard: no 3", refusal);
+  group_cache<numbered> silent([](const members&, const std::stop_token&) -> cache::pointer { throw 3; });
+  CHECK_THROWS_WITH_AS(static_cast<void>(silent.get({"a"})), "reshard: an exception of no standard kind", peer_failed);
 }
 
 TEST_CASE("what is dropped is made anew, stays with who has it, and its making ends") {

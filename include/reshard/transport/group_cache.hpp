@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups that were made stay for the next time their members are asked for: a layout that changes among the same
 // members takes no new connections. They are made in the background, so that a trainer goes on meanwhile.
-// Builds on: base/integer.hpp, base/patience.hpp.
+// Builds on: base/integer.hpp, base/patience.hpp, base/refusal.hpp.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 
 #include <reshard/base/integer.hpp>
 #include <reshard/base/patience.hpp>
+#include <reshard/base/refusal.hpp>
 
 namespace reshard {
 
@@ -29,8 +30,9 @@ namespace reshard {
 ///   get(m) = make(m, stop) the first time, the same group after that, until drop(m) or until `kept` others were asked
 ///   for since.
 /// One thread of the cache makes them, one after the other, as NCCL wants it; who asks for a group that is being made
-/// waits for it. What `make` throws, all who wait hear; the next get makes it anew. Whether others have a group still
-/// is theirs: where one of its members dropped it, all do. Called by any thread, but not by `make`.
+/// waits for it. What `make` throws, all who wait hear, each in an exception of its own; the next get makes it anew.
+/// Whether others have a group still is theirs: where one of its members dropped it, all do. Called by any thread, but
+/// not by `make`.
 template <typename Group, typename Members = std::vector<std::string>>
 class group_cache {
  public:
@@ -64,13 +66,15 @@ class group_cache {
     const auto at = entries_.find(m);
     return at == entries_.end() ? pointer() : used(*at->second);
   }
-  /// Waits until the group is made. Throws what its making threw, and peer_failed where `stop` is requested before.
+  /// Waits until the group is made. Throws a refusal where its making threw one, and peer_failed with the sentence of
+  /// anything else it threw, or where `stop` is requested before.
   pointer get(const Members& m, const std::stop_token& stop = {}) {
     std::unique_lock lock(mutex_);
     const std::shared_ptr<entry> e = entry_of(m);
     if (!e->made && !changed_.wait(lock, stop, [&] { return e->made; }))
       throw peer_failed("reshard: a group is not waited for any more");
-    if (e->failed) std::rethrow_exception(e->failed);
+    if (e->refused) throw refusal(e->failed);
+    if (!e->failed.empty()) throw peer_failed(e->failed);
     return used(*e);
   }
   /// It broke, or nobody wants it: its making ends by the token, and it goes once nobody has it.
@@ -103,7 +107,8 @@ class group_cache {
     std::stop_source stop;
     bool made = false;  // or failed
     pointer group;
-    std::exception_ptr failed;
+    std::string failed;  // what its making threw said
+    bool refused = false;
     bytes_t bytes = 0;
     std::uint64_t asked = 0;
   };
@@ -147,22 +152,25 @@ class group_cache {
       lock.lock();
     }
   }
-  void make_one(const entry& e, entry& result) const {
+  void make_one(const entry& wanted, entry& result) const {
     try {
-      if (e.stop.stop_requested()) throw peer_failed("reshard: a group was dropped before it was made");
-      result.group = make_(e.members, e.stop.get_token());
+      if (wanted.stop.stop_requested()) throw peer_failed("reshard: a group was dropped before it was made");
+      result.group = make_(wanted.members, wanted.stop.get_token());
       if (result.group == nullptr) throw std::logic_error("reshard: what makes groups made none");
       if (bytes_of_) result.bytes = bytes_of_(*result.group);
+    } catch (const refusal& e) {
+      result.group = nullptr, result.failed = e.what(), result.refused = true;
     } catch (...) {
-      result.group = nullptr, result.failed = std::current_exception();
+      result.group = nullptr, result.failed = sentence_of(std::current_exception());
     }
   }
   /// What was made, for those who wait; returns what there is no place for any more.
   std::vector<std::shared_ptr<entry>> take(const std::shared_ptr<entry>& e, entry& result) {
-    e->made = true, e->group = std::move(result.group), e->failed = result.failed, e->bytes = result.bytes;
+    e->made = true, e->group = std::move(result.group), e->bytes = result.bytes;
+    e->failed = std::move(result.failed), e->refused = result.refused;
     std::vector<std::shared_ptr<entry>> gone;
     const auto at = entries_.find(e->members);
-    if (e->failed && at != entries_.end() && at->second == e) gone.push_back(e), entries_.erase(at);
+    if (e->group == nullptr && at != entries_.end() && at->second == e) gone.push_back(e), entries_.erase(at);
     while (made() > kept_) {
       const auto oldest = std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
         return std::pair(a.second->group == nullptr, a.second->asked) <
