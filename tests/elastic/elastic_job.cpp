@@ -3,6 +3,7 @@
 // missing, doubled or misplaced shows. Real processes, killed and stopped, are in tests/tools/elastic.py.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -48,8 +49,8 @@ struct story {
 struct member : job_watcher {
   member(story& s, any_store store, const std::string& name, index_t found, double step_seconds,
          const std::string& dies = "", int nth = 1, const degrees& layout = {}, index_t snapshot = 0,
-         bytes_t budget = no_budget)
-      : all(s), me(name), step(step_seconds), dies_at(dies), times(nth) {
+         bytes_t budget = no_budget, double own_seconds = 0)
+      : all(s), me(name), step(step_seconds), own(own_seconds), dies_at(dies), times(nth) {
     settings.job = "story";
     settings.me = name;
     settings.model = tiny();
@@ -62,6 +63,7 @@ struct member : job_watcher {
     settings.budget = budget;
     settings.wait = std::chrono::seconds(2);  // nobody is slow on a machine that is busy
     settings.grace = std::chrono::seconds(1);
+    if (own > 0) settings.window = std::chrono::milliseconds(30), settings.policy.windows = 2, settings.policy.wait = 0;
     thread = std::thread([this, store] { train(store); });
   }
   ~member() override { thread.join(); }
@@ -74,6 +76,10 @@ struct member : job_watcher {
   void failed(const std::string& sentence) override {
     const std::lock_guard lock(all.mutex);
     all.told.insert(sentence);
+  }
+  void slow(const member_list& who, const std::string& why) override {
+    const std::lock_guard lock(all.mutex);
+    all.told.insert(members_text(who) + ": " + why);
   }
   void at(std::string_view where) override {
     if (where.starts_with("stage:")) ++stages;
@@ -143,6 +149,8 @@ struct member : job_watcher {
     };
     const auto update = [&](double) { now->each([&](auto& x, std::uint64_t c) { x = after(x, c, sum); }); };
     calls.update = update;
+    std::function<double()> tells_own;
+    if (own > 0) tells_own = [this] { return own; };
     calls.small = [&] {
       small_state mine;
       mine.add_same("sum", std::as_bytes(std::span(&sum, 1)));
@@ -175,7 +183,8 @@ struct member : job_watcher {
                           sum = group->agree({.addend = mine}).sum;
                         },
                     .scalar = [&] { return static_cast<double>(group->agree({.addend = 1}).sum); },
-                    .update = update});
+                    .update = update,
+                    .own = tells_own});
           version.store(job.version());
         }
       } catch (const std::runtime_error& why) {
@@ -216,7 +225,7 @@ struct member : job_watcher {
 
   story& all;
   std::string me;
-  double step;
+  double step, own;  // seconds of a step, and what it tells of them as its own; 0: nothing
   std::thread::id trains;
   std::string dies_at;  // at its n-th time at that point, on the trainer's thread, it is no more
   int times;
@@ -571,6 +580,27 @@ TEST_CASE("a budget that no number of stages keeps is the answer to who asked, a
   CHECK(answer.starts_with("failed: a budget of 1024 bytes cannot work: "));
   CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
   CHECK(s.worlds.size() <= 3);  // the old one, that was made again
+  CHECK(s.elements > 0);
+  CHECK(s.wrong == 0);
+  check_tiles(s, steps);
+}
+
+TEST_CASE("a spare whose coming is refused is not asked in again: who is slow stays, and why is told") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    degrees cut;
+    cut.pp = 2;
+    member a(s, store, "a", 2, 0.03, "", 1, cut, 0, 1_KiB, 0.1), b(s, store, "b", 2, 0.03, "", 1, cut, 0, 1_KiB, 0.01);
+    while (a.version.load() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    member c(s, store, "c", 2, 0.03, "", 1, cut, 0, 1_KiB, 0.01);
+  }
+  CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
+  CHECK(s.worlds.size() == 2);  // the second is the first once more
+  CHECK(std::count_if(s.told.begin(), s.told.end(), [](const std::string& one) {
+          return one.starts_with("a: ignored: a budget of 1024 bytes cannot work: ");
+        }) == 1);
   CHECK(s.elements > 0);
   CHECK(s.wrong == 0);
   check_tiles(s, steps);

@@ -116,6 +116,28 @@ TEST_CASE("without a spare it stays, and is told once the policy's time is over;
   CHECK(slow({.rungs = {rung::replace, rung::shrink}, .windows = 2, .wait = 0.001}) == std::pair(std::string(), false));
 }
 
+TEST_CASE("a change that was refused is not tried again, and why is told; another spare is another change") {
+  local_store kept;
+  one_member a(kept, {.windows = 2, .wait = 0});
+  a.make_steps(0.010), a.make_steps(0.010);
+  for (const char* who : {"b", "c", "d"}) a.tell(who, who == std::string("c") ? "3 25000 21000" : "3 10000 9000");
+  std::optional<world> to = a.replaced({"s"});
+  REQUIRE(to);
+  world from = one_member::record().now();
+  from.epoch = 1, to->epoch = 2;  // of an earlier epoch
+  a.core.refused = {{from, *to, "too little memory"}};
+  CHECK_FALSE(a.replaced({"s"}));
+  CHECK_FALSE(a.replaced({"s"}));
+  CHECK(a.watcher.all == "c: ignored: too little memory\n");
+  const std::optional<world> other = a.replaced({"t"});
+  REQUIRE(other);
+  CHECK(other->members == member_list{"a", "b", "t", "d"});
+  a.core.refused[0].from.members = {"a", "b", "c", "e"};
+  CHECK(a.replaced({"s"}));
+  a.core.refused[0].from.members = from.members, a.core.refused[0].to.layout.dp = 2;
+  CHECK(a.replaced({"s"}));
+}
+
 TEST_CASE("what takes less than a millisecond is not told apart") {
   local_store kept;
   one_member a(kept);

@@ -49,6 +49,12 @@ struct torn_part {
   torn_share share = {};
 };
 
+/// A change that nobody asked for, and why one of its members refused it.
+struct refused_change {
+  world from, to;
+  std::string why;
+};
+
 struct job_core {
   job_core(const any_store& of, const job_settings& s, trainer_calls c, job_watcher& w)
       : store(of), settings(s), keys(s.job), calls(std::move(c)), watcher(w) {}
@@ -85,7 +91,8 @@ struct job_core {
   index_t failed_in = 0;    // the epoch that it was about
   std::string failed = {};  // a step broke off, and by what sentence
 
-  member_list suspects = {};  // by evidence that a pulse gave, and no promise took back
+  std::vector<refused_change> refused = {};  // they are not tried again
+  member_list suspects = {};                 // by evidence that a pulse gave, and no promise took back
 
   const member_name& me() const { return settings.me; }
   /// What read() finds while no other thread changes anything.

@@ -142,13 +142,18 @@ class member_course {
     const world_change::result done = change_.enter(r);
     switch_seconds_ = done.seconds;
     came_ = done.sentence.empty();
-    if (done.refused && planned_) answer(r.request, "failed: " + std::string(without_prefix(done.sentence)));
+    if (done.refused && planned_) refused(r, std::string(without_prefix(done.sentence)));
     if (!came_) return broke_off(done.sentence, done.refused && planned_);
     core_.locked([&] { core_.at = trainer_at::rest; });
     if (r.phase != job_phase::entering) return settle(r);  // the job is founded
     if (!r.now().has(core_.me())) return;
     core_.watcher.at("entered");
     say(r, "entered");
+  }
+  /// One of its members refused a planned change: who asked is told, and what nobody asked for is not tried again.
+  void refused(const job_record& r, const std::string& why) {
+    if (!r.request.empty()) return answer(r.request, "failed: " + why);
+    core_.locked([&] { core_.refused.push_back({*source_of(r).from, r.now(), why}); });
   }
   /// All have entered: the world is this member's, and what it held before goes.
   void settle(const job_record& r) {

@@ -40,8 +40,8 @@ class pace {
     steps_ = 0, sum_ = 0, begun_ = member_clock::now(), fresh_ = true;
   }
 
-  /// Tells the store of a window that is over, and finds the world in which spares are in the places of who is slow.
-  /// The driver's thread, in a world where nothing is under way.
+  /// Tells the store of a window that is over, and finds the world in which spares are in the places of who is slow:
+  /// none where that change was refused before. The driver's thread, in a world where nothing is under way.
   std::optional<world> replaced(const job_record& r, const member_list& spares) {
     if (!has_rung(rung::hot)) return {};
     say(r);
@@ -56,14 +56,18 @@ class pace {
     const elastic_decision d = decide(hot, now);
     if (d.slow.empty()) slow_since_.reset();
     else if (!slow_since_) slow_since_ = member_clock::now();
+    std::string why;
     if (d.layout) {
       world to = r.now();
       ++to.epoch;
       to.members = d.world;
-      return to;
+      why = refused(r.now(), to);
+      if (why.empty()) return to;
+    } else {
+      why = d.because[0].why;
     }
     if (!d.slow.empty() && now.waited >= hot.wait && std::exchange(told_, r.epoch) != r.epoch)
-      core_.watcher.slow(d.slow, d.because[0].why);
+      core_.watcher.slow(d.slow, why);
     return {};
   }
 
@@ -71,6 +75,15 @@ class pace {
   bool has_rung(rung which) const {
     const std::vector<rung>& all = core_.settings.policy.rungs;
     return std::find(all.begin(), all.end(), which) != all.end();
+  }
+  /// Why a change between these members was refused; empty where it was not.
+  std::string refused(const world& from, const world& to) {
+    return core_.locked([&]() -> std::string {
+      for (const refused_change& one : core_.refused)
+        if (one.from.members == from.members && one.to.members == to.members && one.to.layout == to.layout)
+          return "ignored: " + one.why;
+      return {};
+    });
   }
   std::string key_of(const member_name& who) const { return core_.keys.paces() + std::string(who.text()); }
 
