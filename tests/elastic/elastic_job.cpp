@@ -135,13 +135,22 @@ struct member : job_watcher {
     calls.tensors = [&](const world& w, rank_t rank) {
       if (next && settings.budget != no_budget) between.push_back(std::move(next));
       next = std::make_unique<arrays>(settings.model, w, rank);
+      const index_t kept = (now ? 1 : 0) + 1 + std::ssize(between);
+      most_kept = std::max<index_t>(most_kept, kept);
       return next->storage.tensors();
+    };
+    calls.given_up = [&](index_t epoch) {
+      ++given_up;
+      const auto is_it = [&](const auto& one) { return one && one->of.epoch == epoch; };
+      std::erase_if(between, is_it);
+      if (is_it(next)) next.reset();
     };
     calls.initialize = [&](const world&, rank_t) {
       next->each([](auto& x, std::uint64_t c) { x = static_cast<std::remove_reference_t<decltype(x)>>(c); });
     };
     calls.entered = [&](const world&, rank_t rank) {
       now = rank < 0 ? nullptr : std::move(next);
+      if (rank < 0) next.reset();
       emptied += rank < 0 ? 1 : 0;
       between.clear();
       const std::lock_guard lock(of_groups);
@@ -234,7 +243,8 @@ struct member : job_watcher {
   std::atomic<bool> walks_out = false, over = false;
   index_t ended = 0;
   std::atomic<index_t> stages = 0, emptied = 0;
-  std::uint64_t taken = 0;  // of small state, the last time that it came with a world
+  std::atomic<index_t> most_kept = 0, given_up = 0;  // arrays of that many worlds at once
+  std::uint64_t taken = 0;                           // of small state, the last time that it came with a world
   std::thread thread;
 };
 
@@ -576,6 +586,9 @@ TEST_CASE("a budget that no number of stages keeps is the answer to who asked, a
     degrees halves;
     halves.tp = 2;
     answer = ask(store, "r1", {"layout", to_text(halves)});
+    while (!a.over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(a.most_kept.load() == 2);  // those of the change that was refused are given up before others are made
+    CHECK(a.given_up.load() == 1);
   }
   CHECK(answer.starts_with("failed: a budget of 1024 bytes cannot work: "));
   CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
@@ -595,6 +608,8 @@ TEST_CASE("a spare whose coming is refused is not asked in again: who is slow st
     member a(s, store, "a", 2, 0.03, "", 1, cut, 0, 1_KiB, 0.1), b(s, store, "b", 2, 0.03, "", 1, cut, 0, 1_KiB, 0.01);
     while (a.version.load() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     member c(s, store, "c", 2, 0.03, "", 1, cut, 0, 1_KiB, 0.01);
+    while (!a.over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(c.emptied.load() == 1);  // it was to come: what was made for that is its trainer's no more
   }
   CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
   CHECK(s.worlds.size() == 2);  // the second is the first once more

@@ -291,7 +291,10 @@ def budget(few):
         torn_by[point] = torn_by.get(point, 0) + (struck and len(stages) > 0)
         given = [int(n) for x in ends.values() if x for n in re.findall(r"and ([0-9]+) that a survivor had given back", x.get("sentence", ""))]
         given_back += was_lost and max(given, default=0) > 0
-        job.expect(not was_lost or layout in ("dp=3,zero=1", "pp=2") or max(given, default=0) > 0,
+        # With copies alone each has all that it will have, and makes its new copy before the old one goes; and before all have begun nobody gives anything back.
+        single, all_have_all = layout in ("dp=3,zero=1", "pp=2"), layout in ("dp=3", "dp=4")
+        job.expect(not was_lost or single or not (all_have_all or point == "decided"), f"{layout}, {size}: lost as {who} is killed at {point}, where nobody gave a last copy away; {ends}")
+        job.expect(not was_lost or single or max(given, default=0) > 0,
                    f"{layout}, {size}: lost as {who} is killed at {point}, though every element had a second holder, and nobody gave one back; the change: {text!r}; {ends}")
         job.expect(was_lost or all(x and x["why"] in ("done", "left") for x in ends.values()), f"{layout}, {size}: {who} is killed at {point}; the change: {text!r}; ends {ends}")
         job.end(5)

@@ -72,8 +72,11 @@ struct trainer_calls {
   std::function<void(const std::string& sentence)> interrupt = {};
   /// The arrays of a world's rank, which are the trainer's until a later world is entered; rank -1 has none. They are
   /// kept beside those of the world of now; with a budget all that were made since that was entered are kept until the
-  /// next one is, as state may lie in several of them.
+  /// next one is, as state may lie in several of them, but those that are given up.
   std::function<binding(const world&, rank_t)> tensors = {};
+  /// Nothing of the state lies in the arrays that were made for the world of that epoch, which was not entered. Who
+  /// leaves it out keeps them until the next world is entered.
+  std::function<void(index_t epoch)> given_up = {};
   /// Values of the first world's arrays.
   std::function<void(const world&, rank_t)> initialize = {};
   /// The arrays of that world are the state now, and its group is the group; rank -1 has neither.

@@ -75,12 +75,18 @@ class dense_trainer final : public worker_trainer {
       next_ = std::make_unique<seat>(job_.model, w, rank, job_.steps.value());
       return next_->state.tensors();
     };
+    c.given_up = [this](index_t epoch) {
+      const auto is_it = [&](const auto& one) { return one && one->of.epoch == epoch; };
+      std::erase_if(between_, is_it);
+      if (is_it(next_)) next_.reset();
+    };
     c.initialize = [this](const world&, rank_t) { next_->state.initialize(next_->set.seed); };
     c.entered = [this](const world& w, rank_t rank) {
       const std::lock_guard lock(mutex_);
       now_mesh_ = nullptr;
       now_.reset(), met_.reset(), between_.clear();
-      if (rank < 0 || next_ == nullptr || next_->of.epoch != w.epoch) return;
+      if (rank < 0) next_.reset();
+      if (next_ == nullptr || next_->of.epoch != w.epoch) return;
       now_ = std::move(next_);
       if (next_of_ != w.epoch) return;
       met_ = std::move(next_met_);

@@ -84,11 +84,16 @@ class exact_trainer final : public worker_trainer {
       next_ = std::make_unique<world_arrays>(model_, w, rank, list_);
       return next_->storage.tensors();
     };
+    c.given_up = [this](index_t epoch) {
+      const auto is_it = [&](const auto& one) { return one && one->of.epoch == epoch; };
+      std::erase_if(between_, is_it);
+      if (is_it(next_)) next_.reset();
+    };
     c.initialize = [this](const world&, rank_t) {
       next_->each([](auto& x, std::uint64_t c0) { x = static_cast<std::remove_reference_t<decltype(x)>>(c0); });
     };
     c.entered = [this](const world& w, rank_t rank) {
-      if (rank < 0) now_.reset();
+      if (rank < 0) now_.reset(), next_.reset();
       else if (next_ && next_->of.epoch == w.epoch) now_ = std::move(next_);
       between_.clear();
       const std::lock_guard lock(mutex_);

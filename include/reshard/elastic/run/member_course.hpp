@@ -47,8 +47,8 @@ class member_course {
       return next_step(r);
     const bool part = mine || takes_part(r);
     if (!part && core_.epoch > 0) return leave(r), false;
-    if (!part) {  // a spare; what it was given in a switch that was torn others have now
-      if (core_.holds > 0 && !concerned) forget();
+    if (!part) {  // a spare; what it was given in a switch that broke off others have now
+      if (change_.has_arrays() && !concerned) forget();
       if (!concerned) core_.locked([&] { core_.failed.clear(); });  // what broke off then is no matter of this world's
       return wait(r);
     }

@@ -52,6 +52,7 @@ class world_change {
     core_.locked([&] { core_.torn.reset(); });
     copies_.settle(to, *old_);
   }
+  bool has_arrays() const { return old_ || between_ || next_; }
   /// It holds nothing any more.
   void drop() {
     copies_.drop();
@@ -108,7 +109,7 @@ class world_change {
     binding nothing = no_arrays(), none = no_arrays(), parts = no_arrays();
     if (lies) parts = lies->held_by(over.device(), old_ ? *old_ : nothing, between_ ? *between_ : nothing);
     binding& held = r.from_copies ? copies.first : lies ? parts : source ? *old_ : nothing;
-    next_.reset();
+    give_up();
     if (rank >= 0) bind(to, rank);
     switch_options options;
     // After a death the sources stay, whatever that takes: of what lies between worlds nothing more is given away.
@@ -174,6 +175,12 @@ class world_change {
     if (!target) return;
     core_.calls.take_small(here);
     has_small_ = true;
+  }
+  /// The arrays of an attempt that came to nothing.
+  void give_up() {
+    if (!next_) return;
+    next_.reset();
+    if (core_.calls.given_up) core_.calls.given_up(next_epoch_);
   }
   void bind(const world& to, rank_t rank) {
     next_ = core_.calls.tensors(to, rank);
