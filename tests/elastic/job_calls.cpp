@@ -69,7 +69,8 @@ TEST_CASE("settings of which nothing is said: one member of a job of one, withou
 TEST_CASE(
     "calls that nobody gave are not there, a share of which nothing is said is of one rank, and a group of none") {
   const trainer_calls calls;
-  CHECK((!calls.make_group && !calls.interrupt && !calls.tensors && !calls.given_up && !calls.initialize && !calls.entered));
+  CHECK((!calls.make_group && !calls.interrupt && !calls.tensors && !calls.given_up && !calls.initialize &&
+         !calls.entered));
   CHECK((!calls.update && !calls.small && !calls.take_small));
   const step_calls step{};
   CHECK((!step.gradients && !step.scalar && !step.update && !step.own));
