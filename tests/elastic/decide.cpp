@@ -206,13 +206,12 @@ std::string rung_by_words(const elastic_policy& p, const elastic_situation& s) {
   }
   for (const rung one : p.rungs) {
     if (one == rung::hot && dead == 0 && slow > 0 && s.spares.size() >= slow) return "hot";
-    if (dead == 0) continue;
-    if (one == rung::replace && whole && fits) return "replace";
-    if (one == rung::shrink && whole && shrinks) return "shrink";
+    if (one == rung::replace && dead > 0 && whole && fits) return "replace";
+    if (one == rung::shrink && dead > 0 && whole && shrinks) return "shrink";
     if (one == rung::snapshot && !whole && covered && (fits || shrinks)) return "snapshot";
     if (one == rung::checkpoint && !whole && s.checkpoint && *s.checkpoint <= s.version && (fits || shrinks))
       return "checkpoint";
-    if (one == rung::wait && whole && !fits && s.waited < p.wait) return "wait";
+    if (one == rung::wait && dead > 0 && whole && !fits && s.waited < p.wait) return "wait";
   }
   return "none";
 }
