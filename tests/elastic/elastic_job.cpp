@@ -161,6 +161,7 @@ struct member : job_watcher {
     std::function<double()> tells_own;
     if (own > 0) tells_own = [this] { return own; };
     calls.small = [&] {
+      at("small");
       small_state mine;
       mine.add_same("sum", std::as_bytes(std::span(&sum, 1)));
       return mine;
@@ -593,6 +594,48 @@ TEST_CASE("a budget that no number of stages keeps is the answer to who asked, a
   CHECK(answer.starts_with("failed: a budget of 1024 bytes cannot work: "));
   CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
   CHECK(s.worlds.size() <= 3);  // the old one, that was made again
+  CHECK(s.elements > 0);
+  CHECK(s.wrong == 0);
+  check_tiles(s, steps);
+}
+
+TEST_CASE("what was refused is refused when it is asked for once more, and the spare that it names is as good as new") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    degrees cut;
+    cut.pp = 2;
+    member a(s, store, "a", 2, 0.02, "", 1, cut, 0, 1_KiB), b(s, store, "b", 2, 0.02, "", 1, cut, 0, 1_KiB);
+    while (a.version.load() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    member c(s, store, "c", 2, 0.02, "", 1, cut, 0, 1_KiB);
+    for (const std::string id : {"r1", "r2"}) {
+      CAPTURE(id);
+      CHECK(ask(store, id, {"replace", "b", "c"}).starts_with("failed: a budget of 1024 bytes cannot work: "));
+      const index_t so_far = a.version.load();
+      while (a.version.load() < so_far + 2 && !a.over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
+  CHECK(s.worlds.size() == 3);  // made again as often as it was refused
+  CHECK(s.elements > 0);
+  CHECK(s.wrong == 0);
+  check_tiles(s, steps);
+}
+
+TEST_CASE("under a budget what is no tensor goes over before a source goes: who dies of it takes nothing along") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    member a(s, store, "a", 2, 0.005, "small", 1, {}, 0, 64_KiB), b(s, store, "b", 2, 0.005, "", 1, {}, 0, 64_KiB);
+    while (a.version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    member c(s, store, "c", 2, 0.005, "", 1, {}, 0, 64_KiB);
+    ask(store, "r1", {"replace", "b", "c"});
+    CHECK(a.stages.load() == 0);  // of that switch, which it died in
+  }
+  CHECK(s.ends["a"] == job_end::runs);
+  CHECK((s.ends["b"] == job_end::done || s.ends["c"] == job_end::done));
   CHECK(s.elements > 0);
   CHECK(s.wrong == 0);
   check_tiles(s, steps);
