@@ -252,12 +252,12 @@ struct member : job_watcher {
 std::string ask(any_store store, const std::string& id, const std::vector<std::string>& words) {
   const job_keys keys("story");
   store.swap(keys.requests() + id, stored_text(parse_request(id, words)), no_revision);
-  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
        std::chrono::steady_clock::now() < end;) {
     if (const auto there = store.read(keys.answers() + id)) return there->value;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return "no answer in 20 s";
+  return "no answer in 60 s";
 }
 
 /// The samples of the history tile [0, c), in order; of each step by all its dp ranks.
@@ -533,6 +533,34 @@ TEST_CASE("under a budget a switch that breaks off leaves state between two worl
     check_tiles(s, steps);
   }
   CHECK(stages > 3);  // of several: what was in place stood in new arrays
+}
+
+TEST_CASE("a recovery from state between two worlds that breaks off too is made once more from there") {
+  for (const std::string breaks : {"a", "b"}) {
+    CAPTURE(breaks);
+    local_store kept;
+    const any_store store(kept);
+    story s;
+    index_t most_kept = 0;
+    {
+      degrees stage_each, half_each;
+      stage_each.pp = 2, half_each.tp = 2;
+      // who breaks the change off at stage 2 does no more; the recovery is stage 0 for the second time
+      member a(s, store, "a", 2, 0.02, breaks == "a" ? "stage:0" : "stage:2", breaks == "a" ? 2 : 1, stage_each, 0,
+               36_KiB);
+      member b(s, store, "b", 2, 0.02, breaks == "b" ? "stage:0" : "stage:2", breaks == "b" ? 2 : 1, stage_each, 0,
+               36_KiB);
+      while (a.version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      CHECK(ask(store, "r1", {"layout", to_text(half_each)}) == "done");
+      most_kept = std::max(a.most_kept.load(), b.most_kept.load());
+    }
+    CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
+    CHECK((!s.worlds.contains(2) && !s.worlds.contains(3)));  // the change, and the first recovery
+    CHECK(most_kept == 3);  // of the two worlds that state lies between, and of one attempt to leave them
+    CHECK(s.elements > 0);
+    CHECK(s.wrong == 0);
+    check_tiles(s, steps);
+  }
 }
 
 TEST_CASE("who was to come with a switch that broke off gives what it got, and is a spare that holds nothing") {
