@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -109,4 +110,74 @@ TEST_CASE("one job that never waits, and one that takes no time") {
   CHECK(held[0].width == ground[0].width);
   const job_trace none{1, {{0, 1, 1, 1, 1e-12, {0, 1e3}, ""}}};
   drawn(none, {run_jobs(none, job_policy::e_fifo)}).check_words_apart();
+}
+
+TEST_CASE("each line of a picture, written by other code") {
+  const job_trace trace{
+      2, {{0, 1, 1, 2, 300, {0, 1, 2}, ""}, {30, 1, 1, 2, 180, {0, 1, 2}, ""}, {40, 2, 1, 2, 90, {0, 1, 2}, ""}}};
+  std::vector<job_run> runs;
+  for (const job_policy policy : {job_policy::fifo, job_policy::e_fifo}) runs.push_back(run_jobs(trace, policy));
+  std::size_t minutes = 0;
+  double most_waiting = 0;
+  for (const job_run& run : runs) {
+    minutes = std::max(minutes, run.figures.by_minute.size());
+    for (const double jobs : run.figures.waiting) most_waiting = std::max(most_waiting, jobs);
+  }
+  REQUIRE((minutes > 2 && minutes < 780 && most_waiting > 0));  // a minute a column
+  const auto column = [&](double minute) {
+    return 1200 + static_cast<long>(minute / static_cast<double>(minutes) * 7800);
+  };
+  const std::string bold = "font-weight=\"bold\"", ten = "font-size=\"10\"", crisp = " shape-rendering=\"crispEdges\"";
+  testing::own_picture own(9400, 3500 + 1800 * 2);
+  own.text(200, 320, "start", "3 jobs on 2 devices, simulated", "font-size=\"16\" " + bold);
+  own.text(200, 540, "start",
+           "a change stops an elastic job for 0 s; blue: devices held, of all; orange: jobs that wait, of " +
+               io::detail::decimal_text(most_waiting, 1));
+  std::size_t stairs = 0;
+  const auto curve = [&](const std::vector<double>& each, double most, long lower, long height,
+                         const std::string& style) {
+    const auto high = [&](std::size_t m) { return std::lround(each[m] / most * static_cast<double>(height)); };
+    std::size_t first = 0;
+    for (std::size_t m = 1; m <= each.size(); ++m) {
+      if (m < each.size() && high(m) == high(first)) continue;
+      const long left = column(static_cast<double>(first)), right = column(static_cast<double>(m));
+      if (high(first) > 0) own.rectangle(left, lower - high(first), right - left, high(first), style), ++stairs;
+      first = m;
+    }
+  };
+  for (std::size_t i = 0; i < 2; ++i) {
+    const long top = 800 + 1800 * static_cast<long>(i);
+    const schedule_figures& f = runs[i].figures;
+    own.text(1200, top + 130, "start",
+             std::string(name(runs[i].schedule.policy)) + ": utilisation " +
+                 io::detail::decimal_text(100 * f.utilisation, 1) + " %, " + std::to_string(f.changes) + " changes",
+             bold);
+    own.rectangle(1200, top + 200, 7800, 800, "fill=\"#f4f4f4\"");
+    curve(f.by_minute, 1, top + 1000, 800, "fill=\"#4a90d9\"" + crisp);
+    own.rectangle(1200, top + 1050, 7800, 400, "fill=\"#f4f4f4\"");
+    curve(f.waiting, most_waiting, top + 1450, 400, "fill=\"#d9480f\"" + crisp);
+    own.text(1100, top + 280, "end", "100 %", ten);
+    own.text(1100, top + 1000, "end", "0 %", ten);
+    own.text(1100, top + 1250, "end", "waiting", ten);
+    for (int quarter = 0; quarter < 5; ++quarter) {
+      const double at = static_cast<double>(minutes) * quarter / 4;
+      own.text(column(at), top + 1580, "middle", io::duration_text(60 * at), ten);
+    }
+  }
+  CHECK(stairs > 4);
+  const auto bars = [&](long top, const char* what, double first, double second) {
+    own.text(200, top + 130, "start", what, bold);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const double value = i == 0 ? first : second;
+      const long y = top + 130 * static_cast<long>(i), wide = static_cast<long>(value / std::max(first, second) * 5200);
+      own.text(2500, y + 130, "end", std::string(name(runs[i].schedule.policy)), ten);
+      own.rectangle(2600, y + 40, wide, 100, i == 0 ? "fill=\"#999\"" : "fill=\"#4a90d9\"");
+      own.text(2700 + wide, y + 130, "start", io::duration_text(value), ten);
+    }
+  };
+  const schedule_figures &a = runs[0].figures, &b = runs[1].figures;
+  bars(4400, "mean pending", a.pending.mean, b.pending.mean);
+  bars(5200, "mean completion", a.completion.mean, b.completion.mean);
+  bars(6000, "makespan", a.makespan, b.makespan);
+  own.check(drawn(trace, runs));
 }
