@@ -279,6 +279,32 @@ void check_tiles(story& s, index_t until) {
   MESSAGE(ranks, " shares of ", until, " steps in ", s.worlds.size(), " worlds; ", s.elements, " elements");
 }
 
+/// Words of members are said once, stay while the record is of the epoch that they are about, and are gone after that;
+/// who leaves may leave some.
+void check_words(local_store& kept, const world& last) {
+  const job_keys keys("story");
+  std::set<std::string> there, ever;
+  index_t epoch = 0, removed = 0;
+  const auto epoch_of = [&](const std::string& key) { return std::stoll(key.substr(keys.said().size())); };
+  for (const store_change& c : kept.changes(keys.prefix(), 0, patience(0)).changes) {
+    if (c.now.key == keys.record()) epoch = record_of(c.now.value).epoch;
+    if (!c.now.key.starts_with(keys.said())) continue;
+    CAPTURE(c.now.key);
+    if (c.removed) {
+      ++removed;
+      CHECK(there.erase(c.now.key) == 1);
+      CHECK(epoch_of(c.now.key) < epoch);
+    } else {
+      there.insert(c.now.key);
+      CHECK(ever.insert(c.now.key).second);
+      CHECK(epoch_of(c.now.key) <= epoch);
+    }
+  }
+  for (const std::string& key : there)
+    if (last.has(member_name(key.substr(key.rfind('/') + 1)))) CHECK_MESSAGE(epoch_of(key) == epoch, key);
+  CHECK(removed > 0);
+}
+
 }  // namespace
 
 TEST_CASE("members join, go over to other layouts, leave and are replaced while steps go on") {
@@ -299,6 +325,7 @@ TEST_CASE("members join, go over to other layouts, leave and are replaced while 
     CHECK(ask(store, "r6", {"leave", "b"}) == "done");
     CHECK(ask(store, "r7", {"leave", "b"}) == "done");  // it is so
   }
+  check_words(kept, s.worlds.rbegin()->second);
   CHECK(s.two_worlds == 0);
   CHECK(s.two_answers == 0);
   CHECK(s.worlds.size() == 6);

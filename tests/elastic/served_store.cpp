@@ -95,6 +95,8 @@ TEST_CASE("what every store owes, through a proxy that cuts, delays and repeats"
   cutting_proxy proxy(process.address(), std::string(detail::store_greeting));
   served_store store(proxy.address());
 
+  for (int i = 0; i < 20; ++i) CHECK_FALSE(store.read("a"));
+  CHECK(proxy.called == 1);  // a connection stays for the next question
   // One by one: what a caller knows of a swap whose answer is lost.
   using plan = std::vector<cutting_proxy::act>;
   const std::string lost =

@@ -47,6 +47,7 @@ class cutting_proxy {
   /// Who calls from now on is heard again.
   void unmute() { muted_ = nullptr; }
   std::array<std::atomic<long>, acts> done = {};
+  std::atomic<long> called = 0;  // connections that were passed on
 
  private:
   struct line {
@@ -72,7 +73,7 @@ class cutting_proxy {
     if (watched[0].revents != 0)
       if (reshard::owned_descriptor caller = listening_.accept(); caller.open())
         if (reshard::owned_descriptor on = reshard::call_address(target_, std::chrono::seconds(1)); on.open())
-          lines_.push_back({std::move(caller), std::move(on), {}, false, {}, false});
+          ++called, lines_.push_back({std::move(caller), std::move(on), {}, false, {}, false});
   }
   // What has come; nothing where the end is gone.
   static std::string come(const reshard::owned_descriptor& from) {
