@@ -279,6 +279,13 @@ void check_tiles(story& s, index_t until) {
   MESSAGE(ranks, " shares of ", until, " steps in ", s.worlds.size(), " worlds; ", s.elements, " elements");
 }
 
+/// All steps were made, by samples that tile them, and every element is what they make of it.
+void check_history(story& s) {
+  CHECK(s.elements > 0);
+  CHECK(s.wrong == 0);
+  check_tiles(s, steps);
+}
+
 /// Words of members are said once, stay while the record is of the epoch that they are about, and are gone after that;
 /// who leaves may leave some.
 void check_words(local_store& kept, const world& last) {
@@ -331,9 +338,7 @@ TEST_CASE("members join, go over to other layouts, leave and are replaced while 
   CHECK(s.worlds.size() == 6);
   CHECK((s.ends["a"] == job_end::left && s.ends["b"] == job_end::left));
   CHECK((s.ends["c"] == job_end::done && s.ends["d"] == job_end::done));
-  CHECK(s.elements > 0);
-  CHECK(s.wrong == 0);
-  check_tiles(s, steps);
+  check_history(s);
 }
 
 TEST_CASE("who walks out without a word is gone; the others go on, and so does a spare in its place") {
@@ -428,9 +433,7 @@ TEST_CASE(
     CHECK((s.ends["a"] == job_end::done && s.ends["d"] == job_end::done));
     CHECK(s.ends["c"] == job_end::runs);
     CHECK(!has_member(s.worlds.rbegin()->second.members, "c"));
-    CHECK(s.elements > 0);
-    CHECK(s.wrong == 0);
-    check_tiles(s, steps);
+    check_history(s);
     deaths += s.ends["b"] == job_end::runs ? 2 : 1;
     for (const std::string& sentence : s.told) {
       bool is_known = false;
@@ -470,9 +473,7 @@ TEST_CASE("who comes and dies before all have entered takes nothing along, of st
     }
     CHECK(s.ends["c"] == job_end::runs);
     CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
-    CHECK(s.elements > 0);
-    CHECK(s.wrong == 0);
-    check_tiles(s, steps);
+    check_history(s);
   }
 }
 
@@ -555,9 +556,7 @@ TEST_CASE("under a budget a switch that breaks off leaves state between two worl
     CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
     CHECK(s.told.contains("it dies"));  // what a call throws between stages ends the switch, and nobody
     CHECK(s.worlds.size() > 2);
-    CHECK(s.elements > 0);
-    CHECK(s.wrong == 0);
-    check_tiles(s, steps);
+    check_history(s);
   }
   CHECK(stages > 3);  // of several: what was in place stood in new arrays
 }
@@ -584,9 +583,7 @@ TEST_CASE("a recovery from state between two worlds that breaks off too is made 
     CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
     CHECK((!s.worlds.contains(2) && !s.worlds.contains(3)));  // the change, and the first recovery
     CHECK(most_kept == 3);  // of the two worlds that state lies between, and of one attempt to leave them
-    CHECK(s.elements > 0);
-    CHECK(s.wrong == 0);
-    check_tiles(s, steps);
+    check_history(s);
   }
 }
 
@@ -607,9 +604,7 @@ TEST_CASE("who was to come with a switch that broke off gives what it got, and i
   CHECK(emptied == 1);
   CHECK(s.told.contains("it dies"));
   CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::left && s.ends["c"] == job_end::done));
-  CHECK(s.elements > 0);
-  CHECK(s.wrong == 0);
-  check_tiles(s, steps);
+  check_history(s);
 }
 
 TEST_CASE("what was given to a member that dies before all have entered is lost, and how is said") {
@@ -649,9 +644,7 @@ TEST_CASE("a budget that no number of stages keeps is the answer to who asked, a
   CHECK(answer.starts_with("failed: a budget of 1024 bytes cannot work: "));
   CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
   CHECK(s.worlds.size() <= 3);  // the old one, that was made again
-  CHECK(s.elements > 0);
-  CHECK(s.wrong == 0);
-  check_tiles(s, steps);
+  check_history(s);
 }
 
 TEST_CASE("what was refused is refused when it is asked for once more, and the spare that it names is as good as new") {
@@ -673,9 +666,7 @@ TEST_CASE("what was refused is refused when it is asked for once more, and the s
   }
   CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
   CHECK(s.worlds.size() < 10);  // made again as often as it was refused
-  CHECK(s.elements > 0);
-  CHECK(s.wrong == 0);
-  check_tiles(s, steps);
+  check_history(s);
 }
 
 TEST_CASE("under a budget what is no tensor goes over before a source goes: who dies of it takes nothing along") {
@@ -691,9 +682,7 @@ TEST_CASE("under a budget what is no tensor goes over before a source goes: who 
   }
   CHECK(s.ends["a"] == job_end::runs);
   CHECK((s.ends["b"] == job_end::done || s.ends["c"] == job_end::done));
-  CHECK(s.elements > 0);
-  CHECK(s.wrong == 0);
-  check_tiles(s, steps);
+  check_history(s);
 }
 
 TEST_CASE("a spare whose coming is refused is not asked in again: who is slow stays, and why is told") {
@@ -714,7 +703,5 @@ TEST_CASE("a spare whose coming is refused is not asked in again: who is slow st
   CHECK(std::count_if(s.told.begin(), s.told.end(), [](const std::string& one) {
           return one.starts_with("a: ignored: a budget of 1024 bytes cannot work: ");
         }) == 1);
-  CHECK(s.elements > 0);
-  CHECK(s.wrong == 0);
-  check_tiles(s, steps);
+  check_history(s);
 }
