@@ -3,7 +3,7 @@
 """elastic.py TOOL [--few] [--self-test] [--only WORDS..] [--runs N] [--seed S]: jobs whose processes come, go, are killed and stopped.
 
 Starts a store and workers here, asks, kills (-9) and stops them, and judges every job from its logs and dumps alone by oracle/job_log.py.
-Without --few every scenario: founded, asked, struck (each point on each role), stopped, spares, store, random, times. --few: what a gate runs.
+Without --few every scenario: founded, asked, struck (each point on each role), stopped, spares, deserted, store, random, times. --few: what a gate runs.
 --self-test: logs and dumps are doctored, and the judge notices each. A fault names the folder of its logs, which is kept."""
 import argparse
 import copy
@@ -239,6 +239,43 @@ def spares(few):
         check(all(c == (-9 if n == "n1" else 5) for n, c in job.codes.items()), f"one-holder {layout}: exit codes {job.codes}, expected is 5 of who lives")
 
 
+def deserted(few):
+    """All members die, and a spare is left: it says that the job is lost, and what was asked is answered. Members that are stopped are none of them gone."""
+    for kind, layout, size, more in (("at-once", "dp=2", 2, {}), ("in-a-recovery", "dp=2", 2, {}), ("in-a-recovery", "pp=2", 2, {"snapshot": 5}), ("as-it-joins", "tp=2", 2, {}),
+                                     ("before-it-came", "dp=2", 2, {}), ("stopped", "dp=2", 2, {}))[:2 if few else None]:
+        job = Job(f"deserted-{kind}", layout, size, steps=100000, batch=12, **more)
+        job.founders(**({"n0": {"kill": "promised"}} if kind == "in-a-recovery" else {"n0": {"kill": "group_made:2"}} if kind == "as-it-joins" else {}))
+        late = kind == "before-it-came"
+        job.worker("s") if not late else None
+        job.until(lambda: job.stepped(12) and (late or job.has("s", "start")))
+        time.sleep(0.2)
+        if kind == "as-it-joins":
+            job.begin_ask("join", "join", "s")
+            job.until(lambda: job.workers["n0"].poll() is not None, 8)
+        told = job.signal("n1", signal.SIGSTOP if kind == "stopped" else signal.SIGKILL)
+        job.signal("n0", signal.SIGSTOP) if kind == "stopped" else job.kill("n0") if kind != "in-a-recovery" else None
+        job.until(lambda: job.workers["n0"].poll() is not None, 8) if kind == "in-a-recovery" else None
+        if late:
+            time.sleep(1.2 * LEASE)
+            job.worker("s")
+        job.begin_ask("b", "batch", "9")
+        ended = job.until(lambda: job.workers["s"].poll() is not None, 2 * LEASE + 2 * GRACE + 2)
+        took = time.monotonic() - told
+        if kind == "stopped":
+            job.expect(not ended, f"{layout}: the spare ended, and its members are only stopped")
+            job.signal("n0", signal.SIGCONT), job.signal("n1", signal.SIGCONT)
+            job.ask("f", "finish")
+        job.end(15)
+        if kind == "stopped":
+            check(set(job.codes.values()) <= {0, 3}, f"deserted, members that were stopped: exit codes {job.codes}")
+            continue
+        check(job.codes == {"n0": -9, "n1": -9, "s": 5}, f"deserted {kind} {layout}: exit codes {job.codes}, expected is 5 of the spare")
+        sentence = next((x.get("sentence", "") for x in job.events("s") if x["ev"] == "end"), "")
+        check(sentence in [f"nobody who is left holds any of the state; gone are {names}" for names in ("n0 and n1", "n1 and n0")], f"deserted {kind} {layout}: the spare says {sentence!r}")
+        check(all(text and text.startswith(("failed: ", "refused: ")) for _, _, text in job.asks), f"deserted {kind} {layout}: answers {job.asks}")
+        print(f"  {kind}, {layout}: the spare says so {took:.2f} s after the deaths; a lease is {LEASE:.1f} s, the grace {GRACE:.1f}", flush=True)
+
+
 def torn(few):
     """Single holders, and a switch that is torn: who joins and dies in it takes nothing along; what an old member alone held is lost, and said so."""
     cases = [(layout, point, who) for layout in ("dp=3,zero=1", "pp=2", "tp=2") for point in ("group_made", "ready", "decided", "stage:0", "stage:1", "entered") for who in ("j", "n1")]
@@ -433,12 +470,17 @@ def random_runs(few):
     dice = random.Random(seed)
     print(f"--seed {seed}", flush=True)
     counts, phases, ends = {}, {}, {}
-    layouts = {2: ("dp=2", "tp=2", "pp=2", "dp=2,zero=1"), 3: ("dp=3", "dp=3,zero=1"), 4: ("dp=4", "tp=2,dp=2", "pp=2,dp=2", "tp=2,pp=2", "dp=4,zero=1", "tp=4")}
+    of_models = {LLAMA: {2: ("dp=2", "tp=2", "pp=2", "dp=2,zero=1"), 3: ("dp=3", "dp=3,zero=1"), 4: ("dp=4", "tp=2,dp=2", "pp=2,dp=2", "tp=2,pp=2", "dp=4,zero=1", "tp=4")},
+                 MOE: {2: ("dp=2", "tp=2", "pp=2", "dp=2,ep=2", "dp=2,ep=2,zero=1"), 3: ("dp=3", "dp=3,zero=1"), 4: ("dp=4", "dp=4,ep=2", "dp=4,ep=4", "pp=2,dp=2,ep=2", "tp=2,dp=2", "dp=4,zero=1")}}
     for number in range(options.runs if not few else 1):
         found, total = dice.randint(2, 4), dice.randint(4, 8)
+        model, snapshot, budget = MOE if dice.random() < 0.2 else LLAMA, dice.choice((0, 0, 0, 5)), dice.choice((None, None, "64KiB", "512KiB"))
+        layouts = of_models[model]
+        for word, is_so in (("moe", model == MOE), ("snapshot", snapshot), ("budget", budget)):
+            counts[f"jobs: {word}"] = counts.get(f"jobs: {word}", 0) + bool(is_so)
         layout = dice.choice((f"dp={found}", *layouts[found]))
-        more = {"policy": REPLICATED} if dice.random() < 0.7 else {}
-        job = Job(f"random-{number}", layout, found, steps=1000000, batch=dice.randint(8, 24), step_ms=dice.choice((1, 4, 10)), **more)
+        more = {**({"policy": REPLICATED} if dice.random() < 0.7 else {}), **({"budget": budget} if budget else {})}
+        job = Job(f"random-{number}", layout, found, model, steps=1000000, batch=dice.randint(8, 24), step_ms=dice.choice((1, 4, 10)), snapshot=snapshot, **more)
         kinds = ["kill", "stop", "ask", "ask", "store", "amid", "amid", "again"]  # amid: as what was asked is done; again: as who is left recovers
         plan = [(dice.random() * 0.8, dice.choice(kinds), dice.random(), dice.random(), dice.choice(("join", "leave", "replace", "layout", "batch"))) for _ in range(dice.randint(4, 9))]
         strikes = {f"n{i}": {dice.choice(("kill", "stop")): f"{dice.choice(POINTS)}:{dice.randint(1, 3)}"} for i in range(1, total) if dice.random() < 0.25}
@@ -659,7 +701,7 @@ def self_test():
         shutil.rmtree(job.folder, ignore_errors=True)
 
 
-SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "torn": torn, "budget": budget, "snapshots": snapshots, "slow": slow, "store": store, "random": random_runs, "times": times}
+SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "deserted": deserted, "torn": torn, "budget": budget, "snapshots": snapshots, "slow": slow, "store": store, "random": random_runs, "times": times}
 
 
 def main():

@@ -148,6 +148,7 @@ constexpr void begin_epoch(job_record& r, const world& w) {
       after.request = {};      // it is taken up again
       add_members(after.gone, e.members);
       break;
+    case job_event_kind::nobody: add_members(after.gone, e.members); break;
     case job_event_kind::come: ++after.attempt; break;
     case job_event_kind::entered:
       after.worlds = {r.now()};

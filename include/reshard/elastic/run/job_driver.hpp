@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What drives a job: one thread of each member looks at the record, at requests, at what members said and at evidence,
 // and brings about the event that is due. All members do the same; who is first makes the swap, and it is made once.
-// Builds on: elastic/run/planned_change.hpp, elastic/run/pulses.hpp, elastic/run/recovery.hpp,
-// elastic/run/snapshots.hpp.
+// Builds on: elastic/run/deserted_job.hpp, elastic/run/planned_change.hpp, elastic/run/pulses.hpp,
+// elastic/run/recovery.hpp, elastic/run/snapshots.hpp.
 #pragma once
 
 #include <string>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/elastic/run/deserted_job.hpp>
 #include <reshard/elastic/run/planned_change.hpp>
 #include <reshard/elastic/run/pulses.hpp>
 #include <reshard/elastic/run/recovery.hpp>
@@ -20,7 +21,8 @@ namespace reshard::detail {
 class job_driver {
  public:
   job_driver(job_core& core, pulses& heard, world_groups& groups, snapshots& copies, pace& steps)
-      : core_(core), pulses_(heard), groups_(groups), copies_(copies), change_(core, groups, steps), recovery_(core) {}
+      : core_(core), pulses_(heard), groups_(groups), copies_(copies), change_(core, groups, steps), recovery_(core),
+        deserted_(core) {}
 
   /// Looks once; throws store_unreachable where the store does not answer.
   void turn() {
@@ -30,7 +32,7 @@ class job_driver {
     const job_record& r = *seen;
     note(r);
     hear(r);
-    if (broke(r)) return;
+    if (broke(r) || deserted_.end(r)) return;
     switch (r.phase) {
       case job_phase::founding: return found(r);
       case job_phase::idle: return change_.idle(r, since_);
@@ -137,6 +139,7 @@ class job_driver {
   snapshots& copies_;
   planned_change change_;
   recovery recovery_;
+  deserted_job deserted_;
   std::tuple<job_phase, index_t, index_t, index_t> noted_ = {job_phase::founding, -1, -1, -1};
   member_clock::time_point since_ = member_clock::now();
   std::uint64_t heard_ = 0;
