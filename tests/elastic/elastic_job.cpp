@@ -477,6 +477,24 @@ TEST_CASE("who comes and dies before all have entered takes nothing along, of st
   }
 }
 
+TEST_CASE("whom a world was to leave goes on alone where the one that was to stay dies before it has entered") {
+  for (const std::string at : {"decided", "entered"}) {
+    CAPTURE(at);
+    local_store kept;
+    const any_store store(kept);
+    story s;
+    {
+      member a(s, store, "a", 2, 0.004, at), b(s, store, "b", 2, 0.004);
+      while (b.version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      CHECK(ask(store, "1", {"leave", "b"}).starts_with("refused: "));  // taken up again, and nobody would be left
+    }
+    CHECK(s.ends == std::map<std::string, job_end>{{"a", job_end::runs}, {"b", job_end::done}});
+    CHECK(s.worlds.rbegin()->second.members == member_list{"b"});
+    CHECK(s.worlds.rbegin()->first == 3);
+    check_history(s);
+  }
+}
+
 TEST_CASE("what one holder alone had comes from its neighbour's copy: back by less than two turns, small state too") {
   struct {
     rank_t tp, pp, dp;

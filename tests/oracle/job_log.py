@@ -432,11 +432,13 @@ class Judge:
 
     def answers(self):
         said, texts = {}, {}
+        all_killed = all(code == -9 for code in self.job["codes"].values())  # nobody is left who could
         for name, x in self.of("answer"):
             said.setdefault(x["request"], []).append(x["text"])
         for request, words, text in self.job["asks"]:
             if text is None:
-                self.fault(f"C9 {request}, {' '.join(words)}: no answer")
+                if not all_killed:
+                    self.fault(f"C9 {request}, {' '.join(words)}: no answer")
                 continue
             if not (text == "done" or text.startswith(("failed: ", "refused: ")) and "\n" not in text and len(text) > 12):
                 self.fault(f"C9 {request}, {' '.join(words)}: {text!r} is no answer")

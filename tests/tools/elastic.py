@@ -231,6 +231,15 @@ def spares(few):
         job.ask("f", "finish")
         job.end()
         check({n: c for n, c in job.codes.items() if c} == {"n0": -9}, f"shrinks {layout}: exit codes {job.codes}")
+    for point in ("stage:0",) if few else ("decided", "stage:0", "entered"):  # whom the world was to leave goes on alone
+        job = Job(f"left-alone-{point.replace(':', '_')}", "dp=2", 2, steps=100000, batch=12).founders(n0={"kill": point})
+        job.until(lambda: job.stepped(5))
+        text = job.ask("leave", "leave", "n1")
+        job.expect((text or "").startswith("refused: "), f"n0 is killed at {point} as n1 leaves it; n1's leaving, taken up again, is answered {text!r}")
+        job.expect(job.until(lambda: job.stepped(0, 3), 8), f"n0 is killed at {point} as n1 leaves it: no step after it")
+        job.ask("f", "finish")
+        job.end()
+        check(job.codes == {"n0": -9, "n1": 0}, f"left-alone {point}: exit codes {job.codes}")
     for layout, size in (("dp=2,zero=1", 2),) if few else (("dp=2,zero=1", 2), ("dp=3,zero=1", 3), ("tp=2", 2), ("pp=2", 2)):
         job = Job("one-holder", layout, size, steps=100000, batch=12).founders()
         job.until(lambda: job.stepped(5))
