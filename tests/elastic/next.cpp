@@ -454,9 +454,8 @@ class model_checker {
       }
     const unsigned concerned = bits_of(r.concerned()), out = (bits_of(r.gone) | at_.dead) & concerned;
     if ((concerned & ~(promises | out)) != 0) return;
-    const bool held = (at_.holders & living & promises) != 0,
-               of_epoch = (bits_of(r.now().members) & living & promises) != 0;
-    if (!held || !of_epoch) return bring_about(event_of(r, kind::nobody));
+    const bool held = (at_.holders & living & promises) != 0;
+    if (!held) return bring_about(event_of(r, kind::nobody));
     if (r.attempt < 3) bring_about(event_of(r, kind::no_plan));  // or states had no end
     for (const unsigned to_be : {promises & living, living})
       bring_about(event_of(r, kind::accounted, listed(out),
