@@ -334,6 +334,11 @@ class Judge:
         promised = any(x["ev"] == "broken" and x["epoch"] >= last for x in self.logs[name])
         return version == -1 and promised and after is not None and name not in self.worlds[after]["members"]
 
+    def left_over(self):
+        """Who was neither killed nor is out: without them nobody says how the job ends, and nobody answers."""
+        out = {name for name, x in self.of("end") if x["why"] in ("expelled", "left")}
+        return [name for name, code in self.job["codes"].items() if code != -9 and name not in out]
+
     def ends(self):
         whys = {}
         for name, log in self.logs.items():
@@ -360,7 +365,7 @@ class Judge:
         members = {name: done[name] for name in last["members"] if name in done}
         if done and lost:
             self.fault(f"C7 the job is done to {sorted(done)} and lost to {lost}")
-        if not done and not lost and any(code != -9 for code in self.job["codes"].values()):
+        if not done and not lost and self.left_over():
             self.fault(f"C7 nobody says that the job is done or lost: {whys}")
         if done and not members:
             self.fault(f"C7 the job is done, and no member of its last world, {last['members']}, says so")
@@ -432,12 +437,12 @@ class Judge:
 
     def answers(self):
         said, texts = {}, {}
-        all_killed = all(code == -9 for code in self.job["codes"].values())  # nobody is left who could
+        could = self.left_over()
         for name, x in self.of("answer"):
             said.setdefault(x["request"], []).append(x["text"])
         for request, words, text in self.job["asks"]:
             if text is None:
-                if not all_killed:
+                if could:
                     self.fault(f"C9 {request}, {' '.join(words)}: no answer")
                 continue
             if not (text == "done" or text.startswith(("failed: ", "refused: ")) and "\n" not in text and len(text) > 12):

@@ -60,6 +60,8 @@ int run(int count, char** words) {
   worker.add_option("--grace", w.grace, "seconds to promise in");
   worker.add_option("--snapshot", w.snapshot, "copies of what one member holds at the next one, every so many steps");
   worker.add_option("--init-s", w.init, "sleep before it registers");
+  worker.add_option("--group-s", w.group,
+                    "sleep before each making of its groups, beside the steps: as large ones take");
   worker.add_option("--budget", w.budget, "of a planned switch, which gives sources back");
   worker.add_option("--dump", w.dump, "a folder for what it holds at the end");
   worker.add_option("--kill", w.kill, "POINT[:N]: SIGKILL at the N-th time there")->take_all();

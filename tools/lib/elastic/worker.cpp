@@ -81,6 +81,18 @@ job_settings settings_of(const worker_words& w) {
   return s;
 }
 
+/// Groups whose making takes so many seconds longer, unless it is stopped.
+trainer_calls with_slow_groups(trainer_calls calls, double seconds) {
+  calls.make_group = [make = std::move(calls.make_group), seconds](const group_request& r,
+                                                                   const std::stop_token& stop) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (std::chrono::steady_clock::now() < until && !stop.stop_requested())
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    make(r, stop);
+  };
+  return calls;
+}
+
 int code_of(job_end why) {
   switch (why) {
     case job_end::done:
@@ -109,7 +121,9 @@ int run_worker(const worker_words& w) {
   std::string sentence;
   {
     elastic_job* here = nullptr;
-    elastic_job job(store->any(), settings, trainer->calls(here), log);
+    trainer_calls calls = trainer->calls(here);
+    elastic_job job(store->any(), settings,
+                    w.group > 0 ? with_slow_groups(std::move(calls), w.group) : std::move(calls), log);
     here = &job;
     log.line("start", worker_log::text("\"pid\":", ::getpid(), ",\"addr\":", worker_log::quoted(job.place().address)));
     while (job.runs()) job.step(trainer->step(job));

@@ -11,7 +11,7 @@ namespace elastic {
 struct worker_words {
   std::string store, job, id, log, listen = "127.0.0.1:0", node = "here", model, layout, policy, budget, dump, snapshot;
   std::string found, batch, steps;
-  double step_ms = 0, lease = 3, patience = 1, grace = 0.3, init = 0;
+  double step_ms = 0, lease = 3, patience = 1, grace = 0.3, init = 0, group = 0;
   std::vector<std::string> kill, stop;
 };
 
