@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""elastic.py TOOL [--few] [--self-test] [--only WORDS..] [--runs N] [--seed S]: jobs whose processes come, go, are killed and stopped.
+"""elastic.py TOOL [--few] [--self-test] [--only WORDS..] [--runs N] [--seed S] [--etcd]: jobs whose processes come, go, are killed and stopped.
 
 Starts a store and workers here, asks, kills (-9) and stops them, and judges every job from its logs and dumps alone by oracle/job_log.py.
 Without --few every scenario: founded, asked, struck (each point on each role), stopped, spares, deserted, store, random, times. --few: what a gate runs.
@@ -32,12 +32,13 @@ parser.add_argument("--runs", type=int, default=20, help="random runs")
 parser.add_argument("--times", type=int, default=10, help="deaths that are timed")
 parser.add_argument("--points", nargs="*", default=None, help="of the scenario `struck`, POINT/ROLE or POINT")
 parser.add_argument("--slow", type=float, default=1.0, help="times and patience are so much longer: for a sanitizer")
+parser.add_argument("--etcd", action="store_true", help="each job's store is an etcd")
 parser.add_argument("--keep", type=pathlib.Path, default=None, help="where logs of faults lie")
 parser.add_argument("--seed", default=os.environ.get("RESHARD_SEED", "20261127"), help="a number, or `today`: the date (UTC)")
 options = parser.parse_args()
 today = os.environ.get("RESHARD_TODAY", f"{datetime.datetime.now(datetime.timezone.utc):%Y%m%d}")
 seed = int(today if options.seed == "today" else options.seed)
-tests = elastic_jobs.Tests(options.tool, options.slow, options.keep)
+tests = elastic_jobs.Tests(options.tool, options.slow, options.keep, options.etcd)
 check, LLAMA, MOE, REPLICATED = tests.check, tests.llama, tests.moe, tests.replicated
 PATIENCE, GRACE, LEASE = tests.patience, tests.grace, tests.lease
 Job = functools.partial(elastic_jobs.Job, tests)
@@ -240,6 +241,18 @@ def spares(few):
         job.ask("f", "finish")
         job.end()
         check(job.codes == {"n0": -9, "n1": 0}, f"left-alone {point}: exit codes {job.codes}")
+    if not few:  # a job that waits says for what, and goes on with who comes: from copies of what is held no more
+        job = Job("waits", "tp=2", 2, steps=100000, batch=12, snapshot=5, policy=REPLICATED).founders()
+        job.until(lambda: job.stepped(25))
+        job.kill("n1")
+        job.expect(job.until(lambda: '"waiting"' in job.status(), 8), f"one of tp=2 is killed, and no spare is there: {job.status()}")
+        told = (job.folder / "n0.out").read_text()
+        job.expect("n0: the job waits for somebody to come: " in told and "not snapshot: no layout of 1 down to 1 members is legal" in told, f"a job waits, and n0 says {told!r}")
+        job.worker("s")
+        job.expect(job.until(lambda: job.stepped(0, 2), 8), "no step after who was waited for had come")
+        job.ask("f", "finish")
+        job.end()
+        check(job.codes == {"n0": 0, "n1": -9, "s": 0}, f"waits: exit codes {job.codes}")
     for layout, size in (("dp=2,zero=1", 2),) if few else (("dp=2,zero=1", 2), ("dp=3,zero=1", 3), ("tp=2", 2), ("pp=2", 2)):
         job = Job("one-holder", layout, size, steps=100000, batch=12).founders()
         job.until(lambda: job.stepped(5))
@@ -557,6 +570,12 @@ def random_runs(few):
             job.until(tick, 0.05)
             time.sleep(0.01)
         job.until(tick, 1.5)
+        for i in range(3):  # who a job waits for comes
+            if '"waiting"' in job.status():
+                counts["came to a job that waited"] = counts.get("came to a job that waited", 0) + 1
+                job.expect(any("waits for somebody" in path.read_text() for path in job.folder.glob("n*.out")), "a job waits, and nobody says why")
+                job.worker(f"x{i}")
+                job.until(tick, 2)
         job.begin_ask("finish", "finish")
         while not job.until(lambda: all(p.poll() is not None for p in job.workers.values()), 0.2) and time.monotonic() < job.ended - 5:
             tick()

@@ -6,10 +6,12 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
 import job_log  # noqa: E402
@@ -23,8 +25,8 @@ MOE = {"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 2, "hidden
 class Tests:
     """What the jobs of one run share. Times and patience are `slow` times as long; logs of faults lie in `keep`."""
 
-    def __init__(self, tool, slow=1.0, keep=None):
-        self.tool, self.slow = tool.resolve(), slow
+    def __init__(self, tool, slow=1.0, keep=None, etcd=False):
+        self.tool, self.slow, self.etcd = tool.resolve(), slow, etcd
         self.room = pathlib.Path(tempfile.mkdtemp(prefix="reshard-elastic-", dir=keep))
         self.llama, self.moe = self.file("llama.json", LLAMA), self.file("moe.json", MOE)
         self.replicated = self.file("replicated.json", {"axes": "dp"})  # who joins or leaves changes dp alone, so that each element has more than one holder
@@ -65,6 +67,12 @@ class Tests:
         return bool(self.failed)
 
 
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 def state_of(pid):
     """R, S, T (stopped), Z, or nothing."""
     try:
@@ -93,14 +101,33 @@ class Job:
         return [], "127.0.0.1"
 
     def url(self):
-        return f"{self.home('store')[1]}:{self.port}"
+        return ("http://" if self.tests.etcd else "") + f"{self.home('store')[1]}:{self.port}"
 
     def spawn(self, name, *words):
         self.calls.append(" ".join(map(str, words)))
         with open(self.folder / f"{name}.out", "ab") as out:
             return subprocess.Popen([*self.home(name)[0], str(self.tests.tool), *map(str, words)], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
 
+    def start_etcd(self):
+        """An etcd of its own, which is there once it answers."""
+        peers, self.port = free_port(), self.port or free_port()
+        words = ["--data-dir", self.folder / "etcd", "--listen-client-urls", self.url(), "--advertise-client-urls", self.url(), "--listen-peer-urls", f"http://127.0.0.1:{peers}",
+                 "--initial-advertise-peer-urls", f"http://127.0.0.1:{peers}", "--initial-cluster", f"default=http://127.0.0.1:{peers}"]
+        with open(self.folder / "store.out", "ab") as out:
+            self.store = subprocess.Popen(["etcd", *map(str, words)], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        until = time.monotonic() + 20 * self.tests.slow
+        while time.monotonic() < until:
+            try:
+                with urllib.request.urlopen(self.url() + "/health", timeout=1) as answer:
+                    if json.load(answer)["health"] == "true":
+                        return
+            except (OSError, ValueError):
+                time.sleep(0.02)
+        self.tests.check(False, f"{self.name}: the etcd does not answer")
+
     def start_store(self):
+        if self.tests.etcd:
+            return self.start_etcd()
         self.store = self.spawn("store", "store", "--listen", self.url(), "--journal", self.folder / "journal")
         if self.port == 0:
             until = time.monotonic() + 10

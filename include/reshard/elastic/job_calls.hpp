@@ -110,6 +110,9 @@ struct job_watcher {
   virtual void gone(const member_name&, std::string_view /*by*/, double /*after*/) {}
   /// Members are slow, and no spare came for them in the policy's time: so it stays.
   virtual void slow(const member_list&, const std::string& /*why*/) {}
+  /// The state is held, and no world that the policy allows can be made of who is there: why by which rung. The job
+  /// waits until somebody comes.
+  virtual void waiting(const std::string& /*why*/) {}
   virtual void broken(index_t /*epoch*/, std::string_view /*why*/, index_t /*version*/) {}
   /// A step, a change, or the sending of copies broke off; by this alone nobody is gone.
   virtual void failed(const std::string& /*sentence*/) {}

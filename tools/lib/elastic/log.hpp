@@ -78,6 +78,9 @@ class worker_log : public job_watcher {
   void slow(const member_list& who, const std::string& why) override {
     std::fprintf(stderr, "%s: %s: %s\n", id_.c_str(), members_text(who).c_str(), why.c_str());
   }
+  void waiting(const std::string& why) override {
+    std::fprintf(stderr, "%s: the job waits for somebody to come: %s\n", id_.c_str(), why.c_str());
+  }
   void answered(const member_name& request, std::string_view answer) override {
     line("answer", text("\"request\":", quoted(request.text()), ",\"text\":", quoted(answer)));
   }

@@ -51,6 +51,9 @@ class recovery {
 
   void waiting(const job_record& r, time since) {
     promise_if_asked(r, since);
+    if (r.promise_of(core_.me()) != nullptr &&
+        std::exchange(waits_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt))
+      tell_why(r, since);
     member_list there = core_.locked([&] { return core_.registered(); });
     std::erase_if(there, [&](const member_name& who) { return has_member(r.concerned(), who); });
     if (!has_members(waited_with_, there) && r.promise_of(core_.me()) != nullptr) {
@@ -103,6 +106,12 @@ class recovery {
     }
   }
 
+  void tell_why(const job_record& r, time since) {
+    const state_source s = source_of(r, r.gone);
+    if (s.from == nullptr || !s.target.refused.empty()) return;
+    core_.watcher.waiting(to_text(decided(r, s, whole_copies(r, s), since)));
+  }
+
   /// Copies of versions up to the target, of those of which they hold every element; none where the policy has no rung
   /// for them.
   std::vector<kept_snapshot> whole_copies(const job_record& r, const state_source& s) const {
@@ -153,7 +162,8 @@ class recovery {
 
   job_core& core_;
   member_list waited_with_;
-  std::pair<index_t, index_t> told_ = {-1, -1};  // of which epoch and attempt it was told that it is broken
+  // of which epoch and attempt it was told that it is broken, and why it waits
+  std::pair<index_t, index_t> told_ = {-1, -1}, waits_ = {-1, -1};
 };
 
 }  // namespace reshard::detail
