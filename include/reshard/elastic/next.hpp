@@ -117,8 +117,8 @@ constexpr void begin_epoch(job_record& r, const world& w) {
 }
 
 /// The record after an event: by the table, or unchanged. Laws: the epoch never falls, and rises by one exactly where
-/// the table says; a world of the next epoch comes with the acks of all members, or with the promise of one that holds the
-/// state. A world that is none is refused, as require_world refuses it.
+/// the table says; a world of the next epoch comes with the acks of all members, or with the promise of one that holds
+/// the state. A world that is none is refused, as require_world refuses it.
 [[nodiscard]] constexpr job_record next(const job_record& r, const job_event& e) {
   if (!why_ignored(r, e).empty()) return r;
   for (const world& w : e.to) require_world(w);

@@ -60,8 +60,7 @@ int run(int count, char** words) {
   worker.add_option("--grace", w.grace, "seconds to promise in");
   worker.add_option("--snapshot", w.snapshot, "copies of what one member holds at the next one, every so many steps");
   worker.add_option("--init-s", w.init, "sleep before it registers");
-  worker.add_option("--group-s", w.group,
-                    "sleep before each making of its groups, beside the steps: as large ones take");
+  worker.add_option("--group-s", w.group, "sleep before its groups are made, beside the steps");
   worker.add_option("--budget", w.budget, "of a planned switch, which gives sources back");
   worker.add_option("--dump", w.dump, "a folder for what it holds at the end");
   worker.add_option("--kill", w.kill, "POINT[:N]: SIGKILL at the N-th time there")->take_all();
@@ -85,7 +84,6 @@ int run(int count, char** words) {
   store.add_option("--listen", listen, "HOST:PORT")->required();
   store.add_option("--journal", journal, "a file, synced before anything is answered")->required();
   store.callback([&] { code = run_store(listen, journal); });
-
   demo_words shown;
   add_demo(app, shown, code);
 
