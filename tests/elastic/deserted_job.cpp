@@ -128,6 +128,9 @@ TEST_CASE("members whose leases are gone live while one of their doors answers, 
   spare unknown;
   unknown.put(spare::of_two(job_phase::idle));
   unknown.die(0), unknown.die(1);
+  stored& place = unknown.core.known[unknown.core.keys.places() + "a"];
+  place.value = "nowhere 127.0.0.1:1 node";  // an address that nobody can ask for
+  CHECK(!unknown.looks(milliseconds(300)));
   unknown.core.known.erase(unknown.core.keys.places() + "a");
   CHECK(!unknown.looks(milliseconds(300)));
 }

@@ -43,13 +43,14 @@ struct story {
   std::map<std::string, job_end> ends;
   std::map<std::string, std::string> last;  // sentences
   std::set<std::string> told;
+  std::vector<std::string> waits;
   index_t two_worlds = 0, two_answers = 0, elements = 0, wrong = 0;
 };
 
 struct member : job_watcher {
   member(story& s, any_store store, const std::string& name, index_t found, double step_seconds,
          const std::string& dies = "", int nth = 1, const degrees& layout = {}, index_t snapshot = 0,
-         bytes_t budget = no_budget, double own_seconds = 0)
+         bytes_t budget = no_budget, double own_seconds = 0, index_t least_members = 1)
       : all(s), me(name), step(step_seconds), own(own_seconds), dies_at(dies), times(nth) {
     settings.job = "story";
     settings.me = name;
@@ -61,6 +62,7 @@ struct member : job_watcher {
     settings.steps = steps;
     settings.snapshot = snapshot;
     settings.budget = budget;
+    settings.policy.min = least_members;
     settings.wait = std::chrono::seconds(2);  // nobody is slow on a machine that is busy
     settings.grace = std::chrono::seconds(1);
     if (own > 0) settings.window = std::chrono::milliseconds(30), settings.policy.windows = 2, settings.policy.wait = 0;
@@ -76,6 +78,10 @@ struct member : job_watcher {
   void failed(const std::string& sentence) override {
     const std::lock_guard lock(all.mutex);
     all.told.insert(sentence);
+  }
+  void waiting(const std::string& why) override {
+    const std::lock_guard lock(all.mutex);
+    all.waits.push_back(me + ": " + why);
   }
   void slow(const member_list& who, const std::string& why) override {
     const std::lock_guard lock(all.mutex);
@@ -535,6 +541,32 @@ TEST_CASE("what one holder alone had comes from its neighbour's copy: back by le
     for (index_t k = after.cursor - after.batch; k < after.cursor; ++k) then += mix64(static_cast<std::uint64_t>(k));
     CHECK(taken == then);
   }
+}
+
+TEST_CASE("a job that waits says for what, once, and goes on with who comes") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    const auto add = [&](const char* who, const std::string& dies) {
+      return std::make_unique<member>(s, store, who, 2, 0.004, dies, 12, degrees{.dp = 2}, 0, no_budget, 0.0, 2);
+    };
+    const std::unique_ptr<member> a = add("a", ""), b = add("b", "updated");
+    const auto waits = [&] {
+      const std::lock_guard lock(s.mutex);
+      return std::ssize(s.waits);
+    };
+    while (waits() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    CHECK(waits() == 1);
+    add("c", "");
+  }
+  REQUIRE(s.waits.size() == 1);
+  CHECK(s.waits[0].starts_with("a: "));
+  CHECK(s.waits[0].find("not replace: 0 spares are registered for 1 dead member") != std::string::npos);
+  CHECK(s.waits[0].find("not shrink: ") != std::string::npos);
+  CHECK(s.ends == std::map<std::string, job_end>{{"a", job_end::done}, {"b", job_end::runs}, {"c", job_end::done}});
+  check_history(s);
 }
 
 TEST_CASE("a job whose state had one holder that is gone is lost, and says what is missing") {

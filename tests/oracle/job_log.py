@@ -402,8 +402,9 @@ class Judge:
                 continue
             w = self.worlds[mine[-1]]
             held = self.model.regions(w["layout"])[w["members"].index(name)]
-            if self.job.get("budget") and x["why"] == "left" and not x["digests"]:
-                held = {}  # it gave all of it away as it went; where its change broke off before that, it has all
+            # It gave all of it away as it went; where its change broke off and nobody entered the next world, it may have all.
+            if self.job.get("budget") and x["why"] == "left" and (mine[-1] + 1 in self.epochs or not x["digests"]):
+                held = {}
             if x["digests"] != self.model.digests(held, self.power[x["version"]]):
                 wrong = {k for k in {*x["digests"], *(" ".join(k) for k in held)} if x["digests"].get(k) != self.model.digests({tuple(k.split(" ")): held[tuple(k.split(" "))]} if
                          tuple(k.split(" ")) in held else {}, self.power[x["version"]]).get(k)}

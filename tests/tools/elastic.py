@@ -718,6 +718,7 @@ def self_test():
     doctor("two last versions", "C7", lambda l, d, t: find(l, "n1", "end").update(version=3))
     doctor("an expelled member of the last world calls it done", "C7", lambda l, d, t: find(l, "j", "end").update(why="expelled"))
     doctor("one that is out says done", "C7", lambda l, d, t: find(l, "n0", "end").update(why="done"))
+    doctor("who left under a budget has all", "C6", lambda l, d, t: t.update(budget="64KiB"))
     doctor("no word of the log", "C0", lambda l, d, t: l["n1"].append({"t": 1.0, "id": "n1", "ev": "rust"}))
     doctor("a field missing", "C0", lambda l, d, t: find(l, "n1", "step").pop("sum"))
     doctor("the samples of who was killed", "C3", lambda l, d, t: drop(l, "n1", find(l, "n1", "samples", 3)), "killed")

@@ -109,7 +109,8 @@ class recovery {
   void tell_why(const job_record& r, time since) {
     const state_source s = source_of(r, r.gone);
     if (s.from == nullptr || !s.target.refused.empty()) return;
-    core_.watcher.waiting(to_text(decided(r, s, whole_copies(r, s), since)));
+    const elastic_decision d = decided(r, s, whole_copies(r, s), since);
+    if (!d.layout) core_.watcher.waiting(to_text(d));  // else somebody has come since
   }
 
   /// Copies of versions up to the target, of those of which they hold every element; none where the policy has no rung
