@@ -50,7 +50,8 @@ struct story {
 struct member : job_watcher {
   member(story& s, any_store store, const std::string& name, index_t found, double step_seconds,
          const std::string& dies = "", int nth = 1, const degrees& layout = {}, index_t snapshot = 0,
-         bytes_t budget = no_budget, double own_seconds = 0, index_t least_members = 1)
+         bytes_t budget = no_budget, double own_seconds = 0, index_t least_members = 1,
+         const std::function<void(member&)>& differs = {})
       : all(s), me(name), step(step_seconds), own(own_seconds), dies_at(dies), times(nth) {
     settings.job = "story";
     settings.me = name;
@@ -66,6 +67,7 @@ struct member : job_watcher {
     settings.wait = std::chrono::seconds(2);  // nobody is slow on a machine that is busy
     settings.grace = std::chrono::seconds(1);
     if (own > 0) settings.window = std::chrono::milliseconds(30), settings.policy.windows = 2, settings.policy.wait = 0;
+    if (differs) differs(*this);
     thread = std::thread([this, store] { train(store); });
   }
   ~member() override { thread.join(); }
@@ -162,7 +164,10 @@ struct member : job_watcher {
       const std::lock_guard lock(of_groups);
       group = rank < 0 ? nullptr : std::move(made);
     };
-    const auto update = [&](double) { now->each([&](auto& x, std::uint64_t c) { x = after(x, c, sum); }); };
+    const auto update = [&](double) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(update_seconds));
+      now->each([&](auto& x, std::uint64_t c) { x = after(x, c, sum); });
+    };
     calls.update = update;
     std::function<double()> tells_own;
     if (own > 0) tells_own = [this] { return own; };
@@ -216,13 +221,13 @@ struct member : job_watcher {
       ended = job.version();
     }
     over.store(true);
-    if (ended == steps && now) judge(*now);
+    if (ended == settings.steps && now) judge(*now);
   }
   /// Every element, by all samples from the first on in one go.
   void judge(arrays& a) {
     std::vector<std::uint64_t> sums;
     const std::lock_guard lock(all.mutex);
-    for (index_t s = 0; s < steps; ++s) {
+    for (index_t s = 0; s < ended; ++s) {
       const world* w = nullptr;
       for (const auto& [epoch, one] : all.worlds)
         if (one.first_step <= s) w = &one;
@@ -242,6 +247,7 @@ struct member : job_watcher {
   story& all;
   std::string me;
   double step, own;  // seconds of a step, and what it tells of them as its own; 0: nothing
+  double update_seconds = 0;
   std::thread::id trains;
   std::string dies_at;  // at its n-th time at that point, on the trainer's thread, it is no more
   int times;
@@ -286,10 +292,10 @@ void check_tiles(story& s, index_t until) {
 }
 
 /// All steps were made, by samples that tile them, and every element is what they make of it.
-void check_history(story& s) {
+void check_history(story& s, index_t until = steps) {
   CHECK(s.elements > 0);
   CHECK(s.wrong == 0);
-  check_tiles(s, steps);
+  check_tiles(s, until);
 }
 
 /// Words of members are said once, stay while the record is of the epoch that they are about, and are gone after that;
@@ -754,4 +760,107 @@ TEST_CASE("a spare whose coming is refused is not asked in again: who is slow st
           return one.starts_with("a: ignored: a budget of 1024 bytes cannot work: ");
         }) == 1);
   check_history(s);
+}
+
+TEST_CASE("steps that are longer than the patience: who comes waits until the others are out of theirs") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  const auto impatient = [](member& m) {
+    m.settings.steps = 8;
+    m.settings.wait = std::chrono::milliseconds(250), m.settings.grace = std::chrono::milliseconds(100);
+  };
+  {
+    std::vector<std::unique_ptr<member>> all;
+    const auto add = [&](const char* who) {
+      all.push_back(
+          std::make_unique<member>(s, store, who, 2, 0.5, "", 1, degrees{.dp = 2}, 0, no_budget, 0.0, 1, impatient));
+    };
+    for (const char* who : {"a", "b"}) add(who);
+    while (all[0]->version.load() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    add("c");
+    CHECK(ask(store, "r1", {"join", "c"}) == "done");
+  }
+  CHECK(s.worlds.size() == 2);
+  CHECK(s.told.empty());
+  for (const char* who : {"a", "b", "c"}) CHECK(s.ends[who] == job_end::done);
+  check_history(s, 8);
+}
+
+namespace {
+
+/// Two or three members whose updates take longer than the grace, and what it is held against.
+struct slow_updates {
+  local_store kept;
+  any_store store{kept};
+  story s;
+  std::vector<std::unique_ptr<member>> all;
+
+  member& add(const char* who, const degrees& layout, double update, const std::string& dies = "", int nth = 1) {
+    const auto differs = [update](member& m) {
+      m.settings.steps = 7;
+      m.settings.grace = std::chrono::milliseconds(100);
+      m.settings.lease = std::chrono::seconds(20);  // none ends here
+      m.update_seconds = update;
+    };
+    all.push_back(std::make_unique<member>(s, store, who, layout.world(), 0.02, dies, nth, layout, 0, no_budget, 0.0, 1,
+                                           differs));
+    return *all.back();
+  }
+  static void reach(member& m, index_t version) {
+    while (m.version.load() < version && !m.over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void put(const std::vector<std::string>& words) {
+    store.swap(job_keys("story").requests() + "r1", stored_text(parse_request("r1", words)), no_revision);
+  }
+  /// Says in the record that somebody is gone who lives, once it is in that phase.
+  void say_gone(const char* who, job_phase in) {
+    for (const job_keys keys("story");;) {
+      const std::optional<stored> there = store.read(keys.record());
+      const job_record r = record_of(there->value);
+      job_event e = event_about(r, job_event_kind::broke);
+      e.members = {who};
+      if (r.phase == in && store.swap(keys.record(), stored_text(next(r, e)), there->revision) != 0) return;
+    }
+  }
+  void check_done(const std::vector<const char*>& who) {
+    for (const auto& one : all) one->thread.join(), one->thread = std::thread([] {});
+    for (const char* one : who) CHECK_MESSAGE(s.ends[one] == job_end::done, one);
+    const member_list& left = s.worlds.rbegin()->second.members;
+    CHECK(left.size() == who.size());
+    check_history(s, 7);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("who makes an update when somebody dies keeps its place, though the update takes longer than the grace") {
+  slow_updates job;
+  const degrees three{.dp = 3};
+  job.add("a", three, 0), job.add("b", three, 0.6), job.add("c", three, 0, "updated", 4);
+  job.check_done({"a", "b"});
+  CHECK(job.s.ends["c"] == job_end::runs);
+}
+
+TEST_CASE("nothing is lost while who holds it makes a long update") {
+  slow_updates job;
+  degrees cut;  // every element has one holder
+  cut.pp = 2;
+  job.add("a", cut, 0.6), job.add("b", cut, 0.6);
+  slow_updates::reach(*job.all[0], 1);
+  job.add("c", cut, 0), job.add("d", cut, 0);
+  job.put({"join", "c,d"});
+  job.say_gone("c", job_phase::entering);  // c and d, who have nothing yet, promise at once
+  job.check_done({"a", "b", "c", "d"});
+}
+
+TEST_CASE("wrong evidence against who holds state alone costs nothing while its lease holds") {
+  slow_updates job;
+  degrees cut;
+  cut.pp = 2;
+  job.add("a", cut, 0), job.add("b", cut, 0.6);
+  slow_updates::reach(*job.all[0], 3);
+  job.say_gone("b", job_phase::idle);
+  job.check_done({"a", "b"});
+  CHECK(job.s.worlds.size() == 2);
 }

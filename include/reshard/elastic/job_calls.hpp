@@ -40,8 +40,8 @@ struct job_settings {
   bytes_t budget = no_budget;
   elastic_policy policy = {};
   patience lease = std::chrono::seconds(3);         // after so long without a renewal the store forgets a member
-  patience wait = std::chrono::seconds(1);          // who says nothing for so long is not waited for
-  patience grace = std::chrono::milliseconds(300);  // so long a member is given to promise
+  patience wait = std::chrono::seconds(1);          // who says nothing for so long is a suspect
+  patience grace = std::chrono::milliseconds(300);  // so long a suspect is given to promise
   patience ready = std::chrono::seconds(60);        // so long a change waits for everybody's groups
   patience comes = std::chrono::seconds(10);        // .. and who is asked to join is waited for to register
   patience window = std::chrono::seconds(2);        // over which a member's own time of a step is averaged

@@ -32,16 +32,14 @@ class recovery {
     for (const member_name& who : r.concerned())
       if (r.promise_of(who) == nullptr) e.members.push_back(who);
     if (!e.members.empty() && seconds_since(since) < seconds(core_.settings.grace)) return;
+    if (waits_for_living(r, e.members, since)) return;
     const state_source s = source_of(r, e.members);
-    if (s.from == nullptr || !s.target.refused.empty()) {
-      core_.happen(event_about(r, job_event_kind::nobody));
-      return;
-    }
+    if (s.from == nullptr || !s.target.refused.empty()) return none_holds(r, e.members);
     const std::vector<kept_snapshot> copies = whole_copies(r, s);
     const elastic_decision d = decided(r, s, copies, since);
     if (!d.layout) {
-      const bool gone = d.unheld > 0 && copies.empty();
-      core_.happen(event_about(r, gone ? job_event_kind::nobody : job_event_kind::no_plan));
+      if (d.unheld > 0 && copies.empty()) return none_holds(r, e.members);
+      core_.happen(event_about(r, job_event_kind::no_plan));
       return;
     }
     e.from_copies = d.taken == rung::snapshot;
@@ -106,6 +104,33 @@ class recovery {
     }
   }
 
+  /// Whether somebody who has not promised lives for all that is known: its lease holds, and nothing speaks against it.
+  /// It makes a long update, or computes; who would leave it out costs it its place, and maybe the job a version. One
+  /// whose trainer hangs is waited for as long as a change waits for groups.
+  bool waits_for_living(const job_record& r, const member_list& silent, time since) {
+    if (seconds_since(since) >= seconds(core_.settings.ready)) return false;
+    return core_.locked([&] {
+      const member_list there = core_.registered();
+      return std::any_of(silent.begin(), silent.end(), [&](const member_name& who) {
+        return has_member(there, who) && !has_member(r.gone, who) && !has_member(core_.suspects, who);
+      });
+    });
+  }
+  /// Nobody who promised holds what is needed. Whoever did not, and holds its lease, may hold it: evidence that is wrong
+  /// costs a place and never the state. A store that was slow takes the leases of all, who then register again: that
+  /// they are out is believed where nobody was back for the patience.
+  void none_holds(const job_record& r, const member_list& silent) {
+    const bool there = core_.locked([&] {
+      const member_list all = core_.registered();
+      const auto holds_lease = [&](const member_name& who) { return has_member(all, who); };
+      return !holds_lease(core_.me()) || std::any_of(silent.begin(), silent.end(), holds_lease);
+    });
+    if (there || std::exchange(missed_in_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt))
+      missed_ = member_clock::now();
+    if (!silent.empty() && seconds_since(missed_) < seconds(core_.settings.wait)) return;
+    core_.happen(event_about(r, job_event_kind::nobody));
+  }
+
   void tell_why(const job_record& r, time since) {
     const state_source s = source_of(r, r.gone);
     if (s.from == nullptr || !s.target.refused.empty()) return;
@@ -165,6 +190,8 @@ class recovery {
   member_list waited_with_;
   // of which epoch and attempt it was told that it is broken, and why it waits
   std::pair<index_t, index_t> told_ = {-1, -1}, waits_ = {-1, -1};
+  time missed_ = {};  // since when nobody who did not promise is registered, and in which epoch and attempt
+  std::pair<index_t, index_t> missed_in_ = {-1, -1};
 };
 
 }  // namespace reshard::detail

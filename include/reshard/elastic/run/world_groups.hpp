@@ -83,11 +83,14 @@ class world_groups {
       return entering_.get_token();
     });
   }
-  /// The switch's group into the record's world: that which was made beside the steps, or one that is made now.
+  /// The switch's group into the record's world: that which was made beside the steps, or one that is made now. It
+  /// stands once all have come out of their steps, however long those are: who says nothing in it is given up soon.
   std::unique_ptr<socket_endpoint> take(const job_record& r, const state_source& s, const std::stop_token& stop) {
     std::unique_ptr<socket_endpoint> there;
     if (r.promises.empty()) there = core_.locked([&] { return std::move(made_); });
-    return there ? std::move(there) : make(r, s, r.now(), stop);
+    if (!there) return make(r, s, r.now(), stop);
+    wait_for_all(r, devices_of_entry(s, r.now()), stop);
+    return there;
   }
   /// A group among a world's members, for what they do beside the steps; who is late in its step is waited for long.
   std::unique_ptr<socket_endpoint> make_among(const world& w, std::string_view what, const std::stop_token& stop) {
