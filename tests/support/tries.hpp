@@ -14,8 +14,8 @@ inline long asked_for(const char* name, long otherwise) {
   return given != nullptr ? std::atol(given) : otherwise;
 }
 
-/// Which part of its tries a test makes, 1 / fewer(): all where nothing is set. RESHARD_ALL_TRIES outdoes RESHARD_FEW, which a
-/// test's own environment sets.
+/// Which part of its tries a test makes, 1 / fewer(): all where nothing is set. RESHARD_ALL_TRIES outdoes RESHARD_FEW,
+/// which a test's own environment sets.
 inline int fewer() {
   return std::getenv("RESHARD_ALL_TRIES") != nullptr ? 1 : static_cast<int>(std::max(1l, asked_for("RESHARD_FEW", 1)));
 }

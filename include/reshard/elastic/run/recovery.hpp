@@ -105,8 +105,8 @@ class recovery {
   }
 
   /// Whether somebody who has not promised lives for all that is known: its lease holds, and nothing speaks against it.
-  /// It makes a long update, or computes; who would leave it out costs it its place, and maybe the job a version. One
-  /// whose trainer hangs is waited for as long as a change waits for groups.
+  /// It makes a long update; a world without it would cost it its place, and maybe the job a version. One whose trainer
+  /// hangs is waited for as long as a change waits for groups.
   bool waits_for_living(const job_record& r, const member_list& silent, time since) {
     if (seconds_since(since) >= seconds(core_.settings.ready)) return false;
     return core_.locked([&] {
@@ -116,9 +116,9 @@ class recovery {
       });
     });
   }
-  /// Nobody who promised holds what is needed. Whoever did not, and holds its lease, may hold it: evidence that is wrong
-  /// costs a place and never the state. A store that was slow takes the leases of all, who then register again: that
-  /// they are out is believed where nobody was back for the patience.
+  /// Nobody who promised holds what is needed. Whoever did not, and has its lease, may hold it: wrong evidence costs a
+  /// place and never the state. A store that was slow takes the leases of all, who then register again: that they are
+  /// out is believed where nobody was back for the patience.
   void none_holds(const job_record& r, const member_list& silent) {
     const bool there = core_.locked([&] {
       const member_list all = core_.registered();
