@@ -14,21 +14,18 @@ inline long asked_for(const char* name, long otherwise) {
   return given != nullptr ? std::atol(given) : otherwise;
 }
 
-/// Which part of its tries a test makes, 1 / fewer(): all where nothing is set. RESHARD_ALL_TRIES outdoes RESHARD_FEW,
-/// which a test's own environment sets.
-inline int fewer() {
-  return std::getenv("RESHARD_ALL_TRIES") != nullptr ? 1 : static_cast<int>(std::max(1l, asked_for("RESHARD_FEW", 1)));
-}
-
 /// How often to try what is tried n times: n / RESHARD_FEW where that is set, for sanitizers and for what runs programs
-/// in thousands; but RESHARD_LEAST times, 20 if not set, or n where that is less.
+/// in thousands; but RESHARD_LEAST times, 20 if not set, or n where that is less. RESHARD_ALL_TRIES, which whoever starts
+/// a test can set, asks for n whatever a test's own environment says.
 inline int tries(int n) {
+  if (std::getenv("RESHARD_ALL_TRIES") != nullptr) return n;
+  const int few = static_cast<int>(std::max(1l, asked_for("RESHARD_FEW", 1)));
   const int least = static_cast<int>(std::max(1l, asked_for("RESHARD_LEAST", 20)));
-  return std::min(n, std::max(least, n / fewer()));
+  return std::min(n, std::max(least, n / few));
 }
 
 /// Whether fewer tries are asked for: then what is costly beside what it can find is made small, too.
-inline bool few() { return fewer() > 1; }
+inline bool few() { return std::getenv("RESHARD_FEW") != nullptr; }
 
 /// Whether a sanitizer looks on, or something else for which the least of tries was set.
 inline bool under_sanitizer() { return asked_for("RESHARD_LEAST", 20) < 20; }
