@@ -15,8 +15,8 @@ inline long asked_for(const char* name, long otherwise) {
 }
 
 /// How often to try what is tried n times: n / RESHARD_FEW where that is set, for sanitizers and for what runs programs
-/// in thousands; but RESHARD_LEAST times, 20 if not set, or n where that is less. RESHARD_ALL_TRIES, which whoever starts
-/// a test can set, asks for n whatever a test's own environment says.
+/// in thousands; but RESHARD_LEAST times, 20 if not set, or n where that is less. RESHARD_ALL_TRIES, set by whoever
+/// starts a test, asks for n whatever a test's own environment says.
 inline int tries(int n) {
   if (std::getenv("RESHARD_ALL_TRIES") != nullptr) return n;
   const int few = static_cast<int>(std::max(1l, asked_for("RESHARD_FEW", 1)));
