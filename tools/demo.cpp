@@ -36,7 +36,7 @@ using reshard::io::bytes_text, reshard::io::count_text, reshard::refuse, reshard
 
 constexpr const char* usage =
     "tools/demo [--json] [--rounds N] [--transport threads|mailboxes|sockets|mpi] "
-    "[--relay GPUS] [MODEL FROM TO [--budget BYTES] [--from-devices LIST] [--to-devices LIST] "
+    "[--relay GPUS] [MODEL FROM TO [--budget BYTES | --warm] [--from-devices LIST] [--to-devices LIST] "
     "[--fault kill|stop:DEVICE@STAGE [--keep] [--then LAYOUT] [--patience SECONDS]]]";
 constexpr const char* self = "/proc/self/exe";
 
@@ -115,6 +115,7 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
     else if (word == "--then") result.fault.then = value(), of_fault = true;
     else if (word == "--patience") result.fault.patience_seconds = parse_patience(value()), of_fault = true;
     else if (word == "--budget") options.budget = reshard::io::parse_bytes("--budget", value()), special = true;
+    else if (word == "--warm") options.warm = special = true;
     else if (word == "--from-devices") options.from_devices = value(), special = true;
     else if (word == "--to-devices") options.to_devices = value(), special = true;
     else if (word.starts_with("--")) refuse("there is no option ", reshard::io::one_line(word), "; ", usage);
@@ -124,6 +125,8 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
   if (of_fault && !faulty) refuse("--keep, --then and --patience are of --fault; ", usage);
   if (options.node_devices > 0 && (faulty || options.transport == "mpi"))
     refuse("--relay is for whole switches over threads, mailboxes or sockets; ", usage);
+  if (options.warm && (faulty || options.transport != "sockets"))
+    refuse("--warm is for whole switches over sockets; ", usage);
   if (faulty && named && options.transport != "sockets")
     refuse("--fault wants processes that can die alone; give --transport sockets with it");
   if (words.empty() && !special) {
@@ -290,7 +293,8 @@ outcome measure_all(const switch_request& r, index_t asked_rounds, const progres
   for (index_t i = 0; i < rounds; ++i) {
     if (i > 0 && asked_rounds == 0 && std::chrono::steady_clock::now() - begin > std::chrono::seconds(12)) break;
     const std::string of = text_of(", round ", i + 1, " of ", rounds);
-    const numbers staged = run(measurement::staged, "switching within the budget" + of);
+    const numbers staged = r.warm ? run(measurement::warm, "switching without a budget, all memory there" + of)
+                                  : run(measurement::staged, "switching within the budget" + of);
     wrong += static_cast<bytes_t>(staged.at("wrong"));
     all.push_back({staged, between_processes(r)
                                ? 0
@@ -338,7 +342,8 @@ void print_json(const outcome& o) {
   for (const char* key : {"retained_bytes", "stages"}) line += text_of(",\"", key, "\":", o.count(key));
   const bytes_t unread_kept = o.count("unread_kept_stages");
   line += text_of(",\"unread_kept_stages\":", unread_kept < 0 ? "null" : std::to_string(unread_kept));
-  line += text_of(",\"budget_bytes\":", o.of.budget, ",\"peak_excess_bytes\":", o.count("peak_excess_bytes"));
+  line += text_of(",\"budget_bytes\":", o.of.warm ? "null" : std::to_string(o.of.budget),
+                  ",\"peak_excess_bytes\":", o.count("peak_excess_bytes"));
   const auto decimal = [&line](const char* key, double value) {
     char text[64];
     line.append(text, static_cast<std::size_t>(std::snprintf(text, sizeof text, ",\"%s\":%.6f", key, value)));

@@ -122,7 +122,8 @@ void measure_switch(const switch_request& request, measurement kind) {
 }
 
 /// The same, once, between processes.
-void measure_processes(const switch_request& request) {
+void measure_processes(const switch_request& request, measurement kind) {
+  const bool warm = kind == measurement::warm;
   const computed_switch change = switch_of(request);
   const std::vector<found_by_device> found = on_processes<found_by_device>(
       change.devices(),
@@ -131,10 +132,15 @@ void measure_processes(const switch_request& request) {
         const rank_t was = change.from_rank(device), is = change.to_rank(device);
         rank_storage before, after;
         if (was >= 0) before = rank_storage(change.from(), was, "rank " + std::to_string(was) + " of FROM");
-        if (is >= 0) after = rank_storage(change.to(), is, "rank " + std::to_string(is) + " of TO");
+        if (is >= 0)
+          after = rank_storage(change.to(), is, "rank " + std::to_string(is) + " of TO",
+                               warm ? pages_are::committed : pages_are::reserved);
         fill(before.tensors(), change.from());
         switch_once(change, before.tensors(), after.tensors(), here,
-                    {.budget = request.budget, .route = route_of(request)}, mine);
+                    {.budget = warm ? no_budget : request.budget,
+                     .after_use = warm ? sources::keep : sources::release,
+                     .route = route_of(request)},
+                    mine);
         mine.compared = compare(after.tensors(), change.to());
       });
   tell_found(found, request, elapsed(found));
@@ -239,9 +245,10 @@ void measure(const switch_request& what, measurement kind) {
     case measurement::plan: return measure_plan(what);
     case measurement::staged:
       if (what.transport == "mpi") return measure_over_mpi(what);
-      if (between_processes(what)) return measure_processes(what);
+      if (between_processes(what)) return measure_processes(what, kind);
       [[fallthrough]];
     case measurement::warm:
+      if (between_processes(what)) return measure_processes(what, kind);
       if (what.transport == "mailboxes") return measure_switch<mailbox_group>(what, kind);
       return measure_switch<thread_group>(what, kind);
     case measurement::staged_copy:

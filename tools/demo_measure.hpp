@@ -22,6 +22,7 @@ struct switch_request {
   bytes_t budget = bytes_t{64} << 20;
   std::string transport = "threads";
   index_t node_devices = 0;  // devices of a node, over which bytes are relayed; 0: they go directly
+  bool warm = false;         // between processes: without a budget, all memory there
 };
 
 /// What carries the switch: threads that copy, threads that exchange messages, or processes over TCP or MPI.

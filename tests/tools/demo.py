@@ -95,6 +95,12 @@ with tempfile.TemporaryDirectory() as folder:
             assert list(told[4]) == [k for k in KEYS if k not in beside] + of_messages, told[4]
             assert told[4]["wrong"] == 0 and told[4]["elements"] > 0 and told[4]["moved_bytes"] == told[4]["least_bytes"], told[4]
 
+    if between_processes:
+        result = run("--warm", "--transport", "sockets", str(model), "tp=2,pp=2,zero=1", "dp=4,ep=2,zero=1")
+        assert result.returncode == 0 and own_words(result, "sockets") == [], result
+        told = json.loads(result.stdout)
+        assert told["budget_bytes"] is None and told["stages"] == 1 and told["wrong"] == 0 and told["elements"] > 0, told
+
     for arguments, words in [((str(model), "tp=3", "dp=2"), "legal are tp in"), (("/no/such/config.json", "", ""), "cannot be read"),
                              ((str(smallest), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "1000"), "the least budget that does is"),
                              (("--nothing",), "no option"), ((*faulty, "--fault", "kill:1@900", "--budget", "2MiB"), "none was the 900th"),
@@ -103,7 +109,7 @@ with tempfile.TemporaryDirectory() as folder:
                              ((*faulty, "--fault", "kill:1@0", "--then", "dp=4"), "of 4 devices one does not survive"),
                              ((*faulty, "--fault", "kill:1@0", "--patience", "0"), "seconds, 0.1 to 3600"), ((*faulty, "--keep"), "are of --fault"),
                              ((*faulty, "--fault", "kill:1@0", "--transport", "threads"), "give --transport sockets"), ((str(model), "dp=2"), "a MODEL and two layouts are wanted"),
-                             (("--rounds", "x"), "--rounds"), (("--relay", "0"), "the devices of a node are 1 to 1024"),
+                             (("--rounds", "x"), "--rounds"), ((str(model), "tp=2", "dp=2", "--warm"), "--warm is for whole switches over sockets"), (("--relay", "0"), "the devices of a node are 1 to 1024"),
                              ((*faulty, "--fault", "kill:1@0", "--relay", "2"), "--relay is for whole switches"), (("--transport", "pigeons"), "it is threads, mailboxes, sockets or mpi"),
                              (("--transport", "sockets", str(smallest), "tp=2,pp=2,dp=2,zero=1", "dp=8,zero=1", "--budget", "1000"),
                               "the least budget that does is"),

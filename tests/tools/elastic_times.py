@@ -5,7 +5,8 @@
 TOOL is tools/elastic of a build that has tools/demo and tools/reshard too. Times are read from logs, whose clock is the machine's:
   boundaries  the wait at a planned boundary beyond the slowest member's step: of each boundary the least `waited` of its members
   pauses      from the last member's last step in a world to the last member's first samples in the next one, over the same switch of tools/demo:
-              processes over sockets that do nothing else. Each member holds M MiB; one joins, one leaves, one is replaced, of 8
+              processes over sockets that do nothing else, with the memory of both sides there before (workers have it there beside the steps).
+              Each member holds M MiB; one joins, one leaves, one is replaced, of 8
   prepares    steps a second while who comes starts up (2 s, asleep) and groups are made, over those before
   overlap     1 - pause / (from the beginning of the start-up, or of the groups' making, to the first samples of the next world);
               the start-up, and for one that leaves the groups' making, is a sleep of 5 s: emulated
@@ -79,8 +80,9 @@ def ended(job):
 
 def switched(model, old, new, devices=None):
     """Seconds of that switch between processes that do nothing else."""
-    words = [str(tests.tool.parent / "demo"), "--json", "--transport", "sockets", str(model), old, new]
+    words = [str(tests.tool.parent / "demo"), "--json", "--warm", "--transport", "sockets", str(model), old, new]
     words += ["--to-devices", devices] if devices else []
+    time.sleep(0 if few else 5)  # what the job before freed goes back to a virtual machine's host meanwhile: both find memory cold, or both warm
     return json.loads(subprocess.run(words, capture_output=True, text=True, timeout=300, check=True).stdout)["seconds"]
 
 
@@ -104,8 +106,8 @@ def changed(kind, model, **more):
 
 
 def pauses():
-    model = model_of(1 if few else options.mib)
     for kind, (old, _, _, new, devices) in CHANGES.items():
+        model = model_of(1 if few else options.mib * 4 if "zero" in old else options.mib)  # of 14 bytes an eighth of 12 is each one's, and 2
         if few and kind != "join":
             continue
         here, there, inner = [], [], []

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <reshard/base/digest.hpp>
@@ -32,10 +33,10 @@ constexpr std::uint64_t hash(std::string_view text) {
 
 /// One rank's arrays of a world.
 struct world_arrays {
-  world_arrays(const model& m, const world& w, rank_t r, const state_list& list)
+  world_arrays(const model& m, const world& w, rank_t r, const state_list& list,
+               pages_are at_first = pages_are::reserved)
       : of(w), rank(r), layout(holding_of(space(m, w.layout), std::nullopt, list)),
-        storage(layout, r, reshard::detail::text_of("rank ", r, " of epoch ", w.epoch),
-                w.epoch == 1 ? pages_are::committed : pages_are::reserved, std::nullopt, list) {}
+        storage(layout, r, reshard::detail::text_of("rank ", r, " of epoch ", w.epoch), at_first, std::nullopt, list) {}
 
   world of;
   rank_t rank;
@@ -65,15 +66,18 @@ class exact_trainer final : public worker_trainer {
  public:
   exact_trainer(const job_settings& job, worker_log& log, double step_seconds)
       : model_(job.model), list_(job.list), log_(log), step_seconds_(step_seconds), wait_(job.wait),
-        keeps_all_(job.budget != no_budget) {}
+        keeps_all_(job.budget != no_budget), trains_(std::this_thread::get_id()) {}
 
   trainer_calls calls(elastic_job*& job) override {
     trainer_calls c;
     c.make_group = [this, &job](const group_request& r, const std::stop_token& stop) {
       auto made = std::make_unique<socket_endpoint>(r.rank, r.addresses, job->door(), r.number, wait_, stop);
-      const std::lock_guard lock(mutex_);
-      next_group_ = std::move(made);
-      next_group_of_ = r.next->epoch;
+      {
+        const std::lock_guard lock(mutex_);
+        next_group_ = std::move(made);
+        next_group_of_ = r.next->epoch;
+      }
+      prepare(*r.next, r.rank);
     };
     c.interrupt = [this](const std::string& sentence) {
       const std::lock_guard lock(mutex_);
@@ -81,7 +85,10 @@ class exact_trainer final : public worker_trainer {
     };
     c.tensors = [this](const world& w, rank_t rank) {
       if (next_ && keeps_all_) between_.push_back(std::move(next_));
-      next_ = std::make_unique<world_arrays>(model_, w, rank, list_);
+      next_ = prepared(w, rank);
+      if (!next_)
+        next_ = std::make_unique<world_arrays>(model_, w, rank, list_,
+                                               w.epoch == 1 ? pages_are::committed : pages_are::reserved);
       return next_->storage.tensors();
     };
     c.given_up = [this](index_t epoch) {
@@ -94,7 +101,7 @@ class exact_trainer final : public worker_trainer {
     };
     c.entered = [this](const world& w, rank_t rank) {
       if (rank < 0) now_.reset(), next_.reset();
-      else if (next_ && next_->of.epoch == w.epoch) now_ = std::move(next_);
+      else if (next_ && next_->of.epoch == w.epoch) let_go(std::exchange(now_, std::move(next_)));
       between_.clear();
       const std::lock_guard lock(mutex_);
       if (rank < 0) group_.reset();
@@ -151,6 +158,28 @@ class exact_trainer final : public worker_trainer {
       x = static_cast<std::remove_reference_t<decltype(x)>>(mixing_step * x + c * sum_);
     });
   }
+  /// Gives pages back on a thread of its own: steps need not wait for that.
+  void let_go(std::unique_ptr<world_arrays> old) {
+    if (lets_go_.joinable()) lets_go_.join();
+    if (old && !keeps_all_) lets_go_ = std::jthread([gone = std::move(old)] {});
+  }
+  /// Beside the steps, once its group stands: a planned world's arrays, pages and all, which the pause then need not wait
+  /// for. Under a budget nothing is there before its time. Of a world that is called off they stay until the next one.
+  void prepare(const world& next, rank_t rank) {
+    if (keeps_all_ || next.epoch == 1 || std::this_thread::get_id() == trains_) return;
+    prepared(next, -1);  // first those of before go
+    auto made = std::make_unique<world_arrays>(model_, next, rank, list_, pages_are::committed);
+    const std::lock_guard lock(mutex_);
+    prepared_ = std::move(made);
+  }
+  /// The arrays that were prepared for that rank of that world, if there are any; others go.
+  std::unique_ptr<world_arrays> prepared(const world& w, rank_t rank) {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<world_arrays> made = std::move(prepared_);
+    if (!made || made->of.epoch != w.epoch || !(made->of.layout == w.layout) || made->rank != rank) return nullptr;
+    made->of = w;
+    return made;
+  }
   socket_endpoint& group() {
     if (!group_) throw peer_failed("reshard: there is no group");
     return *group_;
@@ -169,9 +198,12 @@ class exact_trainer final : public worker_trainer {
   bool keeps_all_;  // under a budget state may lie in arrays of several worlds
   std::vector<std::unique_ptr<world_arrays>> between_;
   std::optional<arrays_told> told_;
-  std::mutex mutex_;  // of groups
+  std::thread::id trains_;
+  std::mutex mutex_;  // of what another thread makes
   std::unique_ptr<socket_endpoint> group_, next_group_;
   index_t next_group_of_ = 0;
+  std::unique_ptr<world_arrays> prepared_;
+  std::jthread lets_go_;
 };
 
 }  // namespace elastic
