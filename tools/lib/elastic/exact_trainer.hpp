@@ -163,8 +163,8 @@ class exact_trainer final : public worker_trainer {
     if (lets_go_.joinable()) lets_go_.join();
     if (old && !keeps_all_) lets_go_ = std::jthread([gone = std::move(old)] {});
   }
-  /// Beside the steps, once its group stands: a planned world's arrays, pages and all, which the pause then need not wait
-  /// for. Under a budget nothing is there before its time. Of a world that is called off they stay until the next one.
+  /// Beside the steps, once its group stands: a planned world's arrays, pages and all, for which the pause then need
+  /// not wait. Under a budget nothing is there before its time. Of a world that is called off they stay until the next.
   void prepare(const world& next, rank_t rank) {
     if (keeps_all_ || next.epoch == 1 || std::this_thread::get_id() == trains_) return;
     prepared(next, -1);  // first those of before go

@@ -91,11 +91,11 @@ class world_change {
     }
     if (next_ && next_epoch_ == s.from->epoch) settle(*s.from);  // the job was founded, and its group never stood
     const std::stop_callback ends(stop, [&over] { over->stop("reshard: a member of the change is gone"); });
-    return switch_over(r, s, std::move(copies), *over);
+    return switch_over(r, s, std::move(copies), *over, stop);
   }
 
   result switch_over(const job_record& r, const state_source& s, std::pair<binding, small_state> copies,
-                     socket_endpoint& over) {
+                     socket_endpoint& over, const std::stop_token& stop) {
     const world& to = r.now();
     const rank_t rank = to.rank_of(core_.me());
     const bool torn = s.into != nullptr && !r.from_copies;
@@ -111,6 +111,7 @@ class world_change {
     binding& held = r.from_copies ? copies.first : lies ? parts : source ? *old_ : nothing;
     give_up();
     if (rank >= 0) bind(to, rank);
+    groups_.wait_to_move(r, s, stop);
     switch_options options;
     // After a death the sources stay, whatever that takes: of what lies between worlds nothing more is given away.
     const bool gives = core_.settings.budget != no_budget && r.promises.empty();

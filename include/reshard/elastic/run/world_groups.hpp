@@ -83,14 +83,16 @@ class world_groups {
       return entering_.get_token();
     });
   }
-  /// The switch's group into the record's world: that which was made beside the steps, or one that is made now. It
-  /// stands once all have come out of their steps, however long those are: who says nothing in it is given up soon.
+  /// The switch's group into the record's world: that which was made beside the steps, or one that is made now.
   std::unique_ptr<socket_endpoint> take(const job_record& r, const state_source& s, const std::stop_token& stop) {
     std::unique_ptr<socket_endpoint> there;
     if (r.promises.empty()) there = core_.locked([&] { return std::move(made_); });
-    if (!there) return make(r, s, r.now(), stop);
-    wait_for_all(r, devices_of_entry(s, r.now()), stop);
-    return there;
+    return there ? std::move(there) : make(r, s, r.now(), stop);
+  }
+  /// Waits until all who take part are about to move state: out of their steps, however long those are, with their
+  /// groups and arrays made and updates rolled forward. In the switch who says nothing is given up soon.
+  void wait_to_move(const job_record& r, const state_source& s, const std::stop_token& stop) {
+    wait_for_all(r, living(s, r.now()), "moves", stop);
   }
   /// A group among a world's members, for what they do beside the steps; who is late in its step is waited for long.
   std::unique_ptr<socket_endpoint> make_among(const world& w, std::string_view what, const std::stop_token& stop) {
@@ -99,7 +101,7 @@ class world_groups {
   }
   /// The trainer's group of the world that founds the job.
   void make_first(const job_record& r, const std::stop_token& stop) {
-    wait_for_all(r, r.now().members, stop);
+    wait_for_all(r, r.now().members, "here", stop);
     make_trainers(r, r.now(), stop);
   }
 
@@ -108,9 +110,7 @@ class world_groups {
   std::unique_ptr<socket_endpoint> make(const job_record& r, const state_source& s, const world& to,
                                         const std::stop_token& stop) {
     const member_list all = devices_of_entry(s, to);
-    member_list there = all;
-    std::erase_if(there, [&](const member_name& who) { return has_member(s.dead, who); });
-    wait_for_all(r, there, stop);
+    wait_for_all(r, living(s, to), "here", stop);
     const rank_t device = std::find(all.begin(), all.end(), core_.me()) - all.begin();
     auto moving = std::make_unique<socket_endpoint>(device, addresses_of(all, s.dead), door_,
                                                     core_.number_of("moving", to.epoch, r.attempt, all),
@@ -137,12 +137,17 @@ class world_groups {
     }
     return addresses;
   }
-  void wait_for_all(const job_record& r, const member_list& all, const std::stop_token& stop) {
+  static member_list living(const state_source& s, const world& to) {
+    member_list all = devices_of_entry(s, to);
+    std::erase_if(all, [&](const member_name& who) { return has_member(s.dead, who); });
+    return all;
+  }
+  void wait_for_all(const job_record& r, const member_list& all, std::string_view word, const std::stop_token& stop) {
     for (;;) {
       if (stop.stop_requested()) throw peer_failed("reshard: the change is called off");
       try {
-        core_.say(r, "here");
-        if (has_members(core_.said_by(r, "here"), all)) return;
+        core_.say(r, word);
+        if (has_members(core_.said_by(r, word), all)) return;
       } catch (const store_unreachable&) {
       }
       std::unique_lock lock(core_.mutex);
