@@ -57,7 +57,7 @@ class dense_trainer final : public worker_trainer {
   trainer_calls calls(elastic_job*& job) override {
     trainer_calls c;
     c.make_group = [this, &job](const group_request& r, const std::stop_token& stop) {
-      auto met = std::make_unique<socket_endpoint>(r.rank, r.addresses, job->door(), r.number, job_.wait, stop);
+      auto met = std::make_unique<socket_endpoint>(r.rank, r.addresses, job->door(), r.number, job_.ready, stop);
       const std::string& mine = r.addresses[static_cast<std::size_t>(r.rank)];
       const std::string host = mine.substr(0, mine.rfind(':'));
       const listening_socket called(host + ":0");

@@ -65,7 +65,7 @@ struct world_arrays {
 class exact_trainer final : public worker_trainer {
  public:
   exact_trainer(const job_settings& job, worker_log& log, double step_seconds)
-      : model_(job.model), list_(job.list), log_(log), step_seconds_(step_seconds), wait_(job.wait),
+      : model_(job.model), list_(job.list), log_(log), step_seconds_(step_seconds), wait_(job.ready),
         keeps_all_(job.budget != no_budget), trains_(std::this_thread::get_id()) {}
 
   trainer_calls calls(elastic_job*& job) override {
@@ -192,7 +192,7 @@ class exact_trainer final : public worker_trainer {
   state_list list_;
   worker_log& log_;
   double step_seconds_, own_seconds_ = 0;
-  patience wait_;
+  patience wait_;  // for who is late in a step, however slow: pulses tell who is gone, and then interrupt ends the wait
   std::uint64_t sum_ = 0;
   std::unique_ptr<world_arrays> now_, next_;
   bool keeps_all_;  // under a budget state may lie in arrays of several worlds
