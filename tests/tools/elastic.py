@@ -436,6 +436,21 @@ def slow(few):
         check(not any(job.codes.values()), f"slow {name} {spare}: exit codes {job.codes}")
 
 
+def long(few):
+    """A member's steps take longer than the patience, and so all steps do: nobody is taken for dead, and who comes or stays waits for the boundary."""
+    job = Job("long", "dp=2", 2, steps=100000, batch=12, step_ms=5, policy=tests.replicated).founders(n1={"step-ms": 2500 * tests.patience}).worker("s")
+    job.until(lambda: job.stepped(1) and job.has("s", "start"), 30)
+    job.expect(job.ask("join", "join", "s", seconds=40) == "done", "nobody joins steps that are longer than the patience")
+    job.expect(job.until(lambda: job.stepped(0, 2), 20), "no step in epoch 2")
+    job.expect(not any(x["ev"] in ("broken", "gone") for x in job.events()), "somebody is taken for dead")
+    if not few:
+        job.kill("s")
+        job.expect(job.until(lambda: job.stepped(0, 3), 20), "no step in epoch 3")
+        job.expect({x["epoch"] for x in job.events() if x["ev"] == "broken"} == {2}, "one death breaks more than one world")
+    job.ask("f", "finish", seconds=40)
+    job.end(20)
+
+
 # 5. The store: stopped, killed, started again.
 def store(few):
     away, lease = (2, 1.2) if few else (3, LEASE)  # seconds; the leases of all who live are gone
@@ -730,7 +745,7 @@ def self_test():
         shutil.rmtree(job.folder, ignore_errors=True)
 
 
-SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "deserted": deserted, "torn": torn, "budget": budget, "snapshots": snapshots, "slow": slow, "store": store, "random": random_runs, "times": times}
+SCENARIOS = {"founded": founded, "asked": asked, "struck": struck, "stopped": stopped, "spares": spares, "deserted": deserted, "torn": torn, "budget": budget, "snapshots": snapshots, "slow": slow, "long": long, "store": store, "random": random_runs, "times": times}
 
 
 def main():
