@@ -135,7 +135,7 @@ struct member : job_watcher {
     trainer_calls calls;
     calls.make_group = [&](const group_request& r, const std::stop_token& stop) {
       auto one = std::make_unique<socket_endpoint>(r.rank, r.addresses, here->door(), r.number, in_group, stop);
-      std::this_thread::sleep_for(std::chrono::duration<double>(group_seconds));
+      if (r.next->epoch == 2) std::this_thread::sleep_for(std::chrono::duration<double>(group_seconds));
       const std::lock_guard lock(of_groups);
       made = std::move(one);
     };
@@ -249,9 +249,9 @@ struct member : job_watcher {
 
   story& all;
   std::string me;
-  double step, own;  // seconds of a step, and what it tells of them as its own; 0: nothing
-  double update_seconds = 0, group_seconds = 0;
-  patience in_group{};  // of its trainer's group
+  double step, own;                              // seconds of a step, and what it tells of them as its own; 0: nothing
+  double update_seconds = 0, group_seconds = 0;  // the latter in the second world
+  patience in_group{};                           // of its trainer's group
   std::thread::id trains;
   std::string dies_at;  // at its n-th time at that point, on the trainer's thread, it is no more
   int times;
@@ -800,7 +800,7 @@ struct slow_updates {
   story s;
   std::vector<std::unique_ptr<member>> all;
   std::optional<patience> wait = {};
-  double group_seconds = 0;  // of who has an update to make
+  double group_seconds = 0;  // of who has an update to make, in the second world
 
   member& add(const char* who, const degrees& layout, double update, const std::string& dies = "", int nth = 1) {
     const auto differs = [update, this](member& m) {
