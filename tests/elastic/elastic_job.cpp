@@ -176,6 +176,7 @@ struct member : job_watcher {
     if (own > 0) tells_own = [this] { return own; };
     calls.small = [&] {
       at("small");
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::exchange(stall_seconds, 0)));
       small_state mine;
       mine.add_same("sum", std::as_bytes(std::span(&sum, 1)));
       return mine;
@@ -251,6 +252,7 @@ struct member : job_watcher {
   std::string me;
   double step, own;                              // seconds of a step, and what it tells of them as its own; 0: nothing
   double update_seconds = 0, group_seconds = 0;  // the latter in the second world
+  double stall_seconds = 0;                      // in its first switch
   patience in_group{};                           // of its trainer's group
   std::thread::id trains;
   std::string dies_at;  // at its n-th time at that point, on the trainer's thread, it is no more
@@ -800,7 +802,7 @@ struct slow_updates {
   story s;
   std::vector<std::unique_ptr<member>> all;
   std::optional<patience> wait = {};
-  double group_seconds = 0;  // of who has an update to make, in the second world
+  double group_seconds = 0, stall_seconds = 0;  // of who has an update to make, in the second world
 
   member& add(const char* who, const degrees& layout, double update, const std::string& dies = "", int nth = 1) {
     const auto differs = [update, this](member& m) {
@@ -810,6 +812,7 @@ struct slow_updates {
       m.settings.lease = std::chrono::seconds(20);  // none ends here
       m.update_seconds = update;
       m.group_seconds = update > 0 ? group_seconds : 0;
+      m.stall_seconds = update > 0 ? stall_seconds : 0;
     };
     all.push_back(std::make_unique<member>(s, store, who, layout.world(), 0.02, dies, nth, layout, 0, no_budget, 0.0, 1,
                                            differs));
@@ -874,6 +877,15 @@ TEST_CASE("a recovery waits for who makes its group longer than the patience") {
   job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
   job.check_done({"a", "b"});
   CHECK(job.s.worlds.rbegin()->first == 2);
+}
+
+TEST_CASE("a recovery that breaks off though nobody else is gone is made again") {
+  slow_updates job;
+  job.wait = std::chrono::milliseconds(500), job.stall_seconds = 1.5;
+  const degrees three{.dp = 3};
+  job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
+  job.check_done({"a", "b"});
+  CHECK(job.s.worlds.rbegin()->first > 2);
 }
 
 TEST_CASE("wrong evidence against who holds state alone costs nothing while its lease holds") {

@@ -118,14 +118,15 @@ class job_driver {
     pulses_.hear(number, peers);
   }
 
-  /// Whether evidence begins a recovery. Of a step or a change that broke off by itself nobody is known to be gone:
-  /// this member says that it is, promises, and has its place again.
+  /// Whether evidence begins a recovery; against who is known to be gone it is none. Of a step or a change that broke
+  /// off by itself nobody is known to be gone: this member says that it is, promises, and has its place again.
   bool broke(const job_record& r) {
     doubts_ = false;
     if (r.epoch == 0 || is_end(r.phase) || r.phase == job_phase::recovering) return false;
     job_event e = event_about(r, job_event_kind::broke);
     core_.locked([&] {
       e.members = core_.suspects;
+      if (!why_ignored(r, e).empty()) e.members.clear();
       const bool recovered_since = r.epoch > core_.failed_in && !r.promises.empty();
       doubts_ = e.members.empty() && !core_.failed.empty() && !recovered_since;
       if (doubts_ && seconds_since(core_.failed_since) > 2 * seconds(core_.settings.wait)) e.members = {core_.me()};
