@@ -99,7 +99,7 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
   request_list result;
   std::vector<std::string> words;
   switch_request options;
-  bool special = false, of_fault = false, named = false;
+  bool special = false, of_fault = false, named = false, budgeted = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     const auto value = [&]() -> const std::string& {
@@ -114,7 +114,8 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
     else if (word == "--keep") result.fault.keep = of_fault = true;
     else if (word == "--then") result.fault.then = value(), of_fault = true;
     else if (word == "--patience") result.fault.patience_seconds = parse_patience(value()), of_fault = true;
-    else if (word == "--budget") options.budget = reshard::io::parse_bytes("--budget", value()), special = true;
+    else if (word == "--budget")
+      options.budget = reshard::io::parse_bytes("--budget", value()), special = budgeted = true;
     else if (word == "--warm") options.warm = special = true;
     else if (word == "--from-devices") options.from_devices = value(), special = true;
     else if (word == "--to-devices") options.to_devices = value(), special = true;
@@ -125,8 +126,8 @@ request_list parse_arguments(const std::vector<std::string>& arguments) {
   if (of_fault && !faulty) refuse("--keep, --then and --patience are of --fault; ", usage);
   if (options.node_devices > 0 && (faulty || options.transport == "mpi"))
     refuse("--relay is for whole switches over threads, mailboxes or sockets; ", usage);
-  if (options.warm && (faulty || options.transport != "sockets"))
-    refuse("--warm is for whole switches over sockets; ", usage);
+  if (options.warm && (faulty || budgeted || options.transport != "sockets"))
+    refuse("--warm is for whole switches over sockets without a budget; ", usage);
   if (faulty && named && options.transport != "sockets")
     refuse("--fault wants processes that can die alone; give --transport sockets with it");
   if (words.empty() && !special) {

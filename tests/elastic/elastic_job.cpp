@@ -46,6 +46,11 @@ struct story {
   std::set<std::string> told;
   std::vector<std::string> waits;
   index_t two_worlds = 0, two_answers = 0, elements = 0, wrong = 0;
+
+  index_t told_count(const std::string& words) {
+    const std::lock_guard lock(mutex);
+    return std::count_if(told.begin(), told.end(), [&](const std::string& one) { return one.find(words) != one.npos; });
+  }
 };
 
 struct member : job_watcher {
@@ -773,14 +778,14 @@ TEST_CASE("steps that are longer than the patience: who comes waits until the ot
   const any_store store(kept);
   story s;
   const auto impatient = [](member& m) {
-    m.settings.steps = 8;
-    m.settings.wait = std::chrono::milliseconds(250), m.settings.grace = std::chrono::milliseconds(100);
+    m.settings.steps = 5;
+    m.settings.wait = std::chrono::seconds(1), m.settings.grace = std::chrono::milliseconds(100);
   };
   {
     std::vector<std::unique_ptr<member>> all;
     const auto add = [&](const char* who) {
       all.push_back(
-          std::make_unique<member>(s, store, who, 2, 0.5, "", 1, degrees{.dp = 2}, 0, no_budget, 0.0, 1, impatient));
+          std::make_unique<member>(s, store, who, 2, 2.5, "", 1, degrees{.dp = 2}, 0, no_budget, 0.0, 1, impatient));
     };
     for (const char* who : {"a", "b"}) add(who);
     while (all[0]->version.load() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -790,7 +795,7 @@ TEST_CASE("steps that are longer than the patience: who comes waits until the ot
   CHECK(s.worlds.size() == 2);
   CHECK(s.told.empty());
   for (const char* who : {"a", "b", "c"}) CHECK(s.ends[who] == job_end::done);
-  check_history(s, 8);
+  check_history(s, 5);
 }
 
 namespace {
@@ -801,6 +806,7 @@ struct slow_updates {
   any_store store{kept};
   story s;
   std::vector<std::unique_ptr<member>> all;
+  patience lease = std::chrono::seconds(20), ready = std::chrono::seconds(60);  // none ends
   std::optional<patience> wait = {};
   double group_seconds = 0, stall_seconds = 0;  // of who has an update to make, in the second world
 
@@ -809,7 +815,8 @@ struct slow_updates {
       m.settings.steps = 5;
       if (wait) m.settings.wait = *wait;
       m.settings.grace = std::chrono::milliseconds(100);
-      m.settings.lease = std::chrono::seconds(20);  // none ends here
+      m.settings.lease = lease;
+      m.settings.ready = ready;
       m.update_seconds = update;
       m.group_seconds = update > 0 ? group_seconds : 0;
       m.stall_seconds = update > 0 ? stall_seconds : 0;
@@ -824,23 +831,29 @@ struct slow_updates {
   void put(const std::vector<std::string>& words) {
     store.swap(job_keys("story").requests() + "r1", stored_text(parse_request("r1", words)), no_revision);
   }
-  /// Says in the record that somebody is gone who lives, once it is in that phase and others are in their updates,
-  /// which begin a little after a phase does.
+  /// Says in the record that somebody is gone who lives, in that phase and while others make their updates, which take
+  /// longer than the rest of a step.
   void say_gone(const char* who, job_phase in) {
     const job_keys keys("story");
-    while (record_of(store.read(keys.record())->value).phase != in)
+    const auto phase = [&] { return record_of(store.read(keys.record())->value).phase; };
+    const auto begun = std::chrono::steady_clock::now();
+    while (phase() != in && std::chrono::steady_clock::now() - begun < std::chrono::seconds(20))
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    for (;;) {
+    for (int i = 0;; ++i) {
       const std::optional<stored> there = store.read(keys.record());
       const job_record r = record_of(there->value);
+      REQUIRE((r.phase == in && i < 100));
       job_event e = event_about(r, job_event_kind::broke);
       e.members = {who};
-      if (r.phase == in && store.swap(keys.record(), stored_text(next(r, e)), there->revision) != 0) return;
+      if (store.swap(keys.record(), stored_text(next(r, e)), there->revision) != 0) return;
     }
   }
-  void check_done(const std::vector<const char*>& who) {
+  void join() {
     for (const auto& one : all) one->thread.join(), one->thread = std::thread([] {});
+  }
+  void check_done(const std::vector<const char*>& who) {
+    join();
     for (const char* one : who) CHECK_MESSAGE(s.ends[one] == job_end::done, one);
     const member_list& left = s.worlds.rbegin()->second.members;
     CHECK(left.size() == who.size());
@@ -872,7 +885,7 @@ TEST_CASE("nothing is lost while who holds it makes a long update") {
 
 TEST_CASE("a recovery waits for who makes its group longer than the patience") {
   slow_updates job;
-  job.wait = std::chrono::milliseconds(500), job.group_seconds = 1.2;
+  job.wait = std::chrono::seconds(1), job.group_seconds = 2.5;
   const degrees three{.dp = 3};
   job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
   job.check_done({"a", "b"});
@@ -881,11 +894,37 @@ TEST_CASE("a recovery waits for who makes its group longer than the patience") {
 
 TEST_CASE("a recovery that breaks off though nobody else is gone is made again") {
   slow_updates job;
-  job.wait = std::chrono::milliseconds(500), job.stall_seconds = 1.5;
+  job.wait = std::chrono::seconds(1), job.stall_seconds = 3;
   const degrees three{.dp = 3};
   job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
   job.check_done({"a", "b"});
   CHECK(job.s.worlds.rbegin()->first > 2);
+}
+
+TEST_CASE("who does not come to move state is not waited for without end") {
+  slow_updates job;
+  job.ready = std::chrono::milliseconds(1500), job.group_seconds = 8;
+  const degrees three{.dp = 3};
+  job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
+  const auto begun = std::chrono::steady_clock::now();
+  while (job.s.told_count("not all moved state within 1500 ms") == 0 &&
+         std::chrono::steady_clock::now() - begun < std::chrono::seconds(20))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(job.s.told_count("not all moved state within 1500 ms") > 0);
+  job.join();
+  CHECK(job.s.ends["a"] == job_end::done);
+}
+
+TEST_CASE("a job whose sole holder dies while the other leaves is lost, and does not wait") {
+  slow_updates job;
+  job.lease = std::chrono::seconds(1);
+  degrees cut;
+  cut.pp = 2;
+  job.add("a", cut, 0, "boundary"), job.add("b", cut, 0);
+  job.put({"leave", "b"});
+  job.join();
+  CHECK(job.s.ends["a"] == job_end::runs);
+  CHECK(job.s.ends["b"] == job_end::lost);
 }
 
 TEST_CASE("wrong evidence against who holds state alone costs nothing while its lease holds") {

@@ -64,6 +64,16 @@ TEST_CASE("a range of whole pages for each array, reserved or committed, and no 
   }
 }
 
+TEST_CASE("what is reserved is committed piece by piece as long as somebody wants it") {
+  rank_storage one = stored_odd(0);
+  int asked = 0;
+  CHECK_FALSE(one.commit_while([&] { return ++asked <= 2; }));
+  CHECK(asked == 3);
+  CHECK(one.resident_bytes() == 3 * page);  // the first array has two pages, the second one
+  CHECK(one.commit_while([] { return true; }));
+  CHECK(one.resident_bytes() == 8 * page);
+}
+
 TEST_CASE("arrays have their names and bytes, state by state") {
   const rank_storage s = stored_odd(0);
   const std::vector<bound_box>& boxes = s.tensors().boxes();

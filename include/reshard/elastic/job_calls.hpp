@@ -42,9 +42,9 @@ struct job_settings {
   patience lease = std::chrono::seconds(3);         // after so long without a renewal the store forgets a member
   patience wait = std::chrono::seconds(1);          // who says nothing for so long is a suspect
   patience grace = std::chrono::milliseconds(300);  // so long a suspect is given to promise
-  patience ready = std::chrono::seconds(60);        // so long a change waits for everybody's groups
-  patience comes = std::chrono::seconds(10);        // .. and who is asked to join is waited for to register
-  patience window = std::chrono::seconds(2);        // over which a member's own time of a step is averaged
+  patience ready = std::chrono::seconds(60);  // so long a change waits for everybody's groups, and for who is late
+  patience comes = std::chrono::seconds(10);  // .. and who is asked to join is waited for to register
+  patience window = std::chrono::seconds(2);  // over which a member's own time of a step is averaged
 };
 
 /// A data-parallel rank's samples of a step: dense rank (cp, dp) of so many that differ in dp alone.
@@ -62,8 +62,9 @@ struct group_request {
   std::uint64_t number = 0;
 };
 
-/// What a job asks of its trainer. Those about groups are called on threads of the job's own, while steps go on; all
-/// others between two steps, on the trainer's.
+/// What a job asks of its trainer. Those about groups are called on threads of the job's own, while steps go on, but
+/// that groups are made on the trainer's where the job is founded and after a death; all others between two steps, on
+/// the trainer's.
 struct trainer_calls {
   /// Makes the group of a world of which this member is rank `rank`; the token ends what waits in it, the making too.
   /// What is called at the job's door ends before the job does.
@@ -111,7 +112,7 @@ struct job_watcher {
   /// Members are slow, and no spare came for them in the policy's time: so it stays.
   virtual void slow(const member_list&, const std::string& /*why*/) {}
   /// The state is held, and no world that the policy allows can be made of who is there: why by which rung. The job
-  /// waits until somebody comes.
+  /// waits until somebody comes. Or who has its lease and does not promise may hold what nobody else has.
   virtual void waiting(const std::string& /*why*/) {}
   virtual void broken(index_t /*epoch*/, std::string_view /*why*/, index_t /*version*/) {}
   /// A step, a change, or the sending of copies broke off; by this alone nobody is gone.

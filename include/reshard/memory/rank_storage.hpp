@@ -42,6 +42,17 @@ class rank_storage {
     for (const page_range& range : ranges_) bytes += range.bytes();
     return bytes;
   }
+  /// Commits what is reserved, 16 MiB at a time, as long as goes() says so; whether all is there.
+  template <typename Goes>
+  bool commit_while(Goes&& goes) {
+    constexpr bytes_t piece = bytes_t{16} << 20;
+    for (page_range& range : ranges_)
+      for (bytes_t at = 0; at < range.bytes(); at += piece) {
+        if (!goes()) return false;
+        range.commit(at, least(at + piece, range.bytes()));
+      }
+    return true;
+  }
   /// What the kernel has committed of it now.
   bytes_t resident_bytes() const {
     bytes_t bytes = 0;

@@ -77,7 +77,7 @@ class exact_trainer final : public worker_trainer {
         next_group_ = std::move(made);
         next_group_of_ = r.next->epoch;
       }
-      prepare(*r.next, r.rank);
+      prepare(*r.next, r.rank, stop);
     };
     c.interrupt = [this](const std::string& sentence) {
       const std::lock_guard lock(mutex_);
@@ -165,17 +165,21 @@ class exact_trainer final : public worker_trainer {
   }
   /// Beside the steps, once its group stands: a planned world's arrays, pages and all, for which the pause then need
   /// not wait. Under a budget nothing is there before its time. Of a world that is called off they stay until the next.
-  void prepare(const world& next, rank_t rank) {
+  void prepare(const world& next, rank_t rank, const std::stop_token& stop) {
     if (keeps_all_ || next.epoch == 1 || std::this_thread::get_id() == trains_) return;
     prepared(next, -1);  // first those of before go
-    auto made = std::make_unique<world_arrays>(model_, next, rank, list_, pages_are::committed);
+    auto made = std::make_unique<world_arrays>(model_, next, rank, list_);
+    if (!made->storage.commit_while([&stop] { return !stop.stop_requested(); })) return;
     const std::lock_guard lock(mutex_);
     prepared_ = std::move(made);
   }
   /// The arrays that were prepared for that rank of that world, if there are any; others go.
   std::unique_ptr<world_arrays> prepared(const world& w, rank_t rank) {
-    const std::lock_guard lock(mutex_);
-    std::unique_ptr<world_arrays> made = std::move(prepared_);
+    std::unique_ptr<world_arrays> made;
+    {
+      const std::lock_guard lock(mutex_);
+      made = std::move(prepared_);
+    }
     if (!made || made->of.epoch != w.epoch || !(made->of.layout == w.layout) || made->rank != rank) return nullptr;
     made->of = w;
     return made;

@@ -63,14 +63,15 @@ class job_driver {
       core_.stop.store(std::numeric_limits<index_t>::max());
       if (same_epoch) change_.widen();  // it was called off
     }
-    if (r.phase != job_phase::proposed && r.phase != job_phase::armed && r.phase != job_phase::entering) groups_.end();
-    if (r.phase == job_phase::recovering) {
+    if (r.phase == job_phase::recovering) {  // first, as ending what makes groups may take a moment
+
       groups_.interrupt(r);
       copies_.interrupt();
       if (core_.calls.interrupt)
         core_.calls.interrupt(text_of("reshard: the world of epoch ", r.epoch, " is over: ", members_text(r.gone),
                                       r.gone.size() == 1 ? " is gone" : " are gone"));
     }
+    if (r.phase != job_phase::proposed && r.phase != job_phase::armed && r.phase != job_phase::entering) groups_.end();
     if (went_on_without(r)) copies_.interrupt();
     forget_words(r);
   }

@@ -34,11 +34,11 @@ class recovery {
     if (!e.members.empty() && seconds_since(since) < seconds(core_.settings.grace)) return;
     if (waits_for_living(r, e.members, since)) return;
     const state_source s = source_of(r, e.members);
-    if (s.from == nullptr || !s.target.refused.empty()) return none_holds(r, e.members);
+    if (s.from == nullptr || !s.target.refused.empty()) return none_holds(r, e.members, since);
     const std::vector<kept_snapshot> copies = whole_copies(r, s);
     const elastic_decision d = decided(r, s, copies, since);
     if (!d.layout) {
-      if (d.unheld > 0 && copies.empty()) return none_holds(r, e.members);
+      if (d.unheld > 0 && copies.empty()) return none_holds(r, e.members, since);
       core_.happen(event_about(r, job_event_kind::no_plan));
       return;
     }
@@ -117,16 +117,18 @@ class recovery {
     });
   }
   /// Nobody who promised holds what is needed. Whoever did not, and has its lease, may hold it: wrong evidence costs a
-  /// place and never the state. A store that was slow takes the leases of all, who then register again: that they are
-  /// out is believed where nobody was back for the patience.
-  void none_holds(const job_record& r, const member_list& silent) {
-    const bool there = core_.locked([&] {
-      const member_list all = core_.registered();
-      const auto holds_lease = [&](const member_name& who) { return has_member(all, who); };
-      return !holds_lease(core_.me()) || std::any_of(silent.begin(), silent.end(), holds_lease);
-    });
-    if (there || std::exchange(missed_in_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt))
-      missed_ = member_clock::now();
+  /// place and never the state; that the job waits for it is told. A store that was slow takes the leases of all, who
+  /// then register again: that they are out is believed where nobody was back for the patience.
+  void none_holds(const job_record& r, const member_list& silent, time since) {
+    const member_list all = core_.locked([&] { return core_.registered(); });
+    const auto has_lease = [&](const member_name& who) { return has_member(all, who); };
+    const auto holds = std::find_if(silent.begin(), silent.end(), has_lease);
+    const bool anew = std::exchange(missed_in_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt);
+    if (holds != silent.end() && seconds_since(since) > 2 * seconds(core_.settings.lease) &&
+        std::exchange(waits_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt))
+      core_.watcher.waiting(
+          text_of(holds->text(), " has its lease, did not promise, and may hold what nobody else has"));
+    if (anew || holds != silent.end() || !has_lease(core_.me())) missed_ = member_clock::now();
     if (!silent.empty() && seconds_since(missed_) < seconds(core_.settings.wait)) return;
     core_.happen(event_about(r, job_event_kind::nobody));
   }

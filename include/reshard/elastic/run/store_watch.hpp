@@ -22,7 +22,7 @@ class store_watch {
   void run() {
     while (!core_.ends.load()) {
       try {
-        if (core_.leaving.load()) revoke();
+        if (leaves()) revoke();
         else if (lease_ == no_lease) enlist();
         core_.take(core_.store.changes(core_.keys.prefix(), core_.revision,
                                        std::min<patience>(core_.settings.lease / 4, std::chrono::milliseconds(500))));
@@ -38,6 +38,14 @@ class store_watch {
   }
 
  private:
+  /// Whether its registration is to be gone: it is about to leave. Where that breaks off it may hold what others lack,
+  /// and its lease says that it lives.
+  bool leaves() {
+    return core_.leaving.load() && !core_.locked([&] {
+      return core_.record && has_member(core_.record->concerned(), core_.me()) &&
+             (core_.record->phase == job_phase::recovering || core_.record->phase == job_phase::waiting);
+    });
+  }
   void enlist() {
     if (!named_) take_name();
     const std::optional<stored> there = core_.store.read(key_);

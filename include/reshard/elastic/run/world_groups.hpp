@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -89,10 +90,11 @@ class world_groups {
     if (r.promises.empty()) there = core_.locked([&] { return std::move(made_); });
     return there ? std::move(there) : make(r, s, r.now(), stop);
   }
-  /// Waits until all who take part are about to move state: out of their steps, however long those are, with their
-  /// groups and arrays made and updates rolled forward. In the switch who says nothing is given up soon.
+  /// Waits until all who take part are about to move state: out of their steps, with their groups and arrays made and
+  /// updates rolled forward, which may take longer than the patience. In the switch who says nothing is given up soon.
+  /// Whose trainer hangs is waited for as long as for groups; where the store stops before the last word, as long.
   void wait_to_move(const job_record& r, const state_source& s, const std::stop_token& stop) {
-    wait_for_all(r, living(s, r.now()), "moves", stop);
+    wait_for_all(r, living(s, r.now()), "moves", stop, core_.settings.ready);
   }
   /// A group among a world's members, for what they do beside the steps; who is late in its step is waited for long.
   std::unique_ptr<socket_endpoint> make_among(const world& w, std::string_view what, const std::stop_token& stop) {
@@ -142,8 +144,11 @@ class world_groups {
     std::erase_if(all, [&](const member_name& who) { return has_member(s.dead, who); });
     return all;
   }
-  void wait_for_all(const job_record& r, const member_list& all, std::string_view word, const std::stop_token& stop) {
-    for (;;) {
+  void wait_for_all(const job_record& r, const member_list& all, std::string_view word, const std::stop_token& stop,
+                    const std::optional<patience>& limit = {}) {
+    for (const auto begun = member_clock::now();;) {
+      if (limit && seconds_since(begun) > seconds(*limit))
+        throw peer_failed(text_of("reshard: not all moved state within ", limit->count(), " ms"));
       if (stop.stop_requested()) throw peer_failed("reshard: the change is called off");
       try {
         core_.say(r, word);
