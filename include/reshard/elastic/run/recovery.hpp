@@ -49,9 +49,7 @@ class recovery {
 
   void waiting(const job_record& r, time since) {
     promise_if_asked(r, since);
-    if (r.promise_of(core_.me()) != nullptr &&
-        std::exchange(waits_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt))
-      tell_why(r, since);
+    if (r.promise_of(core_.me()) != nullptr && untold(r)) tell_why(r, since);
     member_list there = core_.locked([&] { return core_.registered(); });
     std::erase_if(there, [&](const member_name& who) { return has_member(r.concerned(), who); });
     if (!has_members(waited_with_, there) && r.promise_of(core_.me()) != nullptr) {
@@ -124,8 +122,7 @@ class recovery {
     const auto has_lease = [&](const member_name& who) { return has_member(all, who); };
     const auto holds = std::find_if(silent.begin(), silent.end(), has_lease);
     const bool anew = std::exchange(missed_in_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt);
-    if (holds != silent.end() && seconds_since(since) > 2 * seconds(core_.settings.lease) &&
-        std::exchange(waits_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt))
+    if (holds != silent.end() && seconds_since(since) > 2 * seconds(core_.settings.lease) && untold(r))
       core_.watcher.waiting(
           text_of(holds->text(), " has its lease, did not promise, and may hold what nobody else has"));
     if (anew || holds != silent.end() || !has_lease(core_.me())) missed_ = member_clock::now();
@@ -133,6 +130,10 @@ class recovery {
     core_.happen(event_about(r, job_event_kind::nobody));
   }
 
+  /// Whether it was not told yet in this attempt why the job waits.
+  bool untold(const job_record& r) {
+    return std::exchange(waits_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt);
+  }
   void tell_why(const job_record& r, time since) {
     const state_source s = source_of(r, r.gone);
     if (s.from == nullptr || !s.target.refused.empty()) return;
