@@ -785,7 +785,7 @@ TEST_CASE("steps that are longer than the patience: who comes waits until the ot
     std::vector<std::unique_ptr<member>> all;
     const auto add = [&](const char* who) {
       all.push_back(
-          std::make_unique<member>(s, store, who, 2, 2.5, "", 1, degrees{.dp = 2}, 0, no_budget, 0.0, 1, impatient));
+          std::make_unique<member>(s, store, who, 2, 1.6, "", 1, degrees{.dp = 2}, 0, no_budget, 0.0, 1, impatient));
     };
     for (const char* who : {"a", "b"}) add(who);
     while (all[0]->version.load() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -806,13 +806,14 @@ struct slow_updates {
   any_store store{kept};
   story s;
   std::vector<std::unique_ptr<member>> all;
+  index_t steps = 5;
   patience lease = std::chrono::seconds(20), ready = std::chrono::seconds(60);  // none ends
   std::optional<patience> wait = {};
   double group_seconds = 0, stall_seconds = 0;  // of who has an update to make, in the second world
 
   member& add(const char* who, const degrees& layout, double update, const std::string& dies = "", int nth = 1) {
     const auto differs = [update, this](member& m) {
-      m.settings.steps = 5;
+      m.settings.steps = steps;
       if (wait) m.settings.wait = *wait;
       m.settings.grace = std::chrono::milliseconds(100);
       m.settings.lease = lease;
@@ -857,7 +858,7 @@ struct slow_updates {
     for (const char* one : who) CHECK_MESSAGE(s.ends[one] == job_end::done, one);
     const member_list& left = s.worlds.rbegin()->second.members;
     CHECK(left.size() == who.size());
-    check_history(s, 5);
+    check_history(s, steps);
   }
 };
 
@@ -903,7 +904,7 @@ TEST_CASE("a recovery that breaks off though nobody else is gone is made again")
 
 TEST_CASE("who does not come to move state is not waited for without end") {
   slow_updates job;
-  job.ready = std::chrono::milliseconds(1500), job.group_seconds = 8;
+  job.ready = std::chrono::milliseconds(1500), job.group_seconds = 5;
   const degrees three{.dp = 3};
   job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
   const auto begun = std::chrono::steady_clock::now();
@@ -917,7 +918,7 @@ TEST_CASE("who does not come to move state is not waited for without end") {
 
 TEST_CASE("a job whose sole holder dies while the other leaves is lost, and does not wait") {
   slow_updates job;
-  job.lease = std::chrono::seconds(1);
+  job.lease = std::chrono::seconds(1), job.steps = 1000;  // it does not come so far
   degrees cut;
   cut.pp = 2;
   job.add("a", cut, 0, "boundary"), job.add("b", cut, 0);
