@@ -826,6 +826,11 @@ struct slow_updates {
                                            differs));
     return *all.back();
   }
+  /// a, b and c, of which c dies after an update; b makes the slow ones.
+  void one_of_three_dies(double update = 0.001) {
+    const degrees three{.dp = 3};
+    add("a", three, 0), add("b", three, update), add("c", three, 0, "updated", 3);
+  }
   static void reach(member& m, index_t version) {
     while (m.version.load() < version && !m.over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -866,8 +871,7 @@ struct slow_updates {
 
 TEST_CASE("who makes an update when somebody dies keeps its place, though the update takes longer than the grace") {
   slow_updates job;
-  const degrees three{.dp = 3};
-  job.add("a", three, 0), job.add("b", three, 0.6), job.add("c", three, 0, "updated", 3);
+  job.one_of_three_dies(0.6);
   job.check_done({"a", "b"});
   CHECK(job.s.ends["c"] == job_end::runs);
 }
@@ -887,8 +891,7 @@ TEST_CASE("nothing is lost while who holds it makes a long update") {
 TEST_CASE("a recovery waits for who makes its group longer than the patience") {
   slow_updates job;
   job.wait = std::chrono::seconds(1), job.group_seconds = 2.5;
-  const degrees three{.dp = 3};
-  job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
+  job.one_of_three_dies();
   job.check_done({"a", "b"});
   CHECK(job.s.worlds.rbegin()->first == 2);
 }
@@ -896,8 +899,7 @@ TEST_CASE("a recovery waits for who makes its group longer than the patience") {
 TEST_CASE("a recovery that breaks off though nobody else is gone is made again") {
   slow_updates job;
   job.wait = std::chrono::seconds(1), job.stall_seconds = 3;
-  const degrees three{.dp = 3};
-  job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
+  job.one_of_three_dies();
   job.check_done({"a", "b"});
   CHECK(job.s.worlds.rbegin()->first > 2);
 }
@@ -905,8 +907,7 @@ TEST_CASE("a recovery that breaks off though nobody else is gone is made again")
 TEST_CASE("who does not come to move state is not waited for without end") {
   slow_updates job;
   job.ready = std::chrono::milliseconds(1500), job.group_seconds = 5;
-  const degrees three{.dp = 3};
-  job.add("a", three, 0), job.add("b", three, 0.001), job.add("c", three, 0, "updated", 3);
+  job.one_of_three_dies();
   const auto begun = std::chrono::steady_clock::now();
   while (job.s.told_count("not all moved state within 1500 ms") == 0 &&
          std::chrono::steady_clock::now() - begun < std::chrono::seconds(20))

@@ -437,7 +437,7 @@ def slow(few):
 
 
 def long(few):
-    """A member's steps take longer than the patience, and so all steps do: nobody is taken for dead, and who comes or stays waits for the boundary."""
+    """A member's steps take longer than the patience, and so all steps do: they are made, and who comes or stays waits for the boundary."""
     job = Job("long", "dp=2", 2, steps=100000, batch=12, step_ms=5, policy=tests.replicated).founders(n1={"step-ms": 1600 * tests.patience}).worker("s")
     job.expect(job.until(lambda: job.stepped(1) and job.has("s", "start"), 30), "no step is made, or s does not start")
     job.expect(job.ask("join", "join", "s", seconds=40) == "done", "nobody joins steps that are longer than the patience")

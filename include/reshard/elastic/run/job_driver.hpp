@@ -63,8 +63,7 @@ class job_driver {
       core_.stop.store(std::numeric_limits<index_t>::max());
       if (same_epoch) change_.widen();  // it was called off
     }
-    if (r.phase == job_phase::recovering) {  // first, as ending what makes groups may take a moment
-
+    if (r.phase == job_phase::recovering) {  // before groups are ended, which may take a moment
       groups_.interrupt(r);
       copies_.interrupt();
       if (core_.calls.interrupt)
