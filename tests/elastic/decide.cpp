@@ -120,6 +120,18 @@ TEST_CASE("shrink: the most of who is there that have a legal layout, at least m
   CHECK(decided(p, of("tp=2,dp=2", "cd")) == "shrink: a and b, tp=2, from version 7");
 }
 
+TEST_CASE("states that the job has not are missed by nobody, and do not count as moved") {
+  const elastic_policy p = with({rung::shrink});
+  elastic_situation s = of("dp=4,zero=1", "cd");
+  CHECK(decided(p, s).find(" bytes of version 7 have no living holder") != std::string::npos);
+  s.list = {{"param", dtype::bf16, 3}};
+  CHECK(decided(p, s) == "shrink: a and b, dp=2,zero=1, from version 7");
+  s = of("dp=2,zero=1", "b");
+  const bytes_t of_adam = decide(p, s).unheld;  // half of 12 bytes of each parameter
+  s.list = {{"param", dtype::bf16, 3}, {"ema", dtype::fp32, 1}};
+  CHECK(decide(p, s).unheld * 3 == of_adam);
+}
+
 TEST_CASE("snapshots: the newest version that whom lives and copies hold whole; a checkpoint of an earlier one") {
   const elastic_policy p = with({rung::snapshot, rung::checkpoint});
   elastic_situation s = of("tp=2", "b", {"x"});

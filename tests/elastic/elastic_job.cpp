@@ -107,9 +107,9 @@ struct member : job_watcher {
   }
 
   struct arrays {
-    arrays(const model& m, const world& w, rank_t r)
-        : of(w), rank(r), layout(holding_of(space(m, w.layout))),
-          storage(layout, r, "a rank", w.epoch == 1 ? pages_are::committed : pages_are::reserved) {}
+    arrays(const model& m, const state_list& list, const world& w, rank_t r)
+        : of(w), rank(r), layout(space(m, w.layout), list.all()),
+          storage(layout, r, "a rank", w.epoch == 1 ? pages_are::committed : pages_are::reserved, std::nullopt, list) {}
     world of;
     rank_t rank;
     computed_holding layout;
@@ -135,7 +135,7 @@ struct member : job_watcher {
     std::vector<std::unique_ptr<arrays>> between;  // under a budget state may lie in several worlds' arrays
     std::unique_ptr<socket_endpoint> group, made;
     std::mutex of_groups;
-    std::uint64_t sum = 0;
+    std::uint64_t sum = 0, gathered = 0;
     elastic_job* here = nullptr;
     trainer_calls calls;
     calls.make_group = [&](const group_request& r, const std::stop_token& stop) {
@@ -150,7 +150,7 @@ struct member : job_watcher {
     };
     calls.tensors = [&](const world& w, rank_t rank) {
       if (next && settings.budget != no_budget) between.push_back(std::move(next));
-      next = std::make_unique<arrays>(settings.model, w, rank);
+      next = std::make_unique<arrays>(settings.model, settings.list, w, rank);
       const index_t kept = (now ? 1 : 0) + 1 + std::ssize(between);
       most_kept = std::max<index_t>(most_kept, kept);
       return next->storage.tensors();
@@ -174,6 +174,7 @@ struct member : job_watcher {
     };
     const auto update = [&](double) {
       std::this_thread::sleep_for(std::chrono::duration<double>(update_seconds));
+      sum = gathered;
       now->each([&](auto& x, std::uint64_t c) { x = after(x, c, sum); });
     };
     calls.update = update;
@@ -184,11 +185,13 @@ struct member : job_watcher {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::exchange(stall_seconds, 0)));
       small_state mine;
       mine.add_same("sum", std::as_bytes(std::span(&sum, 1)));
+      if (!own_small.empty()) mine.add_per_rank("loader", me, std::as_bytes(std::span(own_small)));
       return mine;
     };
     calls.take_small = [&](const small_state& s) {
       std::memcpy(&sum, s.bytes_of({"sum"}).data(), sizeof sum);
       taken = sum;
+      if (const blob_id loader{"loader", me}; s.has(loader)) own_came += s.bytes_of(loader).size() == own_small.size();
     };
     {
       elastic_job job(store, settings, calls, *this);
@@ -210,7 +213,7 @@ struct member : job_watcher {
                             const std::lock_guard lock(all.mutex);
                             all.samples[{job.now().epoch, s.step}][s.dp] = s.samples;
                           }
-                          sum = group->agree({.addend = mine}).sum;
+                          gathered = group->agree({.addend = mine}).sum;
                         },
                     .scalar = [&] { return static_cast<double>(group->agree({.addend = 1}).sum); },
                     .update = update,
@@ -259,6 +262,7 @@ struct member : job_watcher {
   double update_seconds = 0, group_seconds = 0;  // the latter in the second world
   double stall_seconds = 0;                      // in its first switch
   patience in_group{};                           // of its trainer's group
+  std::string own_small = {};                    // small state that it alone has
   std::thread::id trains;
   std::string dies_at;  // at its n-th time at that point, on the trainer's thread, it is no more
   int times;
@@ -268,7 +272,8 @@ struct member : job_watcher {
   index_t ended = 0;
   std::atomic<index_t> stages = 0, emptied = 0;
   std::atomic<index_t> most_kept = 0, given_up = 0;  // arrays of that many worlds at once
-  std::uint64_t taken = 0;                           // of small state, the last time that it came with a world
+  std::atomic<index_t> own_came = 0;
+  std::uint64_t taken = 0;  // of small state, the last time that it came with a world
   std::thread thread;
 };
 
@@ -566,7 +571,9 @@ TEST_CASE("a job that waits says for what, once, and goes on with who comes") {
   story s;
   {
     const auto add = [&](const char* who, const std::string& dies) {
-      return std::make_unique<member>(s, store, who, 2, 0.004, dies, 12, degrees{.dp = 2}, 0, no_budget, 0.0, 2);
+      const auto short_wait = [](member& m) { m.settings.wait = std::chrono::milliseconds(400); };
+      return std::make_unique<member>(s, store, who, 2, 0.004, dies, 12, degrees{.dp = 2}, 0, no_budget, 0.0, 2,
+                                      short_wait);
     };
     const std::unique_ptr<member> a = add("a", ""), b = add("b", "updated");
     const auto waits = [&] {
@@ -574,7 +581,7 @@ TEST_CASE("a job that waits says for what, once, and goes on with who comes") {
       return std::ssize(s.waits);
     };
     while (waits() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2000));  // patience is over, and no new attempt is made
     CHECK(waits() == 1);
     add("c", "");
   }
@@ -583,6 +590,37 @@ TEST_CASE("a job that waits says for what, once, and goes on with who comes") {
   CHECK(s.waits[0].find("not replace: 0 spares are registered for 1 dead member") != std::string::npos);
   CHECK(s.waits[0].find("not shrink: ") != std::string::npos);
   CHECK(s.ends == std::map<std::string, job_end>{{"a", job_end::done}, {"b", job_end::runs}, {"c", job_end::done}});
+  check_history(s);
+}
+
+TEST_CASE("a job that waits for so long as its policy says takes the next rung then") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  const auto waits_first = [](member& m) {
+    m.settings.policy.rungs = {rung::replace, rung::wait, rung::shrink};
+    m.settings.policy.wait = 1.5;
+    m.settings.wait = std::chrono::milliseconds(400);
+  };
+  std::chrono::steady_clock::time_point dies = {};
+  double took = 0;
+  {
+    const auto add = [&](const char* who, const std::string& at) {
+      return std::make_unique<member>(s, store, who, 2, 0.004, at, 12, degrees{.dp = 2}, 0, no_budget, 0.0, 1,
+                                      waits_first);
+    };
+    const auto a = add("a", ""), b = add("b", "updated");
+    while (!b->over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    dies = std::chrono::steady_clock::now();
+    const index_t there = a->version.load();
+    while (a->version.load() < there + 5) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    took = std::chrono::duration<double>(std::chrono::steady_clock::now() - dies).count();
+  }
+  CHECK(took > 1.4);
+  REQUIRE(s.waits.size() == 1);
+  CHECK(s.waits[0].starts_with("a: wait; not replace: 0 spares are registered for 1 dead member"));
+  CHECK(s.ends["a"] == job_end::done);
+  CHECK(s.worlds.rbegin()->second.members == member_list{"a"});
   check_history(s);
 }
 
@@ -600,6 +638,26 @@ TEST_CASE("a job whose state had one holder that is gone is lost, and says what 
   CHECK(said.find(" nobody holds ") != std::string::npos);
   CHECK(said.find(" bytes any more; the first are param of ") != std::string::npos);
   CHECK(said.ends_with("; b held them"));
+}
+
+TEST_CASE("a job of other states than Adam's misses none of those") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  const auto parameters = [](member& m) { m.settings.list = {{"param", dtype::fp32, 3}}; };
+  {
+    degrees cut{.dp = 3};
+    cut.zero = 1;  // each has all parameters; of Adam's others a third
+    const auto add = [&](const char* who, const char* dies) {
+      return std::make_unique<member>(s, store, who, 3, 0.005, dies, 20, cut, 0, no_budget, 0.0, 1, parameters);
+    };
+    const auto a = add("a", ""), b = add("b", ""), c = add("c", "scalar");
+    while (!b->over.load() && b->version.load() < 60) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(ask(store, "r1", {"leave", "b"}) == "done");
+  }
+  CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::left));
+  CHECK(to_text(s.worlds.rbegin()->second.layout) == "zero=1");
+  check_history(s);
 }
 
 TEST_CASE("under a budget a switch that breaks off leaves state between two worlds, and all go on from there") {
@@ -693,6 +751,27 @@ TEST_CASE("what was given to a member that dies before all have entered is lost,
   CHECK(said.ends_with(" that a survivor had given back before their new copies stood"));
 }
 
+TEST_CASE("what a torn switch lost comes from copies, and what lies between its worlds is left alone") {
+  local_store kept;
+  const any_store store(kept);
+  story s;
+  {
+    degrees cut;
+    cut.pp = 2;
+    const auto add = [&](const char* who, const std::string& dies) {
+      return std::make_unique<member>(s, store, who, 2, 0.01, dies, 1, cut, 4, 36_KiB);
+    };
+    const auto a = add("a", ""), b = add("b", "");
+    while (a->version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const auto c = add("c", "entered");
+    ask(store, "r1", {"replace", "b", "c"});  // c has it in part, and dies
+  }
+  CHECK((s.ends["a"] == job_end::done && s.ends["c"] == job_end::runs));
+  CHECK(s.ends["b"] == job_end::done);
+  CHECK(s.worlds.rbegin()->second.first_step % 4 == 0);  // a copy's version
+  check_history(s);
+}
+
 TEST_CASE("a budget that no number of stages keeps is the answer to who asked, and steps go on") {
   local_store kept;
   const any_store store(kept);
@@ -712,6 +791,31 @@ TEST_CASE("a budget that no number of stages keeps is the answer to who asked, a
   CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
   CHECK(s.worlds.size() <= 3);  // the old one, that was made again
   check_history(s);
+}
+
+TEST_CASE("small state of one rank alone is refused before it is gone: who asked is told, and steps go on") {
+  for (const bytes_t budget : {no_budget, 64_KiB}) {
+    CAPTURE(budget);
+    local_store kept;
+    const any_store store(kept);
+    story s;
+    {
+      const auto has_own = [](member& m) { m.own_small = m.me == "a" ? "at 17" : ""; };
+      const auto add = [&](const char* who) {
+        return std::make_unique<member>(s, store, who, 2, 0.005, "", 1, degrees{.dp = 2}, 0, budget, 0.0, 1, has_own);
+      };
+      const auto a = add("a"), b = add("b");
+      while (a->version.load() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const auto c = add("c");
+      CHECK(ask(store, "r1", {"join", "c"}).starts_with("failed: no device asks for small state loader[a], which "));
+      while (!a->over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      CHECK(a->own_came == 1);  // with the world that was made again
+      CHECK(b->own_came == 0);
+    }
+    CHECK((s.ends["a"] == job_end::done && s.ends["b"] == job_end::done));
+    CHECK(s.worlds.size() == 2);
+    check_history(s);
+  }
 }
 
 TEST_CASE("what was refused is refused when it is asked for once more, and the spare that it names is as good as new") {
@@ -806,7 +910,7 @@ struct slow_updates {
   any_store store{kept};
   story s;
   std::vector<std::unique_ptr<member>> all;
-  index_t steps = 5;
+  index_t steps = 5, least_members = 1;
   patience lease = std::chrono::seconds(20), ready = std::chrono::seconds(60);  // none ends
   std::optional<patience> wait = {};
   double group_seconds = 0, stall_seconds = 0;  // of who has an update to make, in the second world
@@ -819,17 +923,24 @@ struct slow_updates {
       m.settings.lease = lease;
       m.settings.ready = ready;
       m.update_seconds = update;
+      m.in_group = std::chrono::seconds(20);
       m.group_seconds = update > 0 ? group_seconds : 0;
       m.stall_seconds = update > 0 ? stall_seconds : 0;
     };
-    all.push_back(std::make_unique<member>(s, store, who, layout.world(), 0.02, dies, nth, layout, 0, no_budget, 0.0, 1,
-                                           differs));
+    all.push_back(std::make_unique<member>(s, store, who, layout.world(), 0.02, dies, nth, layout, 0, no_budget, 0.0,
+                                           least_members, differs));
     return *all.back();
   }
   /// a, b and c, of which c dies after an update; b makes the slow ones.
   void one_of_three_dies(double update = 0.001) {
     const degrees three{.dp = 3};
     add("a", three, 0), add("b", three, update), add("c", three, 0, "updated", 3);
+  }
+  /// Its rank is the number of those before it.
+  member& add_next(const char* who, const degrees& layout, double update, const std::string& dies = "") {
+    member& one = add(who, layout, update, dies);
+    while (!store.read(job_keys("story").members() + who)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return one;
   }
   static void reach(member& m, index_t version) {
     while (m.version.load() < version && !m.over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -931,12 +1042,48 @@ TEST_CASE("a job whose sole holder dies while the other leaves is lost, and does
 
 TEST_CASE("wrong evidence against who holds state alone costs nothing while its lease holds") {
   slow_updates job;
-  job.wait = std::chrono::milliseconds(500);
+  job.wait = std::chrono::milliseconds(500), job.lease = std::chrono::seconds(1), job.steps = 3;
   degrees cut;
   cut.pp = 2;
-  job.add("a", cut, 0), job.add("b", cut, 1.5);
-  slow_updates::reach(*job.all[0], 2);
+  job.add("a", cut, 0), job.add("b", cut, 3);
+  slow_updates::reach(*job.all[0], 1);
   job.say_gone("b", job_phase::idle);
   job.check_done({"a", "b"});
   CHECK(job.s.worlds.size() >= 2);
+  CHECK(job.s.waits ==
+        std::vector<std::string>{"a: b has its lease, did not promise, and may hold what nobody else has"});
+}
+
+TEST_CASE("a job that waits goes on with a member that promises late") {
+  slow_updates job;
+  job.wait = std::chrono::milliseconds(500), job.ready = std::chrono::milliseconds(1000);
+  job.steps = 3, job.least_members = 2;
+  const degrees three{.dp = 3};
+  job.add("a", three, 0), job.add("b", three, 3), job.add("c", three, 0, "updated");
+  job.check_done({"a", "b"});
+  CHECK(std::count_if(job.s.waits.begin(), job.s.waits.end(), [](const std::string& one) {
+          return one.find("1 member is there, and a world has at least 2") != one.npos;
+        }) == 1);
+}
+
+TEST_CASE("a job that waited for whom it heard nothing of, and then for somebody to come, told both") {
+  slow_updates job;
+  job.lease = std::chrono::milliseconds(700), job.ready = std::chrono::milliseconds(1500), job.steps = 2;
+  job.least_members = 4;
+  degrees cut{.dp = 2};
+  cut.pp = 2;  // a and b have the first layer, c and d the second
+  job.add_next("a", cut, 0), job.add_next("b", cut, 0), job.add_next("c", cut, 4), job.add_next("d", cut, 0, "updated");
+  const auto told = [&](const char* words) {
+    const std::lock_guard lock(job.s.mutex);
+    return std::count_if(job.s.waits.begin(), job.s.waits.end(),
+                         [&](const std::string& one) { return one.find(words) != one.npos; });
+  };
+  const auto begun = std::chrono::steady_clock::now();
+  while (told("a: wait; ") == 0 && std::chrono::steady_clock::now() - begun < std::chrono::seconds(20))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(told("a: c has its lease, did not promise") == 1);
+  CHECK(told("a: wait; ") == 1);
+  job.ready = std::chrono::seconds(60);
+  job.add("e", cut, 0);
+  job.check_done({"a", "b", "c", "e"});
 }

@@ -80,6 +80,17 @@ TEST_CASE("of a key the latest revision counts, whoever tells it; what goes is n
   CHECK_FALSE(a.core.is_known(key));
 }
 
+TEST_CASE("members are told in the order in which they came, whatever they are called") {
+  local_store kept;
+  one_member a(kept);
+  for (const char* who : {"z", "b", "m"}) a.store.swap(a.core.keys.members() + who, "x:1 x:2 here", no_revision);
+  a.hear();
+  CHECK(a.core.registered() == member_list{"z", "b", "m"});
+  a.store.swap(a.core.keys.members() + "aa", "x:1 x:2 here", no_revision);
+  a.hear();
+  CHECK(a.core.registered() == member_list{"z", "b", "m", "aa"});
+}
+
 TEST_CASE("words are said once, and numbers among them are numbers") {
   local_store kept;
   one_member a(kept);

@@ -53,6 +53,15 @@ const elastic_policy by_dp = varying({layout_key::dp});
 
 }  // namespace
 
+TEST_CASE("the fewest bytes are those of the states that the job has") {
+  const job_request leave = parse_request("q", testing::words_of("leave a,b"));
+  const world now = world_of({"a", "b", "c", "d"}, "dp=4,zero=1");
+  // each of the four has all parameters, and a quarter of what the optimizer has
+  const state_list parameters{{"param", dtype::bf16, 3}};
+  CHECK(to_text(take_up(leave, now, {}, {}, tiny).to->layout) == "pp=2,zero=1");
+  CHECK(to_text(take_up(leave, now, {}, {}, tiny, parameters).to->layout) == "dp=2,zero=1");
+}
+
 TEST_CASE("who joins comes behind, who leaves makes no gap, who replaces takes the rank") {
   const world now = world_of({"a", "b"}, "dp=2");
   CHECK(led("join y", now, by_dp) == "epoch 4: a, b and y; dp=3; from step 10, sample 80, in batches of 8");

@@ -253,6 +253,19 @@ def spares(few):
         job.ask("f", "finish")
         job.end()
         check(job.codes == {"n0": 0, "n1": -9, "s": 0}, f"waits: exit codes {job.codes}")
+    policy = tests.room / "waits.json"  # somebody is waited for, and then the rung behind holds
+    policy.write_text(json.dumps({"rungs": ["replace", "wait", "shrink"], "wait": 2 * tests.patience}))
+    job = Job("waits-and-shrinks", "dp=2", 2, steps=100000, batch=12, policy=policy).founders()
+    job.until(lambda: job.stepped(5))
+    job.kill("n1")
+    killed = time.monotonic()
+    job.expect(job.until(lambda: job.stepped(0, 2), 15), f"a policy's wait is over, and there is no step: {job.status()}")
+    took = time.monotonic() - killed
+    told = (job.folder / "n0.out").read_text()
+    job.expect(took > 1.9 * tests.patience and told.count("the job waits for somebody to come") == 1, f"n0 went on after {took:.2f} s and says {told!r}")
+    job.ask("f", "finish")
+    job.end()
+    check(job.codes == {"n0": 0, "n1": -9}, f"waits-and-shrinks: exit codes {job.codes}")
     for layout, size in (("dp=2,zero=1", 2),) if few else (("dp=2,zero=1", 2), ("dp=3,zero=1", 3), ("tp=2", 2), ("pp=2", 2)):
         job = Job("one-holder", layout, size, steps=100000, batch=12).founders()
         job.until(lambda: job.stepped(5))

@@ -103,7 +103,8 @@ class decider {
       elsewhere.push_back(from_.ranks() + r);
     }
     return lost_bytes(layout_switch(
-        from_, from_, {.to = device_map(elsewhere), .lost = lost, .lost_elements = when_lost::leave_out}));
+        from_, from_,
+        {.to = device_map(elsewhere), .list = now_->list, .lost = lost, .lost_elements = when_lost::leave_out}));
   }
 
   /// The ratio that a member reaches in each of the last windows; 0 where there are too few, or nobody to compare with.
@@ -193,9 +194,12 @@ class decider {
       sources.push_back(holds ? r : from_.ranks() + n + r);
       if (!holds) gone.push_back(sources.back());
     }
-    return fewest_moved(
-        from_, now_->model, layouts,
-        {.from = device_map(sources), .to = device_map(devices), .lost = gone, .lost_elements = when_lost::leave_out});
+    return fewest_moved(from_, now_->model, layouts,
+                        {.from = device_map(sources),
+                         .to = device_map(devices),
+                         .list = now_->list,
+                         .lost = gone,
+                         .lost_elements = when_lost::leave_out});
   }
   /// A world for a state that comes from elsewhere: with spares if they do, else of who is there.
   std::string no_world(index_t version) { return not_replaced(version).empty() ? std::string() : not_shrunk(version); }

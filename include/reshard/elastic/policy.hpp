@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job does about members that are dead or slow, as a value; and the situation that it is asked in. Neither knows
 // a clock: how long something was waited for is said.
-// Builds on: elastic/standing.hpp, model/model.hpp, parallelism/legal_layouts.hpp.
+// Builds on: elastic/standing.hpp, model/model.hpp, model/state_list.hpp, parallelism/legal_layouts.hpp.
 #pragma once
 
 #include <optional>
@@ -10,6 +10,7 @@
 
 #include <reshard/elastic/standing.hpp>
 #include <reshard/model/model.hpp>
+#include <reshard/model/state_list.hpp>
 #include <reshard/parallelism/legal_layouts.hpp>
 
 namespace reshard {
@@ -55,6 +56,7 @@ struct kept_snapshot {
 /// Who is there, and what is held by whom.
 struct elastic_situation {
   reshard::model model = {};
+  state_list list = adam;
   degrees layout = {};
   std::vector<seen_member> members = {};  // by rank
   member_list spares = {};                // registered, and in no world

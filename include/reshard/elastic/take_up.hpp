@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// take_up(request, world, spares, policy, model): which world does a request ask for, or what is it answered at once?
+// take_up(request, world, spares, policy, model, states): which world does a request ask for, or what is it answered at
+// once?
 // A pure function: whoever takes a request up comes to the same, and one that is taken up again, since who worked on
 // it died, is done where it was done.
 // Builds on: elastic/policy.hpp, elastic/request.hpp, elastic/world.hpp, elastic/detail/fewest_moved.hpp,
@@ -34,8 +35,8 @@ namespace detail {
 class request_taker {
  public:
   request_taker(const job_request& q, const world& now, const member_list& spares, const elastic_policy& p,
-                const model& m)
-      : asked_(&q), now_(&now), spares_(&spares), policy_(&p), model_(&m), to_(now) {
+                const model& m, const state_list& list)
+      : asked_(&q), now_(&now), spares_(&spares), policy_(&p), model_(&m), list_(&list), to_(now) {
     ++to_.epoch;
   }
 
@@ -123,7 +124,7 @@ class request_taker {
     std::vector<rank_t> devices;
     rank_t next = from.ranks();
     for (const member_name& one : to_.members) devices.push_back(now_->has(one) ? now_->rank_of(one) : next++);
-    to_.layout = fewest_moved(from, *model_, layouts, {.to = device_map(devices)});
+    to_.layout = fewest_moved(from, *model_, layouts, {.to = device_map(devices), .list = *list_});
   }
 
   const job_request* asked_;
@@ -131,6 +132,7 @@ class request_taker {
   const member_list* spares_;
   const elastic_policy* policy_;
   const model* model_;
+  const state_list* list_;
   world to_;
 };
 
@@ -141,10 +143,10 @@ class request_taker {
 /// rank. Join and leave take the legal layout to which the fewest bytes move; the batch stays. Law: in the world that a
 /// request asked for, the same request is done.
 [[nodiscard]] inline taken_request take_up(const job_request& q, const world& now, const member_list& spares,
-                                           const elastic_policy& p, const model& m) {
+                                           const elastic_policy& p, const model& m, const state_list& list = adam) {
   try {
     require_request(q);
-    return detail::request_taker(q, now, spares, p, m).take_up();
+    return detail::request_taker(q, now, spares, p, m, list).take_up();
   } catch (const refusal& why) {
     return {.answer = refused_by(why)};
   }

@@ -134,7 +134,7 @@ inline std::string model_text(const model& m) {
 /// Ranks that ascend: all where there are few, else the first ones and how many there are.
 inline std::string few_ranks_text(const std::vector<rank_t>& first, index_t count) {
   std::string text;
-  for (index_t i = 0; i < least(count, count > 4 ? 3 : 4); ++i)
+  for (index_t i = 0; i < (count > 4 ? 3 : count); ++i)
     text += text_of(i == 0 ? "" : ",", first[static_cast<std::size_t>(i)]);
   return count > 4 ? text_of(text, ",.. (", count, ")") : text;
 }

@@ -128,7 +128,8 @@ class job_driver {
       e.members = core_.suspects;
       if (!why_ignored(r, e).empty()) e.members.clear();
       const bool recovered_since = r.epoch > core_.failed_in && !r.promises.empty();
-      doubts_ = e.members.empty() && !core_.failed.empty() && !recovered_since;
+      const bool goes_on = r.phase != job_phase::waiting;  // where it waits all know that it broke
+      doubts_ = e.members.empty() && !core_.failed.empty() && !recovered_since && goes_on;
       if (doubts_ && seconds_since(core_.failed_since) > 2 * seconds(core_.settings.wait)) e.members = {core_.me()};
     });
     return !e.members.empty() && core_.happen(e);

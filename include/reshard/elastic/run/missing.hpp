@@ -16,7 +16,7 @@ namespace reshard::detail {
 
 /// "of version 47 nobody holds 1234 bytes any more; the first are param of decoder.layers.0.mlp.linear_fc1.weight; b
 /// held them". Of a record that is lost.
-inline std::string missing_of(const job_record& r, const model& m, const state_list& list = adam) {
+inline std::string missing_of(const job_record& r, const model& m, const state_list& list) {
   const state_source s = source_of(r, r.gone);
   if (s.from == nullptr) return text_of("nobody who is left holds any of the state; gone are ", members_text(r.gone));
   if (!s.target.refused.empty()) return s.target.refused;

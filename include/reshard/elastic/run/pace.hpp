@@ -110,6 +110,7 @@ class pace {
       now.members.push_back(std::move(one));
     }
     now.model = core_.settings.model;
+    now.list = core_.settings.list;
     now.layout = r.now().layout;
     return now;
   }

@@ -112,7 +112,8 @@ class planned_change {
     if (asked.kind == request_kind::finish) return finish_job(core_, r, asked.id);
     const member_list spares = requests_.spares(r.now());
     if (requests_.waits_for_comers(asked, r.now(), spares)) return;
-    const taken_request to = take_up(asked, r.now(), spares, core_.settings.policy, core_.settings.model);
+    const taken_request to =
+        take_up(asked, r.now(), spares, core_.settings.policy, core_.settings.model, core_.settings.list);
     if (to.answer) return core_.answer(asked.id, to_text(*to.answer));
     job_event e = event_about(r, job_event_kind::ask);
     e.to = {*to.to};

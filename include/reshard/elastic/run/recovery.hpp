@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows a death, as each member drives it: its promise and standing, and, once all are accounted for, the world
-// that the policy makes of who is there; or that nobody fits, or that state is gone.
-// Builds on: elastic/run/job_core.hpp, elastic/run/torn_state.hpp, elastic/decide.hpp, elastic/entry.hpp.
+// What follows a death, as each member drives it: once all are accounted for, the world that the policy makes of who is
+// there; or that nobody fits, and who is waited for, or that state is gone.
+// Builds on: elastic/run/own_promise.hpp, elastic/run/torn_state.hpp, elastic/decide.hpp, elastic/entry.hpp.
 #pragma once
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <reshard/elastic/decide.hpp>
 #include <reshard/elastic/entry.hpp>
-#include <reshard/elastic/run/job_core.hpp>
+#include <reshard/elastic/run/own_promise.hpp>
 #include <reshard/elastic/run/torn_state.hpp>
 
 namespace reshard::detail {
 
-/// `since` is when the recovery was first seen.
+/// `since` is when the attempt was first seen.
 class recovery {
   using time = member_clock::time_point;
 
  public:
-  explicit recovery(job_core& core) : core_(core) {}
+  explicit recovery(job_core& core) : core_(core), mine_(core) {}
 
   void recovering(const job_record& r, time since) {
-    promise_if_asked(r, since);
+    mine_.give_if_asked(r, since);
     if (r.promise_of(core_.me()) == nullptr) return;  // who has not promised itself calls nobody to account
     job_event e = event_about(r, job_event_kind::accounted);
-    for (const member_name& who : r.concerned())
-      if (r.promise_of(who) == nullptr) e.members.push_back(who);
+    e.members = silent_of(r);
     if (!e.members.empty() && seconds_since(since) < seconds(core_.settings.grace)) return;
     if (waits_for_living(r, e.members, since)) return;
     const state_source s = source_of(r, e.members);
@@ -48,8 +48,8 @@ class recovery {
   }
 
   void waiting(const job_record& r, time since) {
-    promise_if_asked(r, since);
-    if (r.promise_of(core_.me()) != nullptr && untold(r)) tell_why(r, since);
+    mine_.give_if_asked(r, since);
+    if (r.promise_of(core_.me()) != nullptr) look_again(r, since);
     member_list there = core_.locked([&] { return core_.registered(); });
     std::erase_if(there, [&](const member_name& who) { return has_member(r.concerned(), who); });
     if (!has_members(waited_with_, there) && r.promise_of(core_.me()) != nullptr) {
@@ -61,47 +61,6 @@ class recovery {
   }
 
  private:
-  /// A member between two steps promises at once. One that computes gradients has contributed nothing to the last
-  /// collective, and cannot any more once this is said for it; it is given half the grace to come to rest. One that has
-  /// entered a world, and does not hold it yet, is on its way to rest.
-  void promise_if_asked(const job_record& r, time since) {
-    if (!has_member(r.concerned(), core_.me()) || r.promise_of(core_.me()) != nullptr) return;
-    const bool patient = seconds_since(since) < seconds(core_.settings.grace) / 2;
-    const std::optional<promise> mine = core_.locked([&]() -> std::optional<promise> {
-      const bool rests = core_.at == trainer_at::rest;
-      if (!rests && (core_.at != trainer_at::gradients || patient)) return {};
-      bool of_a_world = core_.holds == 0;
-      for (const world& w : r.worlds) of_a_world = of_a_world || w.epoch == core_.holds;
-      if (!of_a_world) return {};
-      core_.promised = true;
-      core_.changed.notify_all();
-      promise p{{core_.me(), holds_nothing}, bits_of_scalar(core_.scalar), core_.holds};
-      if (core_.holds > 0) p.told.version = core_.version, p.copies = core_.copies;
-      if (core_.torn) {
-        p.torn_stages = core_.torn->stages, p.torn_in_place = core_.torn->share.in_place;
-        p.torn_here = core_.torn->share.here;
-        p.torn_unread = core_.torn->share.unread_kept.value_or(0);
-      }
-      if (core_.holds > 0 && rests) p.told.stage = core_.stage;
-      return p;
-    });
-    if (!mine) return;
-    if (std::exchange(told_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt))
-      core_.watcher.broken(r.epoch, members_text(r.gone), mine->told.version);
-    put(r, *mine);
-  }
-  /// Puts it into the record, as often as somebody else was faster.
-  void put(const job_record& about, const promise& p) {
-    for (;;) {
-      const auto [r, revision] = core_.locked([&] { return std::pair(*core_.record, core_.record_revision); });
-      if (r.attempt != about.attempt || answer_to(r, about.epoch, p) != promise_answer::taken) return;
-      core_.watcher.at("promised");
-      if (core_.swap_record(with_promise(r, about.epoch, p), revision, "promise")) return;
-      const std::optional<stored> now = core_.store.read(core_.keys.record());
-      if (now) core_.locked([&] { core_.take(*now, false); });
-    }
-  }
-
   /// Whether somebody who has not promised lives for all that is known: its lease holds, and nothing speaks against it.
   /// It makes a long update; a world without it would cost it its place, and maybe the job a version. One whose trainer
   /// hangs is waited for as long as a change waits for groups.
@@ -121,8 +80,8 @@ class recovery {
     const member_list all = core_.locked([&] { return core_.registered(); });
     const auto has_lease = [&](const member_name& who) { return has_member(all, who); };
     const auto holds = std::find_if(silent.begin(), silent.end(), has_lease);
-    const bool anew = std::exchange(missed_in_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt);
-    if (holds != silent.end() && seconds_since(since) > 2 * seconds(core_.settings.lease) && untold(r))
+    const bool anew = missed_in_.first(r);
+    if (holds != silent.end() && seconds_since(since) > 2 * seconds(core_.settings.lease) && missed_told_.first(r))
       core_.watcher.waiting(
           text_of(holds->text(), " has its lease, did not promise, and may hold what nobody else has"));
     if (anew || holds != silent.end() || !has_lease(core_.me())) missed_ = member_clock::now();
@@ -130,15 +89,35 @@ class recovery {
     core_.happen(event_about(r, job_event_kind::nobody));
   }
 
-  /// Whether it was not told yet in this attempt why the job waits.
-  bool untold(const job_record& r) {
-    return std::exchange(waits_, std::pair(r.epoch, r.attempt)) != std::pair(r.epoch, r.attempt);
+  /// Members of the worlds that state may lie in, and that did not promise.
+  static member_list silent_of(const job_record& r) {
+    member_list silent;
+    for (const member_name& who : r.concerned())
+      if (r.promise_of(who) == nullptr) silent.push_back(who);
+    return silent;
   }
-  void tell_why(const job_record& r, time since) {
-    const state_source s = source_of(r, r.gone);
+  /// Whether somebody fits by now, as this member promised late, or the policy has waited for long enough: then it says
+  /// that it is gone, and promises again, so that all decide anew. Else why not is told.
+  void look_again(const job_record& r, time since) {
+    const bool waited = seconds_since(known_since(r, since)) >= core_.settings.policy.wait;
+    const auto as_it_is = std::tuple(r.epoch, r.attempt, waited);
+    if (as_it_is == looked_at_) return;
+    const state_source s = source_of(r, silent_of(r));
     if (s.from == nullptr || !s.target.refused.empty()) return;
     const elastic_decision d = decided(r, s, whole_copies(r, s), since);
-    if (!d.layout) core_.watcher.waiting(to_text(d));  // else somebody has come since
+    if (d.layout) {
+      job_event e = event_about(r, job_event_kind::broke);
+      e.members = {core_.me()};
+      core_.happen(e);
+    } else if (waits_told_.first(r)) {
+      core_.watcher.waiting(to_text(d));
+    }
+    looked_at_ = as_it_is;
+  }
+  /// Since when this member knows that the world is broken, whatever was tried since.
+  time known_since(const job_record& r, time since) {
+    if (std::exchange(known_in_, r.epoch) != r.epoch) known_ = since;
+    return known_;
   }
 
   /// Copies of versions up to the target, of those of which they hold every element; none where the policy has no rung
@@ -174,9 +153,10 @@ class recovery {
     }
     elastic_situation now;
     now.model = core_.settings.model;
+    now.list = core_.settings.list;
     now.layout = s.from->layout;
     now.version = s.target.version;
-    now.waited = seconds_since(since);
+    now.waited = seconds_since(known_since(r, since));
     now.snapshots = copies;
     now.unheld = unheld;
     for (const member_name& who : s.from->members)
@@ -190,11 +170,14 @@ class recovery {
   }
 
   job_core& core_;
+  own_promise mine_;
   member_list waited_with_;
-  // of which epoch and attempt it was told that it is broken, and why it waits
-  std::pair<index_t, index_t> told_ = {-1, -1}, waits_ = {-1, -1};
-  time missed_ = {};  // since when nobody who did not promise is registered, and in which epoch and attempt
-  std::pair<index_t, index_t> missed_in_ = {-1, -1};
+  once_an_attempt missed_told_, waits_told_;                        // for whom it waits, and why nobody fits
+  std::tuple<index_t, index_t, bool> looked_at_ = {-1, -1, false};  // epoch, attempt, and whether the wait was over
+  time known_ = {};  // since when the world of which epoch is known to be broken
+  index_t known_in_ = -1;
+  time missed_ = {};  // since when nobody who did not promise is registered
+  once_an_attempt missed_in_;
 };
 
 }  // namespace reshard::detail

@@ -118,22 +118,24 @@ class world_change {
     if (gives) options.budget = core_.settings.budget;
     options.after_use = gives ? sources::release : sources::keep;
     options.on_stage = [this](const stage_report& at) { core_.watcher.at(text_of("stage:", at.stage)); };
-    const auto small = [&] {
-      if (core_.calls.small)
-        carry_small(!source || !has_small_ ? small_state()
-                    : r.from_copies        ? std::move(copies.second)
-                                           : core_.calls.small(),
-                    rank >= 0, over);
+    const auto small = [&]() -> std::string {
+      if (!core_.calls.small) return {};
+      return carry_small(!source || !has_small_ ? small_state()
+                         : r.from_copies        ? std::move(copies.second)
+                                                : core_.calls.small(),
+                         rank >= 0, r.promises.empty(), over);
     };
-    if (gives) small();  // before a source goes: who has the arrays afterwards may be all who are left
+    if (gives)  // before a source goes: who has the arrays afterwards may be all who are left
+      if (std::string why = small(); !why.empty()) return {0, std::move(why), true};
     const auto begun = member_clock::now();
     const switch_ending end = attempt_switch(change, held, next_ ? *next_ : none, over, options);
     const double took = seconds_since(begun);
     if (gives) keep_torn(end, *s.from, to, over.device());
     if (const auto* no = std::get_if<ended::refused>(&end)) return {took, no->sentence, no->everywhere};
     if (!std::holds_alternative<ended::finished>(end)) return {took, sentence_of(end)};
-    if (!gives) small();
-    return {took, {}};
+    std::string why = gives ? std::string() : small();
+    const bool all_refused = !why.empty();
+    return {took, std::move(why), all_refused};
   }
   binding no_arrays() const { return binding(std::string(core_.me().text()), {}, core_.settings.list); }
   /// How far a switch came that gives its sources back, until all are known to have ended it: of one that ended here
@@ -170,12 +172,24 @@ class world_change {
     on.empty = devices_in(all, s.empty);
     return any_switch(std::move(from), then, on);
   }
-  /// All have it afterwards. What is of one rank alone nobody asks for, so it is refused before it is gone.
-  void carry_small(const small_state& held, bool target, socket_endpoint& over) {
-    const small_state here = carry_small_state(held, {}, over, {.unasked = when_unasked::refuse}).state;
-    if (!target) return;
+  /// All have it afterwards; else why not, on all alike, and nobody has other small state than before. In a planned
+  /// change what is of one rank alone is refused: nobody asks for it. After a death there is no world to stay in: who
+  /// has such keeps it, and what is refused then is thrown.
+  std::string carry_small(const small_state& held, bool target, bool planned, socket_endpoint& over) {
+    std::vector<blob_id> own;
+    for (const blob& one : held.blobs())
+      if (!planned && !one.id.same()) own.push_back(one.id);
+    small_state here;
+    try {
+      here = carry_small_state(held, own, over, {.unasked = when_unasked::refuse}).state;
+    } catch (const refusal& why) {
+      if (!planned) throw;
+      return why.what();
+    }
+    if (!target) return {};
     core_.calls.take_small(here);
     has_small_ = true;
+    return {};
   }
   /// The arrays of an attempt that came to nothing.
   void give_up() {
