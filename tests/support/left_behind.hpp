@@ -75,9 +75,9 @@ inline reshard::bytes_t elements_of(const reshard::computed_switch& change, resh
 
 /// The least budget that a refusal tells; 0 where it is another sentence.
 inline reshard::bytes_t least_budget_told(const std::string& sentence) {
-  const std::string words = "; the least budget that does is ";
-  const std::size_t at = sentence.find(words);
-  return at == sentence.npos ? 0 : std::stoll(sentence.substr(at + words.size()));
+  const std::string told = "; the least budget that does is ";
+  const std::size_t at = sentence.find(told);
+  return at == sentence.npos ? 0 : std::stoll(sentence.substr(at + told.size()));
 }
 
 /// Random switches of 2 to 8 devices, in one stage and in many, in every way, checked and not: run(change, options,
