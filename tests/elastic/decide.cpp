@@ -115,6 +115,16 @@ TEST_CASE("shrink: the most of who is there that have a legal layout, at least m
   p.min = 3;
   p.axes = {layout_key::tp};
   CHECK(decided(p, of("tp=2,dp=2", "d", {})) == "no rung; not shrink: no layout of 3 down to 3 members is legal");
+  // each data-parallel rank has a sample
+  p.min = 1;
+  p.axes = {layout_key::tp, layout_key::dp};
+  elastic_situation few = of("tp=2,dp=2", "d");
+  few.batch = 2;
+  CHECK(decided(p, few) == "shrink: a and b, tp=2, from version 7");
+  p.min = 3;
+  CHECK(decided(p, few) ==
+        "no rung; not shrink: no layout of 3 down to 3 members is legal and leaves each data-parallel rank one of 2 "
+        "samples");
   // of the layouts of two, the one that leaves most where it is
   p = with({rung::shrink});
   CHECK(decided(p, of("tp=2,dp=2", "cd")) == "shrink: a and b, tp=2, from version 7");

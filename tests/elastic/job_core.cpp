@@ -132,6 +132,22 @@ TEST_CASE("who promised while the world was made anew is suspected no more; who 
   CHECK(a.core.suspects == member_list{"b"});
 }
 
+TEST_CASE("who was suspected where a job waits is suspected no more once it promised in another attempt") {
+  local_store kept;
+  one_member a(kept);
+  job_record r = record_of_two();
+  r.phase = job_phase::waiting, r.attempt = 3;
+  r.promises = {{{"b", 4, update_stage::nothing}, 0, 1}};
+  a.core.take_record(r, 1);
+  a.core.suspects = {"b"};  // its promise was there before
+  r.promises.push_back({{"a", 4, update_stage::nothing}, 0, 1});
+  a.core.take_record(r, 2);
+  CHECK(a.core.suspects == member_list{"b"});
+  r.attempt = 4;  // news of what was between came together
+  a.core.take_record(r, 3);
+  CHECK(a.core.suspects.empty());
+}
+
 TEST_CASE("a group with a member that nobody can call is not made") {
   local_store kept;
   one_member a(kept);

@@ -253,6 +253,26 @@ def spares(few):
         job.ask("f", "finish")
         job.end()
         check(job.codes == {"n0": 0, "n1": -9, "s": 0}, f"waits: exit codes {job.codes}")
+    if not few:  # one that is silent while the job waits is suspected, promises again, and is suspected no more
+        policy = tests.room / "three.json"
+        policy.write_text(json.dumps({"min": 3}))
+        job = Job("waits-and-suspects", "dp=3", 3, steps=100000, batch=12, policy=policy).founders()
+        job.until(lambda: job.stepped(5))
+        job.kill("n2")
+        job.expect(job.until(lambda: '"waiting"' in job.status(), 8), f"no policy fits, and the record says {job.status()}")
+        job.signal("n1", signal.SIGSTOP)
+        time.sleep(2 * PATIENCE)
+        job.signal("n1", signal.SIGCONT)
+        time.sleep(2 * PATIENCE)
+        attempt = json.loads(job.status())["attempt"]
+        time.sleep(3 * PATIENCE)
+        later = json.loads(job.status())
+        job.expect(later["phase"] == "waiting" and later["attempt"] <= attempt + 1, f"a job that waits was at attempt {attempt}, and is at {later}")
+        job.worker("s")
+        job.expect(job.until(lambda: job.stepped(0, 2), 8), "no step after who was waited for had come")
+        job.ask("f", "finish")
+        job.end()
+        check(job.codes == {"n0": 0, "n1": 0, "n2": -9, "s": 0}, f"waits-and-suspects: exit codes {job.codes}")
     policy = tests.room / "waits.json"  # somebody is waited for, and then the rung behind holds
     policy.write_text(json.dumps({"rungs": ["replace", "wait", "shrink"], "wait": 2 * tests.patience}))
     job = Job("waits-and-shrinks", "dp=2", 2, steps=100000, batch=12, policy=policy).founders()

@@ -167,14 +167,16 @@ class decider {
                      policy_->min);
     const varied_axes axes = policy_->axes.empty() ? default_axes(now_->model) : policy_->axes;
     for (rank_t n = there; n >= greatest(policy_->min, 1); --n) {
-      const std::vector<degrees> layouts = legal_layouts(now_->model, now_->layout, n, axes);
+      std::vector<degrees> layouts = legal_layouts(now_->model, now_->layout, n, axes);
+      std::erase_if(layouts, [&](const degrees& one) { return now_->batch && one.dp > *now_->batch; });
       if (layouts.empty()) continue;
       made_.layout = best_of(layouts, n);
       made_.version = version;
       for (rank_t i = 0; i < n; ++i) made_.world.push_back(there_at(i));
       return {};
     }
-    return text_of("no layout of ", there, " down to ", greatest(policy_->min, 1), " members is legal");
+    return text_of("no layout of ", there, " down to ", greatest(policy_->min, 1), " members is legal",
+                   now_->batch ? text_of(" and leaves each data-parallel rank one of ", *now_->batch, " samples") : "");
   }
   /// Who is there, in rank order, then spares.
   member_name there_at(rank_t i) const {

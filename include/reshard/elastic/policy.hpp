@@ -61,6 +61,7 @@ struct elastic_situation {
   std::vector<seen_member> members = {};  // by rank
   member_list spares = {};                // registered, and in no world
   index_t version = 0;                    // the target that standings name
+  std::optional<index_t> batch = {};      // samples of a step: no more data-parallel ranks; none: as many as there are
   double waited = 0;                      // seconds since it was found out
   std::vector<kept_snapshot> snapshots = {};
   std::optional<bytes_t> unheld = {};      // where state lies between two layouts: what nobody holds of it who lives

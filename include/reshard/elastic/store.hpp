@@ -67,7 +67,7 @@ class store_unreachable : public std::runtime_error {
 /// For a store s that several threads may ask at the same time; all throw store_unreachable where it does not answer:
 ///   s.read(key)                          the key, or nothing;
 ///   s.list(prefix)                       all keys with the prefix;
-/// For a store s that several threads may ask at once; all throw store_unreachable where it does not answer:
+///   s.swap(key, value, expected, lease)  writes it iff its revision is `expected`, or none is where it is 0; the
 ///                                        key's new revision, or 0 where it was another or the lease is over. The key
 ///                                        goes with the lease, and no longer with the one that it had before;
 ///   s.remove(key, expected)              removes it iff its revision is `expected`; whether it did;

@@ -146,8 +146,10 @@ struct job_core {
     else if (found != known.end()) known.erase(found);
   }
   void take_record(const job_record& r, std::uint64_t of_revision) {
-    if (r.phase == job_phase::entering && record && record->epoch < r.epoch)  // who promised since then lives
-      std::erase_if(suspects, [&](const member_name& one) { return r.promise_of(one) != nullptr; });
+    const bool same_attempt = record && record->epoch == r.epoch && record->attempt == r.attempt;
+    std::erase_if(suspects, [&](const member_name& one) {  // who promised since it was suspected lives
+      return r.promise_of(one) != nullptr && !(same_attempt && record->promise_of(one) != nullptr);
+    });
     record = r;
     record_revision = of_revision;
   }

@@ -63,21 +63,26 @@ class job_driver {
       core_.stop.store(std::numeric_limits<index_t>::max());
       if (same_epoch) change_.widen();  // it was called off
     }
-    if (r.phase == job_phase::recovering) {  // before groups are ended, which may take a moment
-      groups_.interrupt(r);
-      copies_.interrupt();
-      if (core_.calls.interrupt)
-        core_.calls.interrupt(text_of("reshard: the world of epoch ", r.epoch, " is over: ", members_text(r.gone),
-                                      r.gone.size() == 1 ? " is gone" : " are gone"));
-    }
+    // Before groups are ended, which may take a moment; and whatever phases were not seen.
+    if (r.phase == job_phase::recovering || r.phase == job_phase::waiting || r.phase == job_phase::lost)
+      interrupt(r, text_of("reshard: the world of epoch ", r.epoch, " is over: ", members_text(r.gone),
+                           r.gone.size() == 1 ? " is gone" : " are gone"));
+    else if (went_on_without(r))
+      interrupt(r, text_of("reshard: the job went on in epoch ", r.epoch, " without ", core_.me().text()));
+    else if (r.phase == job_phase::done) copies_.interrupt();  // nobody waits for steps
     if (r.phase != job_phase::proposed && r.phase != job_phase::armed && r.phase != job_phase::entering) groups_.end();
-    if (went_on_without(r)) copies_.interrupt();
     forget_words(r);
   }
-  /// Whether the job is over, or in a world after a death that this member took no part in: who waits for copies to be
-  /// sent waits in vain.
+  /// Whether this member is in another world than those of the job.
   bool went_on_without(const job_record& r) {
-    return is_end(r.phase) || (!r.worlds.empty() && !has_member(r.concerned(), core_.me()));
+    const bool out = !r.worlds.empty() && !has_member(r.concerned(), core_.me());
+    return out && core_.locked([&] { return core_.epoch > 0; });
+  }
+  /// Ends what the trainer's thread waits for in a world that is over.
+  void interrupt(const job_record& r, const std::string& sentence) {
+    groups_.interrupt(r);
+    copies_.interrupt();
+    if (core_.calls.interrupt) core_.calls.interrupt(sentence);
   }
   /// What this member said of other epochs nobody reads any more.
   void forget_words(const job_record& r) {

@@ -36,6 +36,8 @@ class member_course {
     const bool mine = r.now().has(core_.me()), concerned = has_member(r.concerned(), core_.me());
     if (is_end(r.phase)) return finish(r, concerned), false;
     if (r.phase == job_phase::recovering || r.phase == job_phase::waiting) {
+      if (mine && r.epoch == 1 && tried_ == 0)
+        return begin(r), false;  // it broke before this one knew that it is founded
       // All had entered before it broke, and this one was not told yet.
       if (mine && came_ && core_.epoch != r.epoch && tried_ == r.epoch && r.worlds.size() == 1) settle(r);
       if (core_.epoch > 0 && !concerned) return leave(r), false;
@@ -126,6 +128,12 @@ class member_course {
     });
   }
 
+  void begin(const job_record& r) {
+    tried_ = r.epoch;
+    core_.locked([&] { core_.at = trainer_at::change; });
+    change_.begin(r.now());
+    core_.locked([&] { core_.at = trainer_at::rest; });
+  }
   void enter(const job_record& r) {
     tried_ = r.epoch;
     planned_ = r.promises.empty();

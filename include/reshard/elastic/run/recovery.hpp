@@ -27,6 +27,7 @@ class recovery {
   explicit recovery(job_core& core) : core_(core), mine_(core) {}
 
   void recovering(const job_record& r, time since) {
+    know(r, since);
     mine_.give_if_asked(r, since);
     if (r.promise_of(core_.me()) == nullptr) return;  // who has not promised itself calls nobody to account
     job_event e = event_about(r, job_event_kind::accounted);
@@ -36,7 +37,7 @@ class recovery {
     const state_source s = source_of(r, e.members);
     if (s.from == nullptr || !s.target.refused.empty()) return none_holds(r, e.members, since);
     const std::vector<kept_snapshot> copies = whole_copies(r, s);
-    const elastic_decision d = decided(r, s, copies, since);
+    const elastic_decision d = decided(r, s, copies);
     if (!d.layout) {
       if (d.unheld > 0 && copies.empty()) return none_holds(r, e.members, since);
       core_.happen(event_about(r, job_event_kind::no_plan));
@@ -48,8 +49,9 @@ class recovery {
   }
 
   void waiting(const job_record& r, time since) {
+    know(r, since);
     mine_.give_if_asked(r, since);
-    if (r.promise_of(core_.me()) != nullptr) look_again(r, since);
+    if (r.promise_of(core_.me()) != nullptr) look_again(r);
     member_list there = core_.locked([&] { return core_.registered(); });
     std::erase_if(there, [&](const member_name& who) { return has_member(r.concerned(), who); });
     if (!has_members(waited_with_, there) && r.promise_of(core_.me()) != nullptr) {
@@ -96,28 +98,28 @@ class recovery {
       if (r.promise_of(who) == nullptr) silent.push_back(who);
     return silent;
   }
-  /// Whether somebody fits by now, as this member promised late, or the policy has waited for long enough: then it says
-  /// that it is gone, and promises again, so that all decide anew. Else why not is told.
-  void look_again(const job_record& r, time since) {
-    const bool waited = seconds_since(known_since(r, since)) >= core_.settings.policy.wait;
-    const auto as_it_is = std::tuple(r.epoch, r.attempt, waited);
+  /// Whether somebody fits by now, as one promised late or has its lease again, or the policy has waited for long
+  /// enough: then this member says that it is gone, and promises again, so that all decide anew. Else why not is told.
+  void look_again(const job_record& r) {
+    const bool waited = seconds_since(known_) >= core_.settings.policy.wait;
+    std::tuple as_it_is(r.epoch, r.attempt, r.promises.size(), core_.locked([&] { return core_.registered(); }),
+                        waited);
     if (as_it_is == looked_at_) return;
     const state_source s = source_of(r, silent_of(r));
     if (s.from == nullptr || !s.target.refused.empty()) return;
-    const elastic_decision d = decided(r, s, whole_copies(r, s), since);
+    const elastic_decision d = decided(r, s, whole_copies(r, s));
     if (d.layout) {
       job_event e = event_about(r, job_event_kind::broke);
       e.members = {core_.me()};
-      core_.happen(e);
+      if (!core_.happen(e)) return;
     } else if (waits_told_.first(r)) {
       core_.watcher.waiting(to_text(d));
     }
-    looked_at_ = as_it_is;
+    looked_at_ = std::move(as_it_is);
   }
-  /// Since when this member knows that the world is broken, whatever was tried since.
-  time known_since(const job_record& r, time since) {
+  /// Since when this member knows that the world is broken, whatever was tried meanwhile.
+  void know(const job_record& r, time since) {
     if (std::exchange(known_in_, r.epoch) != r.epoch) known_ = since;
-    return known_;
   }
 
   /// Copies of versions up to the target, of those of which they hold every element; none where the policy has no rung
@@ -140,25 +142,18 @@ class recovery {
     return all;
   }
 
-  elastic_decision decided(const job_record& r, const state_source& s, const std::vector<kept_snapshot>& copies,
-                           time since) {
-    std::optional<bytes_t> unheld;  // of what lies between worlds; else who holds a world's layout tells
-    if (s.into != nullptr) unheld = torn_state(core_.settings.model, core_.settings.list, s).unheld();
-    const auto is_dead = [&](const member_name& who) { return has_member(s.dead, who); };
-    const bool all_live = std::none_of(s.from->members.begin(), s.from->members.end(), is_dead);
-    if (all_live && unheld.value_or(0) == 0) {  // the world is made again
-      elastic_decision again;
-      again.world = s.from->members, again.layout = s.from->layout, again.version = s.target.version;
-      return again;
-    }
+  elastic_decision decided(const job_record& r, const state_source& s, const std::vector<kept_snapshot>& copies) {
     elastic_situation now;
     now.model = core_.settings.model;
     now.list = core_.settings.list;
     now.layout = s.from->layout;
     now.version = s.target.version;
-    now.waited = seconds_since(known_since(r, since));
+    now.batch = s.from->batch;
+    now.waited = seconds_since(known_);
     now.snapshots = copies;
-    now.unheld = unheld;
+    if (s.into != nullptr)  // of what lies between worlds; else who holds a world's layout tells
+      now.unheld = torn_state(core_.settings.model, core_.settings.list, s).unheld();
+    const auto is_dead = [&](const member_name& who) { return has_member(s.dead, who); };
     for (const member_name& who : s.from->members)
       now.members.push_back({who, is_dead(who), has_member(s.empty, who), {}});
     now.spares = core_.locked([&] { return core_.registered(); });
@@ -166,14 +161,19 @@ class recovery {
       const bool silent = has_member(r.concerned(), who) && r.promise_of(who) == nullptr;
       return s.from->has(who) || silent || has_member(r.gone, who);
     });
-    return decide(core_.settings.policy, now);
+    elastic_decision d = decide(core_.settings.policy, now);
+    if (d.unheld > 0 || std::any_of(s.from->members.begin(), s.from->members.end(), is_dead)) return d;
+    elastic_decision again;  // nobody is dead: the world is made again
+    again.world = s.from->members, again.layout = s.from->layout, again.version = s.target.version;
+    return again;
   }
 
   job_core& core_;
   own_promise mine_;
   member_list waited_with_;
-  once_an_attempt missed_told_, waits_told_;                        // for whom it waits, and why nobody fits
-  std::tuple<index_t, index_t, bool> looked_at_ = {-1, -1, false};  // epoch, attempt, and whether the wait was over
+  once_an_attempt missed_told_, waits_told_;  // for whom it waits, and why nobody fits
+  // what it last looked at: epoch, attempt, promises, who is registered, and whether the wait was over
+  std::tuple<index_t, index_t, std::size_t, member_list, bool> looked_at_ = {-1, -1, 0, {}, false};
   time known_ = {};  // since when the world of which epoch is known to be broken
   index_t known_in_ = -1;
   time missed_ = {};  // since when nobody who did not promise is registered

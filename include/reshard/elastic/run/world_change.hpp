@@ -43,6 +43,15 @@ class world_change {
       return {0, why.what()};
     }
   }
+  /// The first world's arrays are made and set before its group: should a member be gone by then, the others hold
+  /// version 0.
+  void begin(const world& first) {
+    const rank_t rank = first.rank_of(core_.me());
+    bind(first, rank);
+    core_.calls.initialize(first, rank);
+    has_small_ = true;
+    core_.locked([&] { core_.holds = first.epoch, core_.version = first.first_step; });
+  }
   /// All have entered: what was moved into is the state.
   void settle(const world& to) {
     copies_.drop();  // what sends them reads the arrays that go
@@ -63,16 +72,9 @@ class world_change {
   }
 
  private:
-  /// The first world's arrays are made and set before its group: should a member be gone by then, the others hold
-  /// version 0.
   result found(const job_record& r) {
-    const world& first = r.now();
-    const rank_t rank = first.rank_of(core_.me());
     const std::stop_token stop = groups_.stop_of(r);
-    bind(first, rank);
-    core_.calls.initialize(first, rank);
-    has_small_ = true;
-    core_.locked([&] { core_.holds = first.epoch, core_.version = first.first_step; });
+    begin(r.now());
     groups_.make_first(r, stop);
     return {};
   }
@@ -83,13 +85,17 @@ class world_change {
     const std::stop_token stop = groups_.stop_of(r);
     std::pair<binding, small_state> copies;
     if (r.from_copies) copies = copies_.held(r.now().first_step);  // before the group: ending what sends takes time
+    // The job was founded, and its group never stood; before others are made, which the trainer takes for those.
+    if (next_ && next_epoch_ == s.from->epoch) settle(*s.from);
     const std::unique_ptr<socket_endpoint> over = groups_.take(r, s, stop);
     if (!r.from_copies &&
         has_member(s.target.updates, core_.me())) {  // gradients are whole, and others know the scalar
       core_.calls.update(scalar_of_bits(s.scalar));
-      core_.locked([&] { ++core_.version, core_.stage = update_stage::nothing; });
+      core_.locked([&] {
+        ++core_.version, core_.stage = update_stage::nothing;
+        core_.scalar = scalar_of_bits(s.scalar);  // others may need it yet
+      });
     }
-    if (next_ && next_epoch_ == s.from->epoch) settle(*s.from);  // the job was founded, and its group never stood
     const std::stop_callback ends(stop, [&over] { over->stop("reshard: a member of the change is gone"); });
     return switch_over(r, s, std::move(copies), *over, stop);
   }
