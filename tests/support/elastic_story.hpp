@@ -163,7 +163,10 @@ struct member : job_watcher {
     trainer_calls calls;
     calls.make_group = [&](const group_request& r, const std::stop_token& stop) {
       auto one = std::make_unique<socket_endpoint>(r.rank, r.addresses, here->door(), r.number, in_group, stop);
-      if (r.next->epoch == 2) std::this_thread::sleep_for(std::chrono::duration<double>(group_seconds));
+      if (r.next->epoch == 2 && group_seconds > 0) {
+        std::this_thread::sleep_for(std::chrono::duration<double>(group_seconds));
+        if (stop.stop_requested()) throw peer_failed("its group is not made any more");
+      }
       const std::lock_guard lock(of_groups);
       made = std::move(one);
     };
