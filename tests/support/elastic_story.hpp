@@ -145,6 +145,7 @@ struct member : job_watcher {
     const auto begun = std::chrono::steady_clock::now();
     while (interrupts.load() == 0 && std::chrono::steady_clock::now() - begun < std::chrono::seconds(20))
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (interrupts.load() == 0) waits_in_vain = true;
     throw peer_failed("its collective was given up");
   }
   /// x -> 3 x + c S
@@ -311,7 +312,7 @@ struct member : job_watcher {
   int times;
   job_settings settings;
   std::atomic<index_t> version = 0;
-  std::atomic<bool> walks_out = false, over = false;
+  std::atomic<bool> walks_out = false, over = false, waits_in_vain = false;  // the last for an interrupt
   index_t ended = 0, in_epoch = 0;
   std::atomic<index_t> stages = 0, emptied = 0;
   std::atomic<index_t> most_kept = 0, given_up = 0;  // arrays of that many worlds at once
