@@ -51,13 +51,16 @@ class recovery {
   void waiting(const job_record& r, time since) {
     know(r, since);
     mine_.give_if_asked(r, since);
-    if (r.promise_of(core_.me()) != nullptr) look_again(r);
     member_list there = core_.locked([&] { return core_.registered(); });
     std::erase_if(there, [&](const member_name& who) { return has_member(r.concerned(), who); });
-    if (!has_members(waited_with_, there) && r.promise_of(core_.me()) != nullptr) {
+    const bool some_came = !has_members(waited_with_, there);
+    const bool promised = r.promise_of(core_.me()) != nullptr;
+    if (promised && some_came) {
       job_event e = event_about(r, job_event_kind::come);
       e.members = there;
       core_.happen(e);
+    } else if (promised) {
+      look_again(r);
     }
     waited_with_ = there;
   }
