@@ -42,6 +42,7 @@ TEST_CASE("members join, go over to other layouts, leave and are replaced while 
   CHECK(s.worlds.size() == 6);
   CHECK((s.ends["a"] == job_end::left && s.ends["b"] == job_end::left));
   CHECK((s.ends["c"] == job_end::done && s.ends["d"] == job_end::done));
+  CHECK(s.interrupts.empty());
   check_history(s);
 }
 

@@ -185,35 +185,6 @@ TEST_CASE("a job that waited for whom it heard nothing of, and then for somebody
   job.check_done({"a", "b", "c", "e"});
 }
 
-namespace {
-
-/// A store that does not answer one member for a while.
-struct gated_store {
-  local_store& store;
-  std::atomic<bool> shut = false;
-
-  void pass() const {
-    if (shut.load()) throw store_unreachable("it does not answer");
-  }
-  std::optional<stored> read(const std::string& key) { return pass(), store.read(key); }
-  stored_list list(const std::string& prefix) { return pass(), store.list(prefix); }
-  std::uint64_t swap(const std::string& key, const std::string& value, std::uint64_t expected,
-                     lease_id lease = no_lease) {
-    return pass(), store.swap(key, value, expected, lease);
-  }
-  bool remove(const std::string& key, std::uint64_t expected) { return pass(), store.remove(key, expected); }
-  lease_id lease(patience time) { return pass(), store.lease(time); }
-  bool renew(lease_id lease) { return pass(), store.renew(lease); }
-  void revoke(lease_id lease) { pass(), store.revoke(lease); }
-  store_news changes(const std::string& prefix, std::uint64_t after, patience wait) {
-    pass();
-    store_news news = store.changes(prefix, after, wait);
-    return pass(), news;
-  }
-};
-
-}  // namespace
-
 TEST_CASE("who has entered a world, and frees what it held, promises what it has and not nothing") {
   slow_updates job;
   job.steps = 100;
@@ -262,17 +233,19 @@ TEST_CASE("who made an update in a recovery tells its scalar in the next one") {
 TEST_CASE("who hears that a job waits, and not why, ends what its trainer waits for") {
   slow_updates job;
   job.steps = 60, job.least_members = 2, job.lease = std::chrono::seconds(1);
-  gated_store gate{job.kept};
   const degrees three{.dp = 3};
   job.add_next("a", three, 0);
-  job.next_store = any_store(gate);
-  job.next_differs = [](member& m) { m.deaf_at = 5; };
+  job.next_store = any_store(job.gate);
+  job.next_differs = [&job](member& m) {
+    m.deaf_at = 5;
+    m.passes = [&](std::string_view at) {  // its lease goes, so nobody waits for it
+      if (at == "samples" && m.version.load() == 5 && m.in_epoch == 1) job.gate.shut = true;
+    };
+  };
   member& b = job.add_next("b", three, 0);
   job.add_next("c", three, 0, "gradients", 6);
-  slow_updates::reach(b, 5);
-  gate.shut = true;  // its lease goes, so nobody waits for it
   CHECK(slow_updates::until([&] { return job.record().phase == job_phase::waiting; }));
-  gate.shut = false;
+  job.gate.shut = false;
   job.check_done({"a", "b"});
   CHECK(!b.waits_in_vain.load());
   CHECK(job.s.interrupts["b"].starts_with("reshard: the world of epoch 1 is over: c "));
@@ -281,17 +254,19 @@ TEST_CASE("who hears that a job waits, and not why, ends what its trainer waits 
 TEST_CASE("who hears that the job went on without it ends what its trainer waits for, and is expelled") {
   slow_updates job;
   job.steps = 60, job.lease = std::chrono::seconds(1);
-  gated_store gate{job.kept};
   const degrees three{.dp = 3};
   job.add_next("a", three, 0);
-  job.next_store = any_store(gate);
-  job.next_differs = [](member& m) { m.deaf_at = 5; };
+  job.next_store = any_store(job.gate);
+  job.next_differs = [&job](member& m) {
+    m.deaf_at = 5;
+    m.passes = [&](std::string_view at) {  // its lease goes, so nobody waits for it
+      if (at == "samples" && m.version.load() == 5 && m.in_epoch == 1) job.gate.shut = true;
+    };
+  };
   member& b = job.add_next("b", three, 0);
   job.add_next("c", three, 0, "gradients", 6);
-  slow_updates::reach(b, 5);
-  gate.shut = true;
   CHECK(slow_updates::until([&] { return job.record().epoch == 2 && job.record().phase == job_phase::idle; }));
-  gate.shut = false;
+  job.gate.shut = false;
   job.check_done({"a"});
   CHECK(job.s.ends["b"] == job_end::expelled);
   CHECK(job.s.interrupts["b"] == "reshard: the job went on in epoch 2 without b");
@@ -301,17 +276,18 @@ TEST_CASE("who hears that the job went on without it ends what its trainer waits
 TEST_CASE("a world that broke before a member knew of it begins with that member's first values") {
   slow_updates job;
   job.steps = 60, job.wait = std::chrono::seconds(1);
-  gated_store gate{job.kept};
   degrees cut;
   cut.pp = 2;
-  job.next_store = any_store(gate);
+  const auto patient = [](member& m) { m.settings.grace = std::chrono::seconds(2); };
+  job.next_store = any_store(job.gate), job.next_differs = patient;
   job.add_next("b", cut, 0);
-  gate.shut = true;
+  job.gate.shut = true;
+  job.next_differs = patient;
   job.add_next("a", cut, 0);
   CHECK(slow_updates::until([&] { return job.record().epoch == 1; }));
   job.say_gone("a", job_phase::idle, 100);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  gate.shut = false;
+  job.gate.shut = false;
   job.check_done({"a", "b"});
   CHECK(job.s.worlds.rbegin()->first <= 6);  // else it is made again and again
 }
@@ -333,12 +309,14 @@ TEST_CASE("after a death each data-parallel rank has a sample") {
 }
 
 TEST_CASE("what a death undoes is not answered as done") {
+  std::atomic<bool> said = false;
   slow_updates job;
   job.steps = 100;
   const degrees three{.dp = 3};
-  const auto slow_swap = [](member& m) {
-    m.passes = [](std::string_view at) {
-      if (at == "swap-entered") std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  const auto slow_swap = [&said](member& m) {
+    m.settings.grace = std::chrono::seconds(2);
+    m.passes = [&said](std::string_view at) {
+      if (at == "swap-entered") CHECK(slow_updates::until([&] { return said.load(); }));
     };
   };
   for (const char* who : {"a", "b", "c"}) job.next_differs = slow_swap, job.add_next(who, three, 0);
@@ -352,6 +330,7 @@ TEST_CASE("what a death undoes is not answered as done") {
   };
   CHECK(slow_updates::until(all_entered));
   job.say_gone("b", job_phase::entering, 0);
+  said = true;
   CHECK(!job.kept.read(keys.answers() + "r1"));
   job.join();
   CHECK(job.kept.read(keys.answers() + "r1")->value == "done");

@@ -143,8 +143,19 @@ TEST_CASE("who was suspected where a job waits is suspected no more once it prom
   r.promises.push_back({{"a", 4, update_stage::nothing}, 0, 1});
   a.core.take_record(r, 2);
   CHECK(a.core.suspects == member_list{"b"});
-  r.attempt = 4;  // news of what was between came together
+  r.phase = job_phase::recovering, r.attempt = 4;  // somebody came, and promises are kept
   a.core.take_record(r, 3);
+  CHECK(a.core.suspects == member_list{"b"});
+  const std::vector<promise> promises = std::exchange(r.promises, {});
+  r.attempt = 5;  // it broke
+  a.core.take_record(r, 4);
+  CHECK(a.core.suspects == member_list{"b"});
+  r.promises = promises;
+  a.core.take_record(r, 5);
+  CHECK(a.core.suspects.empty());
+  a.core.suspects = {"b"};
+  r.attempt = 6;  // what was between was not seen
+  a.core.take_record(r, 6);
   CHECK(a.core.suspects.empty());
 }
 

@@ -386,10 +386,36 @@ inline void check_words(local_store& kept, const world& last) {
   CHECK(removed > 0);
 }
 
+/// A store that does not answer one member for a while.
+struct gated_store {
+  local_store& store;
+  std::atomic<bool> shut = false;
+
+  void pass() const {
+    if (shut.load()) throw store_unreachable("it does not answer");
+  }
+  std::optional<stored> read(const std::string& key) { return pass(), store.read(key); }
+  stored_list list(const std::string& prefix) { return pass(), store.list(prefix); }
+  std::uint64_t swap(const std::string& key, const std::string& value, std::uint64_t expected,
+                     lease_id lease = no_lease) {
+    return pass(), store.swap(key, value, expected, lease);
+  }
+  bool remove(const std::string& key, std::uint64_t expected) { return pass(), store.remove(key, expected); }
+  lease_id lease(patience time) { return pass(), store.lease(time); }
+  bool renew(lease_id lease) { return pass(), store.renew(lease); }
+  void revoke(lease_id lease) { pass(), store.revoke(lease); }
+  store_news changes(const std::string& prefix, std::uint64_t after, patience wait) {
+    pass();
+    store_news news = store.changes(prefix, after, wait);
+    return pass(), news;
+  }
+};
+
 /// Two or three members whose updates take longer than the grace, and what it is held against.
 struct slow_updates {
   local_store kept;
   any_store store{kept};
+  gated_store gate{kept};
   story s;
   std::vector<std::unique_ptr<member>> all;
   index_t steps = 5, least_members = 1;
@@ -398,6 +424,8 @@ struct slow_updates {
   double group_seconds = 0, stall_seconds = 0;  // of who has an update to make, in the second world
   any_store next_store{kept};                   // of the member that is added next, and what else is its own
   std::function<void(member&)> next_differs = {};
+
+  ~slow_updates() { gate.shut = false; }  // before members are waited for
 
   member& add(const char* who, const degrees& layout, double update, const std::string& dies = "", int nth = 1) {
     const auto own = std::exchange(next_differs, {});

@@ -69,7 +69,8 @@ struct trainer_calls {
   /// Makes the group of a world of which this member is rank `rank`; the token ends what waits in it, the making too.
   /// What is called at the job's door ends before the job does.
   std::function<void(const group_request&, std::stop_token)> make_group = {};
-  /// Ends every wait in the group of the world that steps are made in, from another thread: a member of it is gone.
+  /// Ends every wait in the group of the world that steps are made in, from another thread: a member of it is
+  /// gone, or the job went on without this one.
   std::function<void(const std::string& sentence)> interrupt = {};
   /// The arrays of a world's rank, which are the trainer's until a later world is entered; rank -1 has none. They are
   /// kept beside those of the world of now; with a budget all that were made since that was entered are kept until the
@@ -85,7 +86,7 @@ struct trainer_calls {
   /// Makes the update of the step whose gradients were whole, with the scalar of those who knew it.
   std::function<void(double scalar)> update = {};
   /// What is the same on all members beside tensors, and who takes it; both or none. What is of one rank alone is
-  /// refused, as nobody would have it afterwards.
+  /// refused, as nobody would have it afterwards; after a death who has such keeps it.
   std::function<small_state()> small = {};
   std::function<void(const small_state&)> take_small = {};
 };
@@ -112,7 +113,8 @@ struct job_watcher {
   /// Members are slow, and no spare came for them in the policy's time: so it stays.
   virtual void slow(const member_list&, const std::string& /*why*/) {}
   /// The state is held, and no world that the policy allows can be made of who is there: why by which rung. The job
-  /// waits until somebody comes. Or who has its lease and does not promise may hold what nobody else has.
+  /// waits until somebody comes or promises late, or the policy's wait is over. Or who has its lease and does not
+  /// promise may hold what nobody else has.
   virtual void waiting(const std::string& /*why*/) {}
   virtual void broken(index_t /*epoch*/, std::string_view /*why*/, index_t /*version*/) {}
   /// A step, a change, or the sending of copies broke off; by this alone nobody is gone.

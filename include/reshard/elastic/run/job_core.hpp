@@ -79,6 +79,7 @@ struct job_core {
   trainer_at at = trainer_at::rest;
   index_t epoch = 0;  // of the world that it has entered; 0: none
   index_t holds = 0;  // the epoch whose arrays it holds; 0: none
+  index_t tried = 0;  // the epoch whose world it entered last, or tried to
   index_t version = holds_nothing;
   update_stage stage = update_stage::nothing;
   double scalar = 0, step_seconds = 0;
@@ -146,9 +147,12 @@ struct job_core {
     else if (found != known.end()) known.erase(found);
   }
   void take_record(const job_record& r, std::uint64_t of_revision) {
+    // Who promised since it was suspected lives. Promises are kept where somebody comes to a job that waits.
     const bool same_attempt = record && record->epoch == r.epoch && record->attempt == r.attempt;
-    std::erase_if(suspects, [&](const member_name& one) {  // who promised since it was suspected lives
-      return r.promise_of(one) != nullptr && !(same_attempt && record->promise_of(one) != nullptr);
+    const bool come = record && record->epoch == r.epoch && record->phase == job_phase::waiting &&
+                      r.phase == job_phase::recovering && record->promises == r.promises;
+    std::erase_if(suspects, [&](const member_name& one) {
+      return r.promise_of(one) != nullptr && !((same_attempt || come) && record->promise_of(one) != nullptr);
     });
     record = r;
     record_revision = of_revision;

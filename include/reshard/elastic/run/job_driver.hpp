@@ -69,18 +69,20 @@ class job_driver {
                            r.gone.size() == 1 ? " is gone" : " are gone"));
     else if (went_on_without(r))
       interrupt(r, text_of("reshard: the job went on in epoch ", r.epoch, " without ", core_.me().text()));
-    else if (r.phase == job_phase::done) copies_.interrupt();  // nobody waits for steps
+    if (is_end(r.phase) || is_out(r)) copies_.interrupt();  // nobody waits for what is sent
+    if (is_out(r)) groups_.interrupt(r.epoch, 0);
     if (r.phase != job_phase::proposed && r.phase != job_phase::armed && r.phase != job_phase::entering) groups_.end();
     forget_words(r);
   }
-  /// Whether this member is in another world than those of the job.
+  bool is_out(const job_record& r) { return !r.worlds.empty() && !has_member(r.concerned(), core_.me()); }
+  /// Whether the job is in a world that this member, which is in another one, had no part in: it did not leave.
   bool went_on_without(const job_record& r) {
-    const bool out = !r.worlds.empty() && !has_member(r.concerned(), core_.me());
-    return out && core_.locked([&] { return core_.epoch > 0; });
+    return is_out(r) && !core_.leaving.load() &&
+           core_.locked([&] { return core_.epoch > 0 && core_.tried != r.epoch; });
   }
   /// Ends what the trainer's thread waits for in a world that is over.
   void interrupt(const job_record& r, const std::string& sentence) {
-    groups_.interrupt(r);
+    groups_.interrupt(r.epoch, r.attempt);
     copies_.interrupt();
     if (core_.calls.interrupt) core_.calls.interrupt(sentence);
   }

@@ -130,7 +130,7 @@ class member_course {
 
   void begin(const job_record& r) {
     tried_ = r.epoch;
-    core_.locked([&] { core_.at = trainer_at::change; });
+    core_.locked([&] { core_.at = trainer_at::change, core_.tried = r.epoch; });
     change_.begin(r.now());
     core_.locked([&] { core_.at = trainer_at::rest; });
   }
@@ -139,7 +139,7 @@ class member_course {
     planned_ = r.promises.empty();
     core_.locked([&] {
       core_.failed.clear();
-      core_.at = trainer_at::change;
+      core_.at = trainer_at::change, core_.tried = r.epoch;
     });
     if (planned_ && !r.now().has(core_.me())) core_.leaving.store(true);
     if (planned_ && core_.epoch > 0) {

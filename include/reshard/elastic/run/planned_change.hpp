@@ -6,7 +6,9 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <reshard/elastic/boundary.hpp>
@@ -31,6 +33,7 @@ class planned_change {
   void widen() { margin_ = least(checked_multiply(margin_, 2), most_margin); }
 
   void idle(const job_record& r, time since) {
+    if (all_entered_ && all_entered_->first == r.epoch) entered();
     if (!is_in(r)) return;
     if (core_.locked([&] { return core_.finished; })) {  // the job is done once all have made all steps
       core_.say(r, "finished");
@@ -98,12 +101,17 @@ class planned_change {
     job_event e = event_about(r, job_event_kind::entered);
     e.members = core_.said_by(r, "entered");
     if (!has_members(e.members, r.now().members)) return;
-    if (!core_.happen(e)) return;  // a death that was found out before is what happened
-    core_.answer(r.request, "done");
-    margin_ = 1;
+    all_entered_ = {r.epoch, r.request};
+    if (core_.happen(e)) entered();  // else another member brought it about, or a death was found out before
   }
 
  private:
+  /// The change that all had entered is in the record: whoever knows of it answers, once it is so.
+  void entered() {
+    margin_ = 1;
+    core_.answer(all_entered_->second, "done");
+    all_entered_.reset();
+  }
   /// Whether the trainer's thread is in the record's world.
   bool is_in(const job_record& r) {
     return core_.locked([&] { return core_.epoch == r.epoch; });
@@ -151,6 +159,7 @@ class planned_change {
   world_groups& groups_;
   job_requests requests_;
   pace& pace_;
+  std::optional<std::pair<index_t, member_name>> all_entered_ = {};  // of which epoch, and who asked for it
   index_t margin_ = 1;
   double decision_ = 0.02;
 };

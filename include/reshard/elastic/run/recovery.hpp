@@ -60,7 +60,7 @@ class recovery {
       e.members = there;
       core_.happen(e);
     } else if (promised) {
-      look_again(r);
+      look_again(r, since);
     }
     waited_with_ = there;
   }
@@ -103,7 +103,7 @@ class recovery {
   }
   /// Whether somebody fits by now, as one promised late or has its lease again, or the policy has waited for long
   /// enough: then this member says that it is gone, and promises again, so that all decide anew. Else why not is told.
-  void look_again(const job_record& r) {
+  void look_again(const job_record& r, time since) {
     const bool waited = seconds_since(known_) >= core_.settings.policy.wait;
     std::tuple as_it_is(r.epoch, r.attempt, r.promises.size(), core_.locked([&] { return core_.registered(); }),
                         waited);
@@ -112,6 +112,7 @@ class recovery {
     if (s.from == nullptr || !s.target.refused.empty()) return;
     const elastic_decision d = decided(r, s, whole_copies(r, s));
     if (d.layout) {
+      if (seconds_since(since) < seconds(core_.settings.grace)) return;  // others may know later how long it waited
       job_event e = event_about(r, job_event_kind::broke);
       e.members = {core_.me()};
       if (!core_.happen(e)) return;

@@ -70,9 +70,9 @@ class world_groups {
     });
   }
   /// Ends what the trainer's thread waits for in a change to an earlier attempt.
-  void interrupt(const job_record& over) {
+  void interrupt(index_t epoch, index_t attempt) {
     core_.locked([&] {
-      if (entering_for_ < std::pair(over.epoch, over.attempt)) entering_.request_stop();
+      if (entering_for_ < std::pair(epoch, attempt)) entering_.request_stop();
     });
   }
 
