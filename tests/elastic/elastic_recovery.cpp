@@ -324,9 +324,9 @@ TEST_CASE("what a death undoes is not answered as done") {
   job.put({"batch", "9"});
   const job_keys keys("story");
   const auto all_entered = [&] {
-    std::size_t said = 0;
-    for (const stored& one : job.kept.list(keys.said()).all) said += one.key.find("entered") != one.key.npos;
-    return said == 3;
+    std::size_t entered = 0;
+    for (const stored& one : job.kept.list(keys.said()).all) entered += one.key.find("entered") != one.key.npos;
+    return entered == 3;
   };
   CHECK(slow_updates::until(all_entered));
   job.say_gone("b", job_phase::entering, 0);
