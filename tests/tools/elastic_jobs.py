@@ -152,6 +152,8 @@ class Job:
             self.worker(name, **each.get(name, {}))
             self.until(lambda: self.has(name, "start") or self.workers[name].poll() is not None, 5)
             time.sleep(0.03)
+        if len(self.workers) >= self.found:  # before another comes, which on a busy machine might be registered first
+            self.until(lambda: any(x["ev"] == "world" for x in self.events()) or any(p.poll() is not None for p in self.workers.values()), 3)
         return self
 
     def events(self, name=None):
