@@ -235,14 +235,7 @@ TEST_CASE("who hears that a job waits, and not why, ends what its trainer waits 
   job.steps = 60, job.least_members = 2, job.lease = std::chrono::seconds(1);
   const degrees three{.dp = 3};
   job.add_next("a", three, 0);
-  job.next_store = any_store(job.gate);
-  job.next_differs = [&job](member& m) {
-    m.deaf_at = 5;
-    m.passes = [&](std::string_view at) {  // its lease goes, so nobody waits for it
-      if (at == "samples" && m.version.load() == 5 && m.in_epoch == 1) job.gate.shut = true;
-    };
-  };
-  member& b = job.add_next("b", three, 0);
+  const member& b = job.add_cut_off("b", three, 5);
   job.add_next("c", three, 0, "gradients", 6);
   CHECK(slow_updates::until([&] { return job.record().phase == job_phase::waiting; }));
   job.gate.shut = false;
@@ -256,14 +249,7 @@ TEST_CASE("who hears that the job went on without it ends what its trainer waits
   job.steps = 60, job.lease = std::chrono::seconds(1);
   const degrees three{.dp = 3};
   job.add_next("a", three, 0);
-  job.next_store = any_store(job.gate);
-  job.next_differs = [&job](member& m) {
-    m.deaf_at = 5;
-    m.passes = [&](std::string_view at) {  // its lease goes, so nobody waits for it
-      if (at == "samples" && m.version.load() == 5 && m.in_epoch == 1) job.gate.shut = true;
-    };
-  };
-  member& b = job.add_next("b", three, 0);
+  const member& b = job.add_cut_off("b", three, 5);
   job.add_next("c", three, 0, "gradients", 6);
   CHECK(slow_updates::until([&] { return job.record().epoch == 2 && job.record().phase == job_phase::idle; }));
   job.gate.shut = false;

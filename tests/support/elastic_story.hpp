@@ -456,6 +456,18 @@ struct slow_updates {
     while (!store.read(job_keys("story").members() + who)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return one;
   }
+  /// A member whose store does not answer it from a step's beginning on, and that does not hear that step's scalar: it
+  /// hears what happens then once the gate is open. Its lease goes, so nobody waits for it.
+  member& add_cut_off(const char* who, const degrees& layout, index_t step) {
+    next_store = any_store(gate);
+    next_differs = [step, this](member& m) {
+      m.deaf_at = step;
+      m.passes = [step, &m, this](std::string_view at) {
+        if (at == "samples" && m.version.load() == step && m.in_epoch == 1) gate.shut = true;
+      };
+    };
+    return add_next(who, layout, 0);
+  }
   static void reach(member& m, index_t version) {
     while (m.version.load() < version && !m.over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -79,7 +79,7 @@ struct job_core {
   trainer_at at = trainer_at::rest;
   index_t epoch = 0;  // of the world that it has entered; 0: none
   index_t holds = 0;  // the epoch whose arrays it holds; 0: none
-  index_t tried = 0;  // the epoch whose world it entered last, or tried to
+  index_t tried = 0;  // the epoch whose world it entered last, or tried to; the trainer's thread alone writes it
   index_t version = holds_nothing;
   update_stage stage = update_stage::nothing;
   double scalar = 0, step_seconds = 0;

@@ -36,10 +36,10 @@ class member_course {
     const bool mine = r.now().has(core_.me()), concerned = has_member(r.concerned(), core_.me());
     if (is_end(r.phase)) return finish(r, concerned), false;
     if (r.phase == job_phase::recovering || r.phase == job_phase::waiting) {
-      if (mine && r.epoch == 1 && tried_ == 0)
+      if (mine && r.epoch == 1 && core_.tried == 0)
         return begin(r), false;  // it broke before this one knew that it is founded
       // All had entered before it broke, and this one was not told yet.
-      if (mine && came_ && core_.epoch != r.epoch && tried_ == r.epoch && r.worlds.size() == 1) settle(r);
+      if (mine && came_ && core_.epoch != r.epoch && core_.tried == r.epoch && r.worlds.size() == 1) settle(r);
       if (core_.epoch > 0 && !concerned) return leave(r), false;
       return wait(r);
     }
@@ -54,7 +54,7 @@ class member_course {
       if (!concerned) core_.locked([&] { core_.failed.clear(); });  // what broke off then is no matter of this world's
       return wait(r);
     }
-    if (r.epoch > tried_) return enter(r), false;
+    if (r.epoch > core_.tried) return enter(r), false;
     if (entering || core_.epoch != r.epoch) {  // until all have entered, or it breaks
       if (!entering && came_) settle(r);
       return !entering && came_ ? false : wait(r);
@@ -85,7 +85,7 @@ class member_course {
     core_.watcher.failed(sentence);
     core_.locked([&] {
       core_.at = trainer_at::rest;
-      core_.failed = sentence, core_.failed_in = greatest(core_.epoch, tried_);
+      core_.failed = sentence, core_.failed_in = greatest(core_.epoch, core_.tried);
       core_.failed_since = all_know ? member_clock::time_point() : member_clock::now();
       core_.changed.notify_all();
     });
@@ -112,7 +112,7 @@ class member_course {
   }
   /// It is in no world: it left; or it gave its state away in a recovery and goes on as a spare; or it came too late.
   void leave(const job_record& r) {
-    const bool took_part = r.epoch == tried_;
+    const bool took_part = r.epoch == core_.tried;
     if (core_.leaving.load() || (took_part && planned_)) return end(job_end::left);
     if (!took_part) return end(job_end::expelled, text_of("the job went on in epoch ", r.epoch, " without it"));
     forget();
@@ -129,13 +129,11 @@ class member_course {
   }
 
   void begin(const job_record& r) {
-    tried_ = r.epoch;
     core_.locked([&] { core_.at = trainer_at::change, core_.tried = r.epoch; });
     change_.begin(r.now());
     core_.locked([&] { core_.at = trainer_at::rest; });
   }
   void enter(const job_record& r) {
-    tried_ = r.epoch;
     planned_ = r.promises.empty();
     core_.locked([&] {
       core_.failed.clear();
@@ -218,7 +216,6 @@ class member_course {
   snapshots& copies_;
   world_change change_;
   world now_ = {.epoch = 0};
-  index_t tried_ = 0;  // the epoch whose world it entered, or tried to
   bool planned_ = false, came_ = false;
   double switch_seconds_ = 0;
   index_t stopped_at_ = -1;

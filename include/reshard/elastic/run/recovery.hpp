@@ -121,7 +121,7 @@ class recovery {
     }
     looked_at_ = std::move(as_it_is);
   }
-  /// Since when this member knows that the world is broken, whatever was tried meanwhile.
+  /// Keeps since when this member knows that the world of this epoch is broken, over all attempts.
   void know(const job_record& r, time since) {
     if (std::exchange(known_in_, r.epoch) != r.epoch) known_ = since;
   }
