@@ -208,7 +208,7 @@ def shown_as(pattern):
 UNASKED = {  # by header and words
     ("cuda/detail/driver.hpp", "CUDA's driver has no"): "cuda_driver::get looks once in a process, and the emulation has every function",
     ("cuda/locate_memory.hpp", "lies in managed memory"): "the emulation of CUDA has no managed memory",
-    ("transport/mpi/meeting.hpp", "bytes to say at once; MPI takes 2147483647"): "takes a text of 2 GiB, three times over",
+    ("transport/mpi/words.hpp", "bytes to say at once; MPI takes 2147483647"): "takes a text of 2 GiB, three times over",
     ("transport/mpi/wire.hpp", "and device .. , stage"): "an error of MPI that is none of length: what its machines fail with",
     ("transport/nccl/groups.hpp", "first contact with .. devices"): "takes more devices than can be processes of a test",
     ("transport/nccl/seats.hpp", "the devices have NCCL of versions"): "a machine has one NCCL, and the emulation is of one version",

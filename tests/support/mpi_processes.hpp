@@ -20,9 +20,11 @@ namespace testing {
 /// Before main: the process that was started by hand becomes mpirun.
 class mpi_program {
  public:
-  explicit mpi_program(int processes) {
+  explicit mpi_program(int processes, bool by_any_thread = false) {
     start_under_mpirun(processes);
-    MPI_Init(nullptr, nullptr);
+    int level = MPI_THREAD_SINGLE;
+    if (by_any_thread) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
+    else MPI_Init(nullptr, nullptr);
 #ifndef OPEN_MPI
     // MPICH asks this one's handler about a message that is longer than its memory, whichever communicator it came by
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <stop_token>
@@ -23,6 +24,7 @@
 #include <reshard/transport/group_cache.hpp>
 #include <reshard/transport/process_door.hpp>
 #include <reshard/transport/sockets.hpp>
+#include <reshard/transport/thread_group.hpp>
 
 #include "../support/sanitized.hpp"
 
@@ -202,6 +204,97 @@ TEST_CASE("who waits is ended by a token, and so is the making at the end of all
   }
   CHECK(of.now == 0);
   CHECK(of.made == 0);
+}
+
+TEST_CASE("where they are made where asked, begin begins nothing, and one is made at a time by who waits for one") {
+  making of;
+  std::atomic<int> elsewhere = 0;
+  const auto here = std::this_thread::get_id();
+  cache groups(
+      [&, make = of.maker()](const members& m, const std::stop_token& stop) {
+        elsewhere += std::this_thread::get_id() == here ? 0 : 1;
+        return make(m, stop);
+      },
+      4, {}, groups_are_made::where_asked);
+  CHECK(groups.where() == groups_are_made::where_asked);
+  CHECK(cache(of.maker()).where() == groups_are_made::in_background);
+  const std::size_t threads = entries("/proc/self/task");
+  groups.begin({"a"}), groups.begin({"bad"});
+  CHECK(groups.get({"a"})->number == 1);
+  CHECK(groups.get({"a"})->number == 1);
+  CHECK(groups.find({"a"})->number == 1);
+  CHECK(thrown([&] { static_cast<void>(groups.get({"bad"})); }) == "bad is not to be had, 2");
+  CHECK(thrown([&] { static_cast<void>(groups.get({"bad"})); }) == "bad is not to be had, 3");
+  CHECK(elsewhere == 0);
+  CHECK(entries("/proc/self/task") == threads);
+
+  of.held = true;
+  std::vector<cache::pointer> got(6);
+  std::vector<std::thread> asking;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    asking.emplace_back([&, i] { got[i] = groups.get({i % 2 == 0 ? "c" : "d"}); });
+  while (of.now == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  of.held = false;
+  for (std::thread& t : asking) t.join();
+  CHECK(of.made == 5);
+  CHECK(of.most == 1);
+  CHECK(elsewhere == 2);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    CHECK(got[i] == got[i % 2]);
+    CHECK(got[i]->of == members{i % 2 == 0 ? "c" : "d"});
+  }
+}
+
+TEST_CASE("what is made where asked ends by the token of who makes it, or of who waits for that, or dropped") {
+  making of;
+  of.held = true;
+  cache groups(of.maker(), 4, {}, groups_are_made::where_asked);
+  std::stop_source makes, waits;
+  std::string of_maker, of_waiting, of_patient;
+  std::thread making_it([&] { of_maker = thrown([&] { static_cast<void>(groups.get({"a"}, makes.get_token())); }); });
+  while (of.now == 0) std::this_thread::yield();
+  std::thread waiting([&] { of_waiting = thrown([&] { static_cast<void>(groups.get({"b"}, waits.get_token())); }); });
+  std::thread patient([&] { of_patient = thrown([&] { static_cast<void>(groups.get({"a"})); }); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  waits.request_stop();
+  waiting.join();
+  CHECK(of_waiting == "reshard: a group is not waited for any more");
+  CHECK(of.now == 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  makes.request_stop();
+  making_it.join(), patient.join();
+  CHECK(of_maker == "the making was ended");
+  CHECK(of_patient == "the making was ended");
+  std::string of_dropped;
+  std::thread dropped([&] { of_dropped = thrown([&] { static_cast<void>(groups.get({"a"})); }); });
+  while (of.now == 0) std::this_thread::yield();
+  groups.drop({"a"});
+  dropped.join();
+  CHECK(of_dropped == "the making was ended");
+  CHECK(of.made == 0);
+  of.held = false;
+  CHECK(groups.get({"a"})->number == 1);
+  CHECK(groups.get({"b"})->number == 2);
+}
+
+TEST_CASE("groups of threads are kept as others are") {
+  group_cache<thread_group, std::vector<rank_t>> groups([](const std::vector<rank_t>& m, const std::stop_token&) {
+    return std::make_shared<thread_group>(std::ssize(m));
+  });
+  for (const std::vector<rank_t>& m : {std::vector<rank_t>{0, 1, 2}, std::vector<rank_t>{4, 3}}) {
+    groups.begin(m);
+    std::atomic<rank_t> met = 0;
+    const std::shared_ptr<thread_group> group = groups.get(m);
+    group->run([&](auto& here) {
+      const rank_t mine = m[static_cast<std::size_t>(here.device())];
+      for (int again = 0; again < 2; ++again)
+        met += here.agree({.addend = static_cast<std::uint64_t>(mine)}).sum == (m.size() == 3 ? 3u : 7u) ? 1 : 0;
+    });
+    CHECK(met == 2 * std::ssize(m));
+    CHECK(groups.get(m) == group);
+  }
+  CHECK(groups.size() == 2);
 }
 
 TEST_CASE("a hit makes no system call") {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <reshard/transport/forwarding.hpp>
+#include <reshard/transport/mpi_processes.hpp>
 
 #include "../support/bystander.hpp"
 #include "../support/dice.hpp"
@@ -463,4 +464,43 @@ TEST_CASE("a process that fails in the midst of small state is heard by all, and
         CHECK(left.seconds < 5);
       }
     }
+}
+
+TEST_CASE("where MPI is one thread's, groups are made on it as they are asked for, and it is said why") {
+  for (const left_behind& left : on_ranks(4, [](MPI_Comm world, long, left_behind&mine) {
+         mpi_processes set(world, {.wait = ample});
+         int level = MPI_THREAD_MULTIPLE;
+         MPI_Query_thread(&level);
+         const std::string given = level == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
+                                   : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                                  : "MPI_THREAD_SERIALIZED";
+         mine.wrong += level != MPI_THREAD_MULTIPLE && set.where() == groups_are_made::where_asked ? 0 : 1;
+         mine.wrong += set.why_at_boundary() == "groups are made at the boundary and not beside the steps: MPI gave " +
+                                                    given +
+                                                    ", and another thread needs MPI_THREAD_MULTIPLE; ask "
+                                                    "MPI_Init_thread for it"
+                           ? 0
+                           : 1;
+         using members = std::vector<rank_t>;
+         const auto trains = std::this_thread::get_id();
+         group_cache<mpi_endpoint, members> groups(
+             [&](const members& m, const std::stop_token& stop) {
+               mine.several += std::this_thread::get_id() == trains ? 0 : 1;
+               ++mine.reached;
+               return set.make(m, stop);
+             },
+             4, {}, set.where());
+         for (const members& m : {members{0, 1, 2, 3}, members{2, 1}, members{3, 0, 2}, members{2, 1}}) {
+           groups.begin(m);
+           if (std::find(m.begin(), m.end(), set.process()) == m.end()) continue;
+           const agreement all = groups.get(m)->agree({.addend = 1});
+           mine.wrong += all.sum == m.size() ? 0 : 1;
+         }
+         mine.stages = set.process();
+       })) {
+    CHECK(std::string(left.sentence).empty());
+    CHECK(left.wrong == 0);
+    CHECK(left.several == 0);
+    CHECK(left.reached == (left.stages == 2 ? 3 : 2));
+  }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups that were made stay for the next time their members are asked for: a layout that changes among the same
-// members takes no new connections. They are made in the background, so that a trainer goes on meanwhile.
+// members takes no new connections. They are made in the background, so that a trainer goes on meanwhile; or, where
+// what makes them wants the trainer's own thread, as it asks for them.
 // Builds on: base/integer.hpp, base/patience.hpp, base/refusal.hpp.
 #pragma once
 
@@ -26,11 +27,18 @@
 
 namespace reshard {
 
+/// On which thread groups are made.
+enum class groups_are_made {
+  in_background,  // on one of the cache's own
+  where_asked     // on that which waits for one: at the boundary
+};
+
 /// Groups by their members, in rank order (another order is another group):
 ///   get(m) = make(m, stop) the first time, the same group after that, until drop(m) or until `kept` others were asked
 ///   for since.
-/// One thread of the cache makes them, one after the other, as NCCL wants it; who asks for a group that is being made
-/// waits for it. What `make` throws, all who wait hear, each in an exception of its own; the next get makes it anew.
+/// One thread at a time makes one, as NCCL wants it: the cache's, or, where they are made where asked, one that waits
+/// in get; begin begins nothing then. Who asks for a group that is being made waits for it. What `make`
+/// throws, all who wait hear, each in an exception of its own; the next get makes it anew.
 /// Whether others have a group still is theirs: where one of its members dropped it, all do. Called by any thread, but
 /// not by `make`.
 template <typename Group, typename Members = std::vector<std::string>>
@@ -40,8 +48,9 @@ class group_cache {
   using maker = std::function<pointer(const Members&, std::stop_token)>;
 
   /// `bytes_of`: what a group takes of its device, asked once, on the thread that made it.
-  explicit group_cache(maker make, std::size_t kept = 4, std::function<bytes_t(const Group&)> bytes_of = {})
-      : make_(std::move(make)), bytes_of_(std::move(bytes_of)), kept_(kept < 1 ? 1 : kept) {}
+  explicit group_cache(maker make, std::size_t kept = 4, std::function<bytes_t(const Group&)> bytes_of = {},
+                       groups_are_made where = groups_are_made::in_background)
+      : make_(std::move(make)), bytes_of_(std::move(bytes_of)), kept_(kept < 1 ? 1 : kept), where_(where) {}
   group_cache(const group_cache&) = delete;
   group_cache& operator=(const group_cache&) = delete;
   /// Ends a making that is under way, and waits for that.
@@ -55,8 +64,10 @@ class group_cache {
     if (thread_.joinable()) thread_.join();
   }
 
-  /// Begins to make a group that is not there; no waiting.
+  groups_are_made where() const { return where_; }
+  /// Begins to make a group that is not there, where that is done in the background; no waiting.
   void begin(const Members& m) {
+    if (where_ == groups_are_made::where_asked) return;
     const std::lock_guard lock(mutex_);
     static_cast<void>(entry_of(m));
   }
@@ -67,10 +78,11 @@ class group_cache {
     return at == entries_.end() ? pointer() : used(*at->second);
   }
   /// Waits until the group is made. Throws a refusal where its making threw one, and peer_failed with the sentence of
-  /// anything else it threw, or where `stop` is requested before.
+  /// anything else it threw, or where `stop` is requested before; a making on this thread `stop` ends for all who wait.
   pointer get(const Members& m, const std::stop_token& stop = {}) {
     std::unique_lock lock(mutex_);
     const std::shared_ptr<entry> e = entry_of(m);
+    if (where_ == groups_are_made::where_asked) make_here(e, stop, lock);
     if (!e->made && !changed_.wait(lock, stop, [&] { return e->made; }))
       throw peer_failed("reshard: a group is not waited for any more");
     if (e->refused) throw refusal(e->failed);
@@ -126,6 +138,7 @@ class group_cache {
     if (e == nullptr) {
       e = std::make_shared<entry>();
       e->members = m, e->asked = ++asked_;
+      if (where_ == groups_are_made::where_asked) return e;
       waiting_.push_back(e);
       if (!thread_.joinable()) thread_ = std::thread([this] { make_all(); });
       changed_.notify_all();
@@ -140,17 +153,32 @@ class group_cache {
       if (waiting_.empty()) return;
       std::shared_ptr<entry> e = std::move(waiting_.front());
       waiting_.pop_front();
-      lock.unlock();
-      entry result;
-      make_one(*e, result);
-      lock.lock();
-      std::vector<std::shared_ptr<entry>> gone = take(e, result);
-      gone.push_back(std::move(e));
-      changed_.notify_all();
-      lock.unlock();
-      gone.clear();
-      lock.lock();
+      make(std::move(e), lock);
     }
+  }
+  /// On this thread, once no other one makes any; nothing where it is made, or `stop` is requested before.
+  void make_here(const std::shared_ptr<entry>& e, const std::stop_token& stop, std::unique_lock<std::mutex>& lock) {
+    if (!changed_.wait(lock, stop, [&] { return e->made || !makes_; }) || e->made) return;
+    makes_ = true;
+    {
+      const std::stop_callback ends(stop, [&e] { e->stop.request_stop(); });
+      make(e, lock);
+    }
+    makes_ = false;
+    changed_.notify_all();
+  }
+  /// Makes one without the lock, and gives back what there is no place for any more.
+  void make(std::shared_ptr<entry> e, std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    entry result;
+    make_one(*e, result);
+    lock.lock();
+    std::vector<std::shared_ptr<entry>> gone = take(e, result);
+    gone.push_back(std::move(e));
+    changed_.notify_all();
+    lock.unlock();
+    gone.clear();
+    lock.lock();
   }
   void make_one(const entry& wanted, entry& result) const {
     try {
@@ -185,9 +213,10 @@ class group_cache {
   maker make_;
   std::function<bytes_t(const Group&)> bytes_of_;
   std::size_t kept_;
+  groups_are_made where_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool over_ = false;
+  bool over_ = false, makes_ = false;  // the second: one who asked makes a group
   std::uint64_t asked_ = 0;
   std::map<Members, std::shared_ptr<entry>> entries_;
   std::deque<std::shared_ptr<entry>> waiting_;

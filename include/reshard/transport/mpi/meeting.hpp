@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The meeting of processes over MPI: device 0 keeps the hub, to which the others send words. Who can't go on tells all
 // others itself. Words are sent and taken without waiting.
-// Builds on: transport/hub.hpp, transport/meeting.hpp, transport/mpi/communicator.hpp.
+// Builds on: transport/hub.hpp, transport/meeting.hpp, transport/mpi/words.hpp.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
-#include <list>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,7 +14,7 @@
 
 #include <reshard/transport/hub.hpp>
 #include <reshard/transport/meeting.hpp>
-#include <reshard/transport/mpi/communicator.hpp>
+#include <reshard/transport/mpi/words.hpp>
 
 namespace reshard {
 
@@ -32,7 +30,8 @@ class mpi_meeting {
 
   /// A device for each process of `world`, which is duplicated: called by all of them.
   mpi_meeting(MPI_Comm world, patience wait)
-      : own_(world, wait), wait_(wait), gone_(count(), false), ended_(count(), -1), hub_(devices()) {}
+      : own_(world, wait), words_(own_, words_tag), wait_(wait), gone_(count(), false), ended_(count(), -1),
+        hub_(devices()) {}
   mpi_meeting(const mpi_meeting&) = delete;
   mpi_meeting& operator=(const mpi_meeting&) = delete;
   ~mpi_meeting() {
@@ -40,9 +39,7 @@ class mpi_meeting {
       leave();
     } catch (const std::exception&) {  // nobody is left to hear it
     }
-    if (end_.broken() || heard_ != nullptr || !words_.empty()) own_.abandon();
-    if (heard_ != nullptr) detail::keep_for_mpi(std::move(heard_));
-    if (!words_.empty()) detail::keep_for_mpi(std::move(words_));
+    if (end_.broken() || words_.busy()) own_.abandon();
   }
 
   rank_t device() const { return own_.device(); }
@@ -50,6 +47,8 @@ class mpi_meeting {
   patience waits() const { return wait_; }
   std::vector<rank_t> absent() const { return {}; }
   MPI_Comm communicator() const { return own_.get(); }
+  /// Whether it has ended, as far as was heard.
+  bool broken() const { return end_.broken(); }
 
   agreement agree(const proposal& mine) { return answer(hub_word::of(mine)).agreed(); }
   std::vector<std::string> gather(const std::string& mine) { return answer({kind::text, {}, mine}).texts(); }
@@ -71,20 +70,14 @@ class mpi_meeting {
   bool poll() {
     bool any = false;
     while (hear()) any = true;
-    words_.remove_if([](spoken& s) {
-      int done = 0;
-      detail::require_mpi(
-          MPI_Testall(static_cast<int>(s.requests.size()), s.requests.data(), &done, MPI_STATUSES_IGNORE),
-          "send a word");
-      return done != 0;
-    });
+    words_.settle();
     return any;
   }
 
   /// This device sends no more messages; every other one hears how many there were to it.
   void tell_ended(const std::vector<index_t>& sent) {
     for (rank_t d = 0; d < devices(); ++d)
-      if (d != device()) post(words_.emplace_back(ended_word(sent[at(d)])), d);
+      if (d != device()) words_.send(ended_word(sent[at(d)]), {d});
   }
   /// How many a device has sent to this one, once it sends no more; -1 before.
   index_t ended_after(rank_t d) const { return ended_[at(d)]; }
@@ -92,17 +85,6 @@ class mpi_meeting {
   bool gone(rank_t d) const { return gone_[at(d)]; }
 
  private:
-  /// A word on its way, to one or to all.
-  struct spoken {
-    std::string body;
-    std::vector<MPI_Request> requests;
-  };
-  struct heard {
-    rank_t from = 0;
-    std::string body;
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
-
   bool is_hub() const { return device() == 0; }
   std::size_t count() const { return static_cast<std::size_t>(devices()); }
   static std::size_t at(rank_t d) { return static_cast<std::size_t>(d); }
@@ -113,27 +95,21 @@ class mpi_meeting {
     if (body.size() >= (i + 1) * sizeof n) std::memcpy(&n, body.data() + i * sizeof n, sizeof n);
     return n;
   }
-  static spoken ended_word(index_t sent) {
-    spoken s;
-    append(s.body, ended), append(s.body, sent);
-    return s;
+  static std::string ended_word(index_t sent) {
+    std::string body;
+    append(body, ended), append(body, sent);
+    return body;
   }
 
-  void post(spoken& s, rank_t to) {
-    if (s.body.size() > at(std::numeric_limits<int>::max()))
-      refuse("device ", device(), " has ", s.body.size(), " bytes to say at once; MPI takes 2147483647");
-    detail::require_mpi(MPI_Isend(s.body.data(), static_cast<int>(s.body.size()), MPI_BYTE, static_cast<int>(to),
-                                  words_tag, communicator(), &s.requests.emplace_back(MPI_REQUEST_NULL)),
-                        "send a word");
-  }
   /// Sends a word, to one or to all others that are there.
   void send(const hub_word& word, rank_t to) {
-    spoken& s = words_.emplace_back();
-    append(s.body, static_cast<std::int64_t>(word.what));
-    word.append_to(s.body);
-    s.requests.reserve(to == hub::everyone ? count() : 1);
+    std::string body;
+    append(body, static_cast<std::int64_t>(word.what));
+    word.append_to(body);
+    std::vector<rank_t> all;
     for (rank_t d = 0; d < devices(); ++d)
-      if (d == to || (to == hub::everyone && d != device() && !gone_[at(d)])) post(s, d);
+      if (d == to || (to == hub::everyone && d != device() && !gone_[at(d)])) all.push_back(d);
+    words_.send(std::move(body), all);
   }
   /// Says a word to the hub, which may be this device.
   void say(const hub_word& word) {
@@ -190,29 +166,11 @@ class mpi_meeting {
     for (int in_vain = 0; in_vain < 32;) in_vain = poll() ? 0 : in_vain + 1;
   }
 
-  /// Takes the next word that has come whole; whether there was one. One is fetched at a time, so each sender's come in
-  /// its order.
+  /// Takes the next word that has come whole; whether there was one.
   bool hear() {
-    if (heard_ == nullptr) {
-      int here = 0;
-      MPI_Message which = MPI_MESSAGE_NULL;
-      MPI_Status status;
-      detail::require_mpi(MPI_Improbe(MPI_ANY_SOURCE, words_tag, communicator(), &here, &which, &status),
-                          "hear a word");
-      if (here == 0) return false;
-      int bytes = 0;
-      MPI_Get_count(&status, MPI_BYTE, &bytes);
-      heard_ = std::make_unique<heard>();
-      heard_->from = status.MPI_SOURCE;
-      heard_->body.resize(static_cast<std::size_t>(bytes));
-      detail::require_mpi(MPI_Imrecv(heard_->body.data(), bytes, MPI_BYTE, &which, &heard_->request), "hear a word");
-    }
-    int done = 0;
-    detail::require_mpi(MPI_Test(&heard_->request, &done, MPI_STATUS_IGNORE), "hear a word");
-    if (done == 0) return false;
-    const std::unique_ptr<heard> whole = std::move(heard_);
-    take(whole->from, whole->body);
-    return true;
+    const std::optional<mpi_word> word = words_.hear();
+    if (word) take(word->from, word->body);
+    return word.has_value();
   }
   void take(rank_t d, std::string_view body) {
     const std::int64_t what = number(body, 0);
@@ -254,13 +212,12 @@ class mpi_meeting {
     } else if (!end_.broken()) {
       say({kind::bye});
     }
-    for (poll(); !words_.empty() && clock::now() < end; poll()) pause.again();
+    for (poll(); !words_.all_sent() && clock::now() < end; poll()) pause.again();
   }
 
   mpi_communicator own_;
+  mpi_words words_;
   patience wait_;
-  std::list<spoken> words_;
-  std::unique_ptr<heard> heard_;
   std::vector<bool> gone_;  // by device
   std::vector<index_t> ended_;
   hub hub_;  // where this is device 0

@@ -52,7 +52,7 @@ class nccl_communicator {
   nccl_communicator(const nccl_communicator&) = delete;
   nccl_communicator& operator=(const nccl_communicator&) = delete;
   ~nccl_communicator() {
-    if (comm_ != nullptr) static_cast<void>(::ncclCommAbort(comm_));
+    if (comm_ != nullptr && !lent_) static_cast<void>(::ncclCommAbort(comm_));
   }
 
   /// Begins to make it, in the background.
@@ -60,6 +60,9 @@ class nccl_communicator {
     config.blocking = 0;
     return ::ncclCommInitRankConfig(&comm_, ranks, id, rank, &config);
   }
+  /// Goes on with one that is somebody else's, and is made.
+  void borrow(ncclComm_t made) { comm_ = made, lent_ = true; }
+  bool lent() const { return lent_; }
   ncclComm_t get() const { return comm_; }
   explicit operator bool() const { return comm_ != nullptr; }
   /// Somebody else has ended it.
@@ -91,6 +94,7 @@ class nccl_communicator {
 
  private:
   ncclComm_t comm_ = nullptr;
+  bool lent_ = false;
 };
 
 /// Memory of the current device that messages may lie in, registered with a communicator where one is given.

@@ -29,6 +29,7 @@ class nccl_world {
       : meeting_(&meeting), gpu_(gpu), options_(options), look_(meeting), seats_(meeting),
         comm_(std::make_shared<nccl_communicator>()) {
     const ncclUniqueId id = seats_.agree(gpu_, [this] { begin_on_device(); });
+    require_all_lend_or_none();
     try {
       const on_device here(gpu_);
       join(id);
@@ -137,8 +138,27 @@ class nccl_world {
       look_.pause();
     });
     if (!loaded) throw look_.in_vain("the kernels for copies");
+    if (options_.communicator != nullptr) borrow(options_.communicator);
+  }
+  /// Refused where it is another than this world would make.
+  void borrow(ncclComm_t made) {
+    int ranks = 0, rank = 0, gpu = 0;
+    detail::require_nccl(::ncclCommCount(made, &ranks), "say how many ranks a communicator has", made);
+    detail::require_nccl(::ncclCommUserRank(made, &rank), "say which rank this is of a communicator", made);
+    detail::require_nccl(::ncclCommCuDevice(made, &gpu), "say which device a communicator is on", made);
+    const int seat = seats_.of(meeting_->device());
+    if (ranks != seats_.count() || rank != seat || gpu != gpu_)
+      refuse("device ", meeting_->device(), " lends a communicator of rank ", rank, " of ", ranks, " on GPU ", gpu,
+             "; its world wants rank ", seat, " of ", seats_.count(), " on GPU ", gpu_);
+    comm_->borrow(made);
+  }
+  void require_all_lend_or_none() {
+    const auto all = static_cast<index_t>(meeting_->agree({.addend = comm_->lent() ? 1u : 0u}).sum);
+    if (all != 0 && all != seats_.count())
+      refuse(all, " of ", seats_.count(), " devices lend a communicator; all do, or none");
   }
   void join(const ncclUniqueId& id) {
+    if (comm_->lent()) return;
     ncclConfig_t config = options_.config;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
     if (config.nChannelsPerNetPeer == NCCL_CONFIG_UNDEF_INT) config.nChannelsPerNetPeer = 8;
@@ -147,6 +167,7 @@ class nccl_world {
   }
   /// The end in good order, which takes all devices.
   void finish() {
+    if (comm_->lent()) return give_back();
     require(comm_->finalize(), "finalize a communicator");
     vain_wait waited(a_moment());
     ncclResult_t state = comm_->state();
@@ -154,6 +175,14 @@ class nccl_world {
     if (state == ncclSuccess) comm_->destroy();
     stopped_ = !*comm_;
     quiet_ = stopped_ && device_->ends([this] { look_.pause(); });
+  }
+
+  /// Where nothing of this device is under way on it any more; else it is aborted.
+  void give_back() {
+    quiet_ = device_->ends([this] { look_.pause(); });
+    if (!quiet_) return;
+    comm_->forget();
+    stopped_ = true;
   }
 
   M* meeting_;

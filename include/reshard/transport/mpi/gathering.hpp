@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Some of a communicator's processes gather before they make something that only all of them can: the calls of MPI for
+// that have no end where one does not come.
+// Builds on: transport/mpi/words.hpp.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reshard/transport/mpi/words.hpp>
+
+namespace reshard {
+
+namespace detail {
+
+/// What a member says about a gathering, to the first of them or as the first: it is here; it is not any more; all go
+/// on; nobody does. `call`: which of the calls of the one that is not the first.
+struct gathering_word {
+  enum class kind : std::int64_t { here, gone, go, off };
+  kind what = kind::here;
+  std::int64_t call = 0, number = 0;
+  std::vector<rank_t> members = {};
+  rank_t from = 0;
+
+  bool ends() const { return what == kind::go || what == kind::off; }
+  std::string body() const {
+    std::vector<std::int64_t> all = {static_cast<std::int64_t>(what), call, number};
+    all.insert(all.end(), members.begin(), members.end());
+    return std::string(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(std::int64_t));
+  }
+  static gathering_word of(const mpi_word& came) {
+    const std::size_t count = came.body.size() / sizeof(std::int64_t);
+    std::vector<std::int64_t> all(std::max<std::size_t>(3, count));
+    std::memcpy(all.data(), came.body.data(), count * sizeof(std::int64_t));
+    return {static_cast<kind>(all[0]), all[1], all[2], {all.begin() + 3, all.end()}, came.from};
+  }
+};
+
+}  // namespace detail
+
+/// One process's end of gatherings over a communicator, which outlives it. One thread at a time uses it.
+class mpi_gathering {
+  using clock = std::chrono::steady_clock;
+  using word = detail::gathering_word;
+  using kind = word::kind;
+  using ranks = std::vector<rank_t>;
+
+ public:
+  mpi_gathering(const mpi_communicator& over, int tag, patience wait) : own_(&over), words_(over, tag), wait_(wait) {}
+  mpi_gathering(const mpi_gathering&) = delete;
+  mpi_gathering& operator=(const mpi_gathering&) = delete;
+
+  /// Called by all of `members`, this process among them, each with the number of what they made the last time, 0 for
+  /// none. Returns once all are here; on all alike that number, where each has the same one, or else a new one.
+  /// peer_missing where not all come within the patience, peer_failed where `stop` is requested before they have.
+  std::int64_t meet(const ranks& members, std::int64_t has, const std::stop_token& stop) {
+    return own_->device() == members.front() ? lead(members, has, stop) : follow(members, has, stop);
+  }
+  /// Gives what was said last a moment to go; whether MPI may use memory of words yet.
+  bool ends() {
+    const auto end = clock::now() + std::min<clock::duration>(wait_, std::chrono::seconds(1));
+    for (detail::mpi_pause pause; !words_.all_sent() && clock::now() < end; pause.again()) words_.settle();
+    return !words_.busy();
+  }
+
+ private:
+  std::int64_t lead(const ranks& members, std::int64_t has, const std::stop_token& stop) {
+    std::map<rank_t, word> here;
+    const auto all = [&] {
+      for (const word& w : heard_) {
+        if (w.members != members) continue;
+        if (w.what == kind::here) here[w.from] = w;
+        if (w.what == kind::gone) here.erase(w.from);  // it said so after the other
+      }
+      std::erase_if(heard_, [&](const word& w) { return w.members == members; });
+      return here.size() + 1 == members.size();
+    };
+    const bool come = wait(wait_, stop, all);
+    bool same = has > 0;
+    for (const auto& [who, w] : here) same = same && w.number == has;
+    const std::int64_t number = !come ? 0 : same ? has : ++numbers_;
+    for (const auto& [who, w] : here) tell(who, {come ? kind::go : kind::off, w.call, number, members});
+    if (come) return number;
+    ranks absent;
+    for (const rank_t p : members)
+      if (p != own_->device() && !here.contains(p)) absent.push_back(p);
+    in_vain(members, absent, stop);
+  }
+  std::int64_t follow(const ranks& members, std::int64_t has, const std::stop_token& stop) {
+    const rank_t first = members.front();
+    const std::int64_t mine = ++calls_;
+    std::erase_if(heard_, [&](const word& w) { return w.ends() && w.call < mine; });  // they came too late
+    const auto end = [&] {
+      return std::find_if(heard_.begin(), heard_.end(),
+                          [&](const word& w) { return w.from == first && w.call == mine && w.ends(); });
+    };
+    const auto told = [&] { return end() != heard_.end(); };
+    tell(first, {kind::here, mine, has, members});
+    if (!wait(2 * wait_ + std::chrono::seconds(1), stop, told)) {
+      // It may have been told to go on already; who leads hears in order, and goes on with nobody who is gone.
+      tell(first, {kind::gone, mine, has, members});
+      if (!wait(std::min<patience>(wait_, std::chrono::seconds(1)), {}, told)) in_vain(members, {first}, stop);
+    }
+    const word last = *end();
+    heard_.erase(end());
+    if (last.what == kind::off)
+      throw peer_missing(detail::text_of("reshard: process ", first, " gave up making a group"));
+    return last.number;
+  }
+  [[noreturn]] void in_vain(const ranks& members, const ranks& absent, const std::stop_token& stop) const {
+    if (stop.stop_requested())
+      throw peer_failed(detail::text_of("reshard: process ", own_->device(), " makes a group of ", members.size(),
+                                        " no more: nobody wants it"));
+    std::string who;
+    for (const rank_t p : absent) who += detail::text_of(who.empty() ? "" : ", ", p);
+    throw peer_missing(detail::text_of("reshard: process ", own_->device(), " waited in vain for these processes to ",
+                                       "make a group of ", members.size(), ": ", who));
+  }
+
+  /// Until it is so; whether it came to be before the limit, and before somebody stopped it.
+  template <typename What>
+  bool wait(patience limit, const std::stop_token& stop, What&& what) {
+    const auto end = clock::now() + limit;
+    for (detail::mpi_pause pause;; pause.again()) {
+      for (int in_vain = 0; in_vain < 32;) in_vain = hear() ? 0 : in_vain + 1;  // a look may miss what is there
+      if (what()) return true;
+      if (stop.stop_requested() || clock::now() >= end) return false;
+    }
+  }
+  bool hear() {
+    words_.settle();
+    const std::optional<mpi_word> came = words_.hear();
+    if (came) heard_.push_back(word::of(*came));
+    return came.has_value();
+  }
+  void tell(rank_t whom, const word& what) { words_.send(what.body(), {whom}); }
+
+  const mpi_communicator* own_;
+  mpi_words words_;
+  patience wait_;
+  std::int64_t calls_ = 0, numbers_ = 0;  // as one that follows; of what was made where it led
+  std::vector<word> heard_;               // of gatherings that it has not come to, too
+};
+
+}  // namespace reshard
