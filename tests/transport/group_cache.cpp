@@ -226,7 +226,7 @@ TEST_CASE("where they are made where asked, begin begins nothing, and one is mad
   CHECK(thrown([&] { static_cast<void>(groups.get({"bad"})); }) == "bad is not to be had, 2");
   CHECK(thrown([&] { static_cast<void>(groups.get({"bad"})); }) == "bad is not to be had, 3");
   CHECK(elsewhere == 0);
-  CHECK(entries("/proc/self/task") == threads);
+  CHECK(entries("/proc/self/task") <= threads);  // one of a case before may end meanwhile
 
   of.held = true;
   std::vector<cache::pointer> got(6);
@@ -256,12 +256,11 @@ TEST_CASE("what is made where asked ends by the token of who makes it, or of who
   while (of.now == 0) std::this_thread::yield();
   std::thread waiting([&] { of_waiting = thrown([&] { static_cast<void>(groups.get({"b"}, waits.get_token())); }); });
   std::thread patient([&] { of_patient = thrown([&] { static_cast<void>(groups.get({"a"})); }); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   waits.request_stop();
   waiting.join();
   CHECK(of_waiting == "reshard: a group is not waited for any more");
   CHECK(of.now == 1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   makes.request_stop();
   making_it.join(), patient.join();
   CHECK(of_maker == "the making was ended");

@@ -143,7 +143,7 @@ TEST_CASE("what is no subset is refused, in words") {
 TEST_CASE("who does not come is named in time, and afterwards the group is made") {
   for (const left_behind& left : on_ranks(started, [&](MPI_Comm world, long, left_behind&mine) {
          const ranks led = {2, 0, 1}, alone = {3, 4};
-         mpi_processes set(world, {.wait = std::chrono::milliseconds(300)});
+         mpi_processes set(world, {.wait = std::chrono::seconds(2)});
          mpi_endpoint all(world, {.wait = ample});
          const rank_t me = set.process();
          std::string said = "nothing", wanted = "nothing";
@@ -186,9 +186,10 @@ TEST_CASE("a making that nobody wants any more ends by its token, with who leads
          const rank_t me = set.process();
          std::stop_source stop;
          std::string said = "nothing", wanted = "nothing";
+         all.gather("all begin");
          const auto ended = [&](const ranks& members) {
            std::jthread later([&stop] {
-             std::this_thread::sleep_for(std::chrono::milliseconds(100));
+             std::this_thread::sleep_for(std::chrono::seconds(1));  // 0 has come by then
              stop.request_stop();
            });
            said = thrown([&] { set.make(members, stop.get_token()); });
@@ -206,6 +207,26 @@ TEST_CASE("a making that nobody wants any more ends by its token, with who leads
          if (is_in(led, me)) mine.wrong += meets(*set.make(led), led, me) ? 0 : 1;
          if (is_in(alone, me)) mine.wrong += meets(*set.make(alone), alone, me) ? 0 : 1;
          all.gather("all have met");
+       })) {
+    CHECK(std::string(left.sentence) == "");
+    CHECK(left.wrong == 0);
+  }
+}
+
+TEST_CASE("one that is in use is let alone: the same members have another communicator beside it") {
+  for (const left_behind& left : on_ranks(started, [&](MPI_Comm world, long, left_behind&mine) {
+         const ranks members = {3, 0, 5, 1};
+         mpi_processes set(world, {.wait = ample});
+         if (!is_in(members, set.process())) return;
+         std::shared_ptr<mpi_endpoint> one = set.make(members), kept;
+         if (set.process() == 5) kept = one;
+         one.reset();
+         const std::shared_ptr<mpi_endpoint> other = set.make(members);  // 5 uses the first yet
+         mine.wrong += meets(*other, members, set.process()) && set.made() == 2 ? 0 : 1;
+         kept.reset();
+         const std::shared_ptr<mpi_endpoint> third = set.make(members);  // all use the second yet
+         mine.wrong += meets(*third, members, set.process()) && set.made() == 3 ? 0 : 1;
+         mine.wrong += meets(*other, members, set.process()) ? 0 : 1;
        })) {
     CHECK(std::string(left.sentence) == "");
     CHECK(left.wrong == 0);

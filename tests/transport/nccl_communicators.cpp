@@ -3,9 +3,9 @@
 // stays the trainer's, and worlds that a cache makes beside the steps and keeps.
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -116,10 +116,10 @@ TEST_CASE("a trainer's communicator is lent to one world after another, and is t
   const std::vector<left_behind> all =
       on_gpus(4, [&](long d, const auto& addresses, listening_socket at, left_behind& left) {
         socket_meeting meeting(d, addresses, std::move(at), ample);
-        const ncclComm_t mine = trainers(meeting, static_cast<int>(d));
+        ncclComm_t mine = trainers(meeting, static_cast<int>(d));
         for (int i = 0; i < 2; ++i) {
           endpoint here(meeting, static_cast<int>(d),
-                        {.arenas = i == 0 ? arenas_are::registered : arenas_are::plain, .communicator = mine});
+                        {.arenas = i == 0 ? arenas_are::registered : arenas_are::plain, .lent = &mine});
           left.wrong += wrong_after_switch(here, change, left);
         }
         settled(mine);
@@ -140,14 +140,14 @@ TEST_CASE("a communicator that is another than the world's is refused on all, an
   check_right(on_gpus(3, [&](long d, const auto& addresses, listening_socket at, left_behind& left) {
     socket_meeting meeting(d, addresses, std::move(at), ample);
     const int gpu = static_cast<int>(d);
-    const ncclComm_t turned = trainers(meeting, 2 - gpu);
+    ncclComm_t turned = trainers(meeting, 2 - gpu);
     // Device 1 has the rank that it should have; of the others the lower one is heard.
-    const std::string said = thrown([&] { endpoint(meeting, gpu, {.communicator = turned}); });
+    const std::string said = thrown([&] { endpoint(meeting, gpu, {.lent = &turned}); });
     left.wrong += said == (d == 0 ? first : d == 1 ? middle : last) ? 0 : 1;
     if (left.wrong > 0) left.say(said);
     end(meeting, turned);
-    const ncclComm_t right = trainers(meeting, gpu);
-    const std::string half = thrown([&] { endpoint(meeting, gpu, {.communicator = d == 1 ? nullptr : right}); });
+    ncclComm_t right = trainers(meeting, gpu);
+    const std::string half = thrown([&] { endpoint(meeting, gpu, {.lent = d == 1 ? nullptr : &right}); });
     left.wrong += half == some ? 0 : 1;
     if (half != some) left.say(half);
     settled(right);
@@ -159,15 +159,16 @@ TEST_CASE("a world that breaks aborts what it was lent") {
   check_right(on_gpus(3, [&](long d, const auto& addresses, listening_socket at, left_behind& left) {
     socket_meeting meeting(d, addresses, std::move(at), ample);
     const int gpu = static_cast<int>(d);
-    endpoint here(meeting, gpu, {.communicator = trainers(meeting, gpu)});
-    if (d == 1) return here.fail("it has enough");
-    const std::string said = thrown([&] { static_cast<void>(here.agree({.addend = 1})); });
-    left.wrong += said.find("it has enough") != std::string::npos ? 0 : 1;
+    ncclComm_t mine = trainers(meeting, gpu);
+    endpoint here(meeting, gpu, {.lent = &mine, .aborted_with = {mine}});
+    const std::string said = d == 1 ? "it has enough" : thrown([&] { static_cast<void>(here.agree({.addend = 1})); });
+    left.wrong += said.find("it has enough") != std::string::npos && mine != nullptr ? 0 : 1;
     here.fail(said);
+    left.wrong += mine == nullptr ? 0 : 1;
   }));
 }
 
-TEST_CASE("a cache makes worlds over NCCL beside the steps, one at a time, counts what they take, and keeps them") {
+TEST_CASE("a cache makes worlds over NCCL beside the steps, counts what they took, and keeps them") {
   const computed_switch change = testing::tiny_switch(3, "tp=1,dp=3", "dp=3,zero=1");
   struct world {
     socket_meeting meeting;
@@ -180,11 +181,10 @@ TEST_CASE("a cache makes worlds over NCCL beside the steps, one at a time, count
   const std::vector<left_behind> all =
       on_gpus(3, [&](long d, const auto& addresses, listening_socket at, left_behind& left) {
         process_door door(std::move(at));
-        std::atomic<int> under_way = 0, most = 0, made = 0;
+        std::map<rank_t, bytes_t> taken;  // by the first member, when it was made
         using members = std::vector<rank_t>;
         group_cache<world, members> worlds(
             [&](const members& m, const std::stop_token& stop) {
-              most = std::max(most.load(), ++under_way);
               std::uint64_t number = 1;
               std::vector<std::string> called;
               rank_t device = 0;
@@ -194,7 +194,7 @@ TEST_CASE("a cache makes worlds over NCCL beside the steps, one at a time, count
                 number = 10 * number + static_cast<std::uint64_t>(one);
               }
               auto here = std::make_shared<world>(device, called, door, number, static_cast<int>(d), stop);
-              --under_way, ++made;
+              taken[m.front()] = here->end.facts().fixed_bytes;
               return here;
             },
             4, [](const world& w) { return w.end.facts().fixed_bytes; });
@@ -202,12 +202,11 @@ TEST_CASE("a cache makes worlds over NCCL beside the steps, one at a time, count
         worlds.begin(whole), worlds.begin(turned);
         const std::shared_ptr<world> one = worlds.get(whole);
         left.wrong += worlds.get(turned)->end.device() == 2 - d ? 0 : 1;
-        left.wrong += worlds.get(whole) == one && made == 2 && most == 1 ? 0 : 1;
+        left.wrong += worlds.get(whole) == one && taken.size() == 2 ? 0 : 1;
         left.wrong += wrong_after_switch(one->end, change, left);
-        const bytes_t taken = one->end.facts().fixed_bytes;
-        left.wrong += taken > 0 && worlds.bytes() >= taken ? 0 : 1;
+        left.wrong += taken[0] > 0 && taken[2] > 0 && worlds.bytes() == taken[0] + taken[2] ? 0 : 1;
         worlds.drop(turned);
-        left.wrong += worlds.size() == 1 ? 0 : 1;
+        left.wrong += worlds.size() == 1 && worlds.bytes() == taken[0] ? 0 : 1;
       });
   check_right(all);
 }

@@ -100,7 +100,7 @@ class group_cache {
     entries_.erase(at);
   }
 
-  /// What the groups that it has take of this device.
+  /// What the groups that it has took of this device when they were made.
   bytes_t bytes() const {
     const std::lock_guard lock(mutex_);
     bytes_t all = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,6 +36,7 @@ class mpi_processes {
   mpi_processes(const mpi_processes&) = delete;
   mpi_processes& operator=(const mpi_processes&) = delete;
   ~mpi_processes() {
+    for (const std::unique_ptr<mpi_meeting>& one : past_) one->abandon();
     try {
       if (!detail::mpi_runs() || !gathering_.ends()) own_.abandon();
     } catch (const std::exception&) {  // nobody is left to hear it
@@ -45,7 +47,7 @@ class mpi_processes {
   rank_t process() const { return own_.device(); }
   rank_t processes() const { return own_.devices(); }
   /// Communicators that it has made; MPI has some thousands.
-  index_t made() const { return made_; }
+  index_t made() const { return made_.load(); }
 
   /// Beside the steps iff MPI may be called by any thread; else only the thread that began MPI, or one at a time, may.
   groups_are_made where() const {
@@ -61,14 +63,16 @@ class mpi_processes {
                            ", and another thread needs MPI_THREAD_MULTIPLE; ask MPI_Init_thread for it");
   }
 
-  /// An end of a world among these processes, numbers in rank order, made by all of them and nobody else. peer_missing
-  /// where not all come within the patience, peer_failed where `stop` is requested before they have. Of the same
-  /// members one is made at a time: the next once all have ended theirs. Refused: a process that MPI did not start, one
-  /// named twice, a group without this one.
+  /// An end of a world among these processes, numbers in rank order, made by all of them and nobody else: who makes
+  /// several makes them in the order in which the others do. peer_missing where not all come, as mpi_gathering has it;
+  /// peer_failed where `stop` is requested before they have. An end that goes tells nobody: where a member keeps one
+  /// that others want anew they wait for it in vain, so a cache keeps as many as there are worlds, or all drop one
+  /// together. Refused: a process that MPI did not start, one named twice, a group without this one.
   std::shared_ptr<mpi_endpoint> make(const ranks& members, const std::stop_token& stop = {}) {
     require_subset(members);
     numbered& there = meetings_[members];
-    const std::int64_t has = there.last == nullptr || there.last->broken() ? 0 : there.number;
+    const bool serves = there.last != nullptr && !there.in_use->load() && !there.last->broken();
+    const std::int64_t has = serves ? there.number : 0;
     if (const std::int64_t number = gathering_.meet(members, has, stop); number != has) {
       MPI_Comm made = communicator_of(members);
       if (there.last != nullptr) past_.push_back(std::move(there.last));
@@ -76,7 +80,12 @@ class mpi_processes {
       there = {number, std::make_unique<mpi_meeting>(made, options_.wait)};
       MPI_Comm_free(&made);  // the meeting has a duplicate of it
     }
-    return std::make_shared<mpi_endpoint>(*there.last, options_);
+    auto end = std::make_unique<mpi_endpoint>(*there.last, options_);
+    there.in_use->store(true);
+    return {end.release(), [used = there.in_use](mpi_endpoint* gone) {
+              delete gone;
+              used->store(false);
+            }};
   }
 
  private:
@@ -84,6 +93,7 @@ class mpi_processes {
   struct numbered {
     std::int64_t number = 0;
     std::unique_ptr<mpi_meeting> last = {};
+    std::shared_ptr<std::atomic<bool>> in_use = std::make_shared<std::atomic<bool>>(false);  // by an end that lives
   };
   struct group_handle {
     MPI_Group of = MPI_GROUP_NULL;
@@ -117,9 +127,9 @@ class mpi_processes {
   mpi_communicator own_;
   mpi_gathering gathering_;
   int level_ = MPI_THREAD_SINGLE;
-  index_t made_ = 0;
+  std::atomic<index_t> made_ = 0;
   std::map<ranks, numbered> meetings_;
-  std::vector<std::unique_ptr<mpi_meeting>> past_;  // that broke, here or elsewhere
+  std::vector<std::unique_ptr<mpi_meeting>> past_;  // that broke, here or elsewhere, or are in use yet
 };
 
 }  // namespace reshard

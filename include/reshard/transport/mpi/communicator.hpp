@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI, as little of it as an exchange needs: a communicator of one's own, what a call says when it fails, and a place
-// for memory that requests may still use when their owner goes. MPI 3; one thread uses it.
+// for memory that requests may still use when their owner goes. MPI 3; a communicator is one thread's.
 // Builds on: base/patience.hpp, base/refusal.hpp and mpi.h.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -43,10 +44,13 @@ inline bool mpi_runs() {
   return begun != 0 && over == 0;
 }
 
-/// Keeps something until the process ends: MPI may still read or write it. It must not move what it owns.
+/// Keeps something until the process ends: MPI may still read or write it. It must not move what it owns. Called by any
+/// thread.
 template <typename T>
 void keep_for_mpi(T&& what) {
   static auto* const all = new std::vector<std::unique_ptr<T>>;  // is there even when static objects go
+  static auto* const mutex = new std::mutex;
+  const std::lock_guard lock(*mutex);
   all->push_back(std::make_unique<T>(std::move(what)));
 }
 

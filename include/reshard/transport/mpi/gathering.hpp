@@ -21,16 +21,17 @@ namespace reshard {
 
 namespace detail {
 
-/// What a member says about a gathering, to the first of them or as the first: it is here; it is not any more; all go
-/// on; nobody does. `call`: which of the calls of the one that is not the first.
+/// What is said about a gathering, to the first of its members and by it: a member is here; it is not any more; is it
+/// sure; it is, and waits for what follows whatever comes; all go on; nobody does. `call`: which of the calls of the
+/// member.
 struct gathering_word {
-  enum class kind : std::int64_t { here, gone, go, off };
+  enum class kind : std::int64_t { here, gone, sure, yes, go, off };
   kind what = kind::here;
   std::int64_t call = 0, number = 0;
   std::vector<rank_t> members = {};
   rank_t from = 0;
 
-  bool ends() const { return what == kind::go || what == kind::off; }
+  bool from_first() const { return what == kind::sure || what == kind::go || what == kind::off; }
   std::string body() const {
     std::vector<std::int64_t> all = {static_cast<std::int64_t>(what), call, number};
     all.insert(all.end(), members.begin(), members.end());
@@ -60,62 +61,79 @@ class mpi_gathering {
 
   /// Called by all of `members`, this process among them, each with the number of what they made the last time, 0 for
   /// none. Returns once all are here; on all alike that number, where each has the same one, or else a new one.
-  /// peer_missing where not all come within the patience, peer_failed where `stop` is requested before they have.
+  /// peer_missing where not all come: on the first within twice the patience, on others within twice that and a second.
+  /// peer_failed where `stop` is requested before all were. Who failed once may be met anew.
   std::int64_t meet(const ranks& members, std::int64_t has, const std::stop_token& stop) {
     return own_->device() == members.front() ? lead(members, has, stop) : follow(members, has, stop);
   }
-  /// Gives what was said last a moment to go; whether MPI may use memory of words yet.
+  /// Gives what was said last a moment to go; whether all is heard, as far as is known here, and MPI uses nothing more.
   bool ends() {
     const auto end = clock::now() + std::min<clock::duration>(wait_, std::chrono::seconds(1));
     for (detail::mpi_pause pause; !words_.all_sent() && clock::now() < end; pause.again()) words_.settle();
-    return !words_.busy();
+    return !failed_ && !words_.busy();
   }
 
  private:
   std::int64_t lead(const ranks& members, std::int64_t has, const std::stop_token& stop) {
-    std::map<rank_t, word> here;
-    const auto all = [&] {
+    std::map<rank_t, word> here;  // what each said last
+    const auto hears = [&] {
       for (const word& w : heard_) {
         if (w.members != members) continue;
-        if (w.what == kind::here) here[w.from] = w;
-        if (w.what == kind::gone) here.erase(w.from);  // it said so after the other
+        if (w.what == kind::gone) here.erase(w.from);
+        else here[w.from] = w;
       }
       std::erase_if(heard_, [&](const word& w) { return w.members == members; });
       return here.size() + 1 == members.size();
     };
-    const bool come = wait(wait_, stop, all);
+    const auto is_sure = [&](const auto& one) { return one.second.what == kind::yes; };
+    bool come = wait(wait_, stop, hears);
+    if (come) {  // one may have gone meanwhile, and what follows has no end without it
+      for (const auto& [who, w] : here) tell(who, {kind::sure, w.call, 0, members});
+      const auto sure = [&] { return !hears() || std::all_of(here.begin(), here.end(), is_sure); };
+      come = wait(wait_, {}, sure) && here.size() + 1 == members.size();
+    }
     bool same = has > 0;
     for (const auto& [who, w] : here) same = same && w.number == has;
     const std::int64_t number = !come ? 0 : same ? has : ++numbers_;
     for (const auto& [who, w] : here) tell(who, {come ? kind::go : kind::off, w.call, number, members});
     if (come) return number;
     ranks absent;
+    const bool all_here = here.size() + 1 == members.size();
     for (const rank_t p : members)
-      if (p != own_->device() && !here.contains(p)) absent.push_back(p);
+      if (p != own_->device() && (!here.contains(p) || (all_here && here[p].what != kind::yes))) absent.push_back(p);
     in_vain(members, absent, stop);
   }
   std::int64_t follow(const ranks& members, std::int64_t has, const std::stop_token& stop) {
     const rank_t first = members.front();
     const std::int64_t mine = ++calls_;
-    std::erase_if(heard_, [&](const word& w) { return w.ends() && w.call < mine; });  // they came too late
-    const auto end = [&] {
+    std::erase_if(heard_, [&](const word& w) { return w.from_first() && w.call < mine; });  // they came too late
+    const auto told = [&] {
       return std::find_if(heard_.begin(), heard_.end(),
-                          [&](const word& w) { return w.from == first && w.call == mine && w.ends(); });
+                          [&](const word& w) { return w.from == first && w.call == mine && w.from_first(); });
     };
-    const auto told = [&] { return end() != heard_.end(); };
+    const auto is_told = [&] { return told() != heard_.end(); };
+    const auto taken = [&] {
+      const word last = *told();
+      heard_.erase(told());
+      return last;
+    };
     tell(first, {kind::here, mine, has, members});
-    if (!wait(2 * wait_ + std::chrono::seconds(1), stop, told)) {
-      // It may have been told to go on already; who leads hears in order, and goes on with nobody who is gone.
+    if (!wait(2 * wait_ + std::chrono::seconds(1), stop, is_told)) {
       tell(first, {kind::gone, mine, has, members});
-      if (!wait(std::min<patience>(wait_, std::chrono::seconds(1)), {}, told)) in_vain(members, {first}, stop);
+      in_vain(members, {first}, stop);
     }
-    const word last = *end();
-    heard_.erase(end());
-    if (last.what == kind::off)
-      throw peer_missing(detail::text_of("reshard: process ", first, " gave up making a group"));
-    return last.number;
+    word last = taken();
+    if (last.what == kind::sure) {
+      tell(first, {kind::yes, mine, has, members});
+      wait({}, {}, is_told);  // the first says what follows, whoever comes or not; one that dies takes the job along
+      last = taken();
+    }
+    if (last.what == kind::go) return last.number;
+    failed_ = true;
+    throw peer_missing(detail::text_of("reshard: process ", first, " gave up making a group"));
   }
-  [[noreturn]] void in_vain(const ranks& members, const ranks& absent, const std::stop_token& stop) const {
+  [[noreturn]] void in_vain(const ranks& members, const ranks& absent, const std::stop_token& stop) {
+    failed_ = true;
     if (stop.stop_requested())
       throw peer_failed(detail::text_of("reshard: process ", own_->device(), " makes a group of ", members.size(),
                                         " no more: nobody wants it"));
@@ -125,21 +143,25 @@ class mpi_gathering {
                                        "make a group of ", members.size(), ": ", who));
   }
 
-  /// Until it is so; whether it came to be before the limit, and before somebody stopped it.
+  /// Until it is so; whether it came to be before the limit, where there is one, and before somebody stopped it.
   template <typename What>
-  bool wait(patience limit, const std::stop_token& stop, What&& what) {
-    const auto end = clock::now() + limit;
+  bool wait(std::optional<patience> limit, const std::stop_token& stop, What&& what) {
+    const auto end = clock::now() + limit.value_or(patience(0));
     for (detail::mpi_pause pause;; pause.again()) {
       for (int in_vain = 0; in_vain < 32;) in_vain = hear() ? 0 : in_vain + 1;  // a look may miss what is there
       if (what()) return true;
-      if (stop.stop_requested() || clock::now() >= end) return false;
+      if (stop.stop_requested() || (limit && clock::now() >= end)) return false;
     }
   }
   bool hear() {
     words_.settle();
     const std::optional<mpi_word> came = words_.hear();
-    if (came) heard_.push_back(word::of(*came));
-    return came.has_value();
+    if (!came) return false;
+    const word said = word::of(*came);
+    // Who went before anybody asked it was never here.
+    const auto same = [&](const word& w) { return w.from == said.from && w.call == said.call && !w.from_first(); };
+    if (said.what != kind::gone || std::erase_if(heard_, same) == 0) heard_.push_back(said);
+    return true;
   }
   void tell(rank_t whom, const word& what) { words_.send(what.body(), {whom}); }
 
@@ -147,6 +169,7 @@ class mpi_gathering {
   mpi_words words_;
   patience wait_;
   std::int64_t calls_ = 0, numbers_ = 0;  // as one that follows; of what was made where it led
+  bool failed_ = false;                   // words about a gathering that came to nothing may be on their way for ever
   std::vector<word> heard_;               // of gatherings that it has not come to, too
 };
 

@@ -49,6 +49,8 @@ class mpi_meeting {
   MPI_Comm communicator() const { return own_.get(); }
   /// Whether it has ended, as far as was heard.
   bool broken() const { return end_.broken(); }
+  /// Its communicator is not freed: others may have words for it.
+  void abandon() { own_.abandon(); }
 
   agreement agree(const proposal& mine) { return answer(hub_word::of(mine)).agreed(); }
   std::vector<std::string> gather(const std::string& mine) { return answer({kind::text, {}, mine}).texts(); }

@@ -86,7 +86,7 @@ class nccl_communicator {
       if (detail::went_wrong(code)) worst = code;
     };
     for (const ncclComm_t other : others)
-      if (other != nullptr) note(::ncclCommAbort(other));
+      if (other != nullptr && other != comm_) note(::ncclCommAbort(other));
     if (const ncclComm_t mine = std::exchange(comm_, nullptr); mine != nullptr) note(::ncclCommAbort(mine));
     if (together) note(::ncclGroupEnd());
     detail::require_nccl(worst, "abort communicators");

@@ -28,10 +28,11 @@ struct nccl_options {
   /// It never blocks, whatever is said here. Channels per peer are 8 where nobody says (as of NCCL 2.28): NCCL gives
   /// every peer, over NVLink too, as few as the slowest has, which are 2.
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  /// One that is made, as a trainer has it: of all devices of the meeting that live, in ascending order, on this one's
-  /// GPU; by all of them or none. It stays its owner's, and does nothing else meanwhile; where the world breaks it is
-  /// aborted. Not blocking is better: a call of a blocking one has no end where a device is gone.
-  ncclComm_t communicator = nullptr;
+  /// Where one is that is made, as a trainer has it: of all devices of the meeting that live, in ascending order, on
+  /// this one's GPU; lent by all of them or none. It does nothing else meanwhile, and is its owner's again at the end of
+  /// this world. Where that ends while the communicator is not well, or by fail(), it is aborted and *lent nullptr.
+  /// Better one that does not block: a call of one that does has no end where a device is gone.
+  ncclComm_t* lent = nullptr;
   std::vector<ncclComm_t> aborted_with = {};  // others of this process that may have work under way when it breaks
 };
 

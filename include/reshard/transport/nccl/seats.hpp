@@ -32,19 +32,20 @@ class nccl_seats {
     return static_cast<int>(std::lower_bound(living_.begin(), living_.end(), d) - living_.begin());
   }
 
-  /// Begins on a GPU by begin(), and agrees with all others, who do so too, on the communicator's id. Refused on all
-  /// where one can't, or has another NCCL.
+  /// Begins on a GPU by begin(), and agrees with all others, who do so too, on the communicator's id; there is none
+  /// where all lend one. Refused on all where one can't, or has another NCCL, or some lend and others don't.
   template <typename Begin>
-  ncclUniqueId agree(int gpu, Begin&& begin) const {
+  ncclUniqueId agree(int gpu, bool lends, Begin&& begin) const {
     int version = 0;
     ncclUniqueId id = {};
-    proposal mine;
+    proposal mine{.addend = lends ? 1u : 0u};
     std::exception_ptr why;
     try {
       detail::require_nccl(::ncclGetVersion(&version), "say its version");
       const on_device here(gpu);
       begin();
-      if (meeting_->device() == living_.front()) detail::require_nccl(::ncclGetUniqueId(&id), "make a unique id");
+      if (meeting_->device() == living_.front() && !lends)
+        detail::require_nccl(::ncclGetUniqueId(&id), "make a unique id");
       mine.number = version;
     } catch (const std::exception& e) {
       mine.sentence = e.what();
@@ -58,6 +59,9 @@ class nccl_seats {
     const std::int64_t oldest = -meeting_->agree({-std::int64_t{version}}).largest;
     if (oldest != all.largest)
       refuse("the devices have NCCL of versions ", oldest, " to ", all.largest, "; a world has one");
+    const auto lend = static_cast<int>(all.sum);
+    if (lend != 0 && lend != count()) refuse(lend, " of ", count(), " devices lend a communicator; all do, or none");
+    if (lends) return id;  // one that nobody uses would leave a thread behind that waits for all
     const std::string mine_or_none(reinterpret_cast<const char*>(&id), sizeof id);
     const std::string told = meeting_->gather(mine_or_none)[static_cast<std::size_t>(living_.front())];
     std::copy_n(told.begin(), std::min(told.size(), sizeof id), reinterpret_cast<char*>(&id));

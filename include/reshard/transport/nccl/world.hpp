@@ -28,8 +28,7 @@ class nccl_world {
   nccl_world(M& meeting, int gpu, const nccl_options& options)
       : meeting_(&meeting), gpu_(gpu), options_(options), look_(meeting), seats_(meeting),
         comm_(std::make_shared<nccl_communicator>()) {
-    const ncclUniqueId id = seats_.agree(gpu_, [this] { begin_on_device(); });
-    require_all_lend_or_none();
+    const ncclUniqueId id = seats_.agree(gpu_, options_.lent != nullptr, [this] { begin_on_device(); });
     try {
       const on_device here(gpu_);
       join(id);
@@ -88,6 +87,7 @@ class nccl_world {
     if (std::exchange(stopped_, true)) return;
     const on_device here(gpu_, std::nothrow);
     try {
+      if (comm_->lent() && *comm_) *options_.lent = nullptr;
       comm_->abort(options_.aborted_with);
       quiet_ = device_->ends([this] { look_.pause(); });
     } catch (const std::exception&) {  // what it may still read or write is kept
@@ -138,7 +138,7 @@ class nccl_world {
       look_.pause();
     });
     if (!loaded) throw look_.in_vain("the kernels for copies");
-    if (options_.communicator != nullptr) borrow(options_.communicator);
+    if (options_.lent != nullptr) borrow(*options_.lent);
   }
   /// Refused where it is another than this world would make.
   void borrow(ncclComm_t made) {
@@ -151,11 +151,6 @@ class nccl_world {
       refuse("device ", meeting_->device(), " lends a communicator of rank ", rank, " of ", ranks, " on GPU ", gpu,
              "; its world wants rank ", seat, " of ", seats_.count(), " on GPU ", gpu_);
     comm_->borrow(made);
-  }
-  void require_all_lend_or_none() {
-    const auto all = static_cast<index_t>(meeting_->agree({.addend = comm_->lent() ? 1u : 0u}).sum);
-    if (all != 0 && all != seats_.count())
-      refuse(all, " of ", seats_.count(), " devices lend a communicator; all do, or none");
   }
   void join(const ncclUniqueId& id) {
     if (comm_->lent()) return;
