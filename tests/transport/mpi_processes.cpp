@@ -21,7 +21,7 @@
 
 using namespace reshard;
 using testing::left_behind, testing::on_ranks;
-using ranks = std::vector<rank_t>;
+using process_list = std::vector<rank_t>;
 
 namespace {
 
@@ -43,11 +43,13 @@ std::string thrown(Something&& something) {
   }
 }
 
-bool is_in(const ranks& members, rank_t p) { return std::find(members.begin(), members.end(), p) != members.end(); }
+bool is_in(const process_list& members, rank_t p) {
+  return std::find(members.begin(), members.end(), p) != members.end();
+}
 
 /// Some of the processes in some order, the same in all of them.
-ranks subset(testing::dice& throws) {
-  ranks all, some;
+process_list subset(testing::dice& throws) {
+  process_list all, some;
   for (rank_t p = 0; p < started; ++p) all.push_back(p);
   for (auto left = throws.below(started) + 1; left > 0; --left) {
     const auto at = all.begin() + static_cast<std::ptrdiff_t>(throws.below(std::ssize(all)));
@@ -58,7 +60,7 @@ ranks subset(testing::dice& throws) {
 }
 
 /// What all of a group say, in rank order, is right.
-bool meets(mpi_endpoint& group, const ranks& members, rank_t me) {
+bool meets(mpi_endpoint& group, const process_list& members, rank_t me) {
   if (group.devices() != static_cast<rank_t>(members.size())) return false;
   if (members[static_cast<std::size_t>(group.device())] != me) return false;
   const std::vector<std::string> said = group.gather(std::to_string(me));
@@ -76,12 +78,12 @@ TEST_CASE("random subsets are made in the background while all agree over anothe
          mpi_processes set(world, {.wait = ample});
          mine.kernel_agrees = set.where() == groups_are_made::in_background && set.why_at_boundary().empty();
          mpi_endpoint trains(world, {.wait = ample});
-         group_cache<mpi_endpoint, ranks> groups(
-             [&](const ranks& members, const std::stop_token& stop) { return set.make(members, stop); });
+         group_cache<mpi_endpoint, process_list> groups(
+             [&](const process_list& members, const std::stop_token& stop) { return set.make(members, stop); });
          testing::dice throws;
-         std::set<ranks> kept;
+         std::set<process_list> kept;
          for (int i = 0; i < tries; ++i) {
-           const ranks members = subset(throws);
+           const process_list members = subset(throws);
            if (!kept.insert(members).second) continue;  // a member may have it yet, and another not
            if (is_in(members, set.process())) groups.begin(members);
            for (int step = 0; step < 3; ++step)
@@ -106,7 +108,7 @@ TEST_CASE("random subsets are made in the background while all agree over anothe
 }
 
 TEST_CASE("state moves over a group of some, and the others know nothing of it") {
-  const ranks members = {4, 1, 3, 2};
+  const process_list members = {4, 1, 3, 2};
   const computed_switch change = testing::tiny_switch(4, "tp=2,dp=2", "dp=4,zero=1");
   for (const left_behind& left : on_ranks(started, [&](MPI_Comm world, long, left_behind&mine) {
          mpi_processes set(world, {.wait = ample});
@@ -123,7 +125,7 @@ TEST_CASE("what is no subset is refused, in words") {
   for (const left_behind& left : on_ranks(started, [&](MPI_Comm world, long, left_behind&mine) {
          mpi_processes set(world, {.wait = ample});
          const std::string me = std::to_string(set.process());
-         const auto refused = [&](const ranks& members) { return thrown([&] { set.make(members); }); };
+         const auto refused = [&](const process_list& members) { return thrown([&] { set.make(members); }); };
          mine.wrong += refused({0, 6}) ==
                                "reshard: a group with process 6, and MPI started 6, 0 to 5: a job over MPI "
                                "neither gains a process nor loses one"
@@ -142,7 +144,7 @@ TEST_CASE("what is no subset is refused, in words") {
 
 TEST_CASE("who does not come is named in time, and afterwards the group is made") {
   for (const left_behind& left : on_ranks(started, [&](MPI_Comm world, long, left_behind&mine) {
-         const ranks led = {2, 0, 1}, alone = {3, 4};
+         const process_list led = {2, 0, 1}, alone = {3, 4};
          mpi_processes set(world, {.wait = std::chrono::seconds(2)});
          mpi_endpoint all(world, {.wait = ample});
          const rank_t me = set.process();
@@ -180,14 +182,14 @@ TEST_CASE("who does not come is named in time, and afterwards the group is made"
 
 TEST_CASE("a making that nobody wants any more ends by its token, with who leads and with who follows") {
   for (const left_behind& left : on_ranks(started, [&](MPI_Comm world, long, left_behind&mine) {
-         const ranks led = {2, 0, 1}, alone = {3, 4};
+         const process_list led = {2, 0, 1}, alone = {3, 4};
          mpi_processes set(world, {.wait = ample});
          mpi_endpoint all(world, {.wait = ample});
          const rank_t me = set.process();
          std::stop_source stop;
          std::string said = "nothing", wanted = "nothing";
          all.gather("all begin");
-         const auto ended = [&](const ranks& members) {
+         const auto ended = [&](const process_list& members) {
            std::jthread later([&stop] {
              std::this_thread::sleep_for(std::chrono::seconds(1));  // 0 has come by then
              stop.request_stop();
@@ -215,7 +217,7 @@ TEST_CASE("a making that nobody wants any more ends by its token, with who leads
 
 TEST_CASE("one that is in use is let alone: the same members have another communicator beside it") {
   for (const left_behind& left : on_ranks(started, [&](MPI_Comm world, long, left_behind&mine) {
-         const ranks members = {3, 0, 5, 1};
+         const process_list members = {3, 0, 5, 1};
          mpi_processes set(world, {.wait = ample});
          if (!is_in(members, set.process())) return;
          std::shared_ptr<mpi_endpoint> one = set.make(members), kept;
@@ -235,7 +237,7 @@ TEST_CASE("one that is in use is let alone: the same members have another commun
 
 TEST_CASE("the same members have the same communicator again, and another one where theirs broke") {
   for (const left_behind& left : on_ranks(started, [&](MPI_Comm world, long, left_behind&mine) {
-         const ranks members = {3, 0, 5, 1};
+         const process_list members = {3, 0, 5, 1};
          mpi_processes set(world, {.wait = ample});
          if (!is_in(members, set.process())) return;
          for (int i = 0; i < 6; ++i) {
