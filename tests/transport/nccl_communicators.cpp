@@ -147,9 +147,9 @@ TEST_CASE("a communicator that is another than the world's is refused on all, an
     if (left.wrong > 0) left.say(said);
     end(meeting, turned);
     ncclComm_t right = trainers(meeting, gpu);
-    const std::string half = thrown([&] { endpoint(meeting, gpu, {.lent = d == 1 ? nullptr : &right}); });
-    left.wrong += half == some ? 0 : 1;
-    if (half != some) left.say(half);
+    const std::string told = thrown([&] { endpoint(meeting, gpu, {.lent = d == 1 ? nullptr : &right}); });
+    left.wrong += told == some ? 0 : 1;
+    if (told != some) left.say(told);
     settled(right);
     end(meeting, right);
   }));

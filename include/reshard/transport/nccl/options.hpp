@@ -29,8 +29,8 @@ struct nccl_options {
   /// every peer, over NVLink too, as few as the slowest has, which are 2.
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   /// Where one is that is made, as a trainer has it: of all devices of the meeting that live, in ascending order, on
-  /// this one's GPU; lent by all of them or none. It does nothing else meanwhile, and is its owner's again at the end of
-  /// this world. Where that ends by fail(), or the communicator is not well then, it is aborted and *lent is nullptr.
+  /// this one's GPU; lent by all of them or none. It does nothing else meanwhile, and is its owner's again when this
+  /// world has ended. Where that ends by fail(), or the communicator is not well then, it is aborted and *lent nullptr.
   /// Better one that does not block: a call of one that does has no end where a device is gone.
   ncclComm_t* lent = nullptr;
   std::vector<ncclComm_t> aborted_with = {};  // others of this process that may have work under way when it breaks
