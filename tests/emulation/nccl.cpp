@@ -142,6 +142,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   EMULATED(ncclCommAbort, ncclInternalError);
   if (comm == nullptr) return code_of(failure);
   alive(comm, "ncclCommAbort");
+  if (comm->aborted) stop("ncclCommAbort of " + text(comm) + ", which is being aborted");
   comm->aborted = true;  // at once, in a group too: there, only what waits for the device is left to its end
   if (this_group().depth > 0) this_group().aborts.push_back(comm);
   else reclaim(comm, "ncclCommAbort");

@@ -85,6 +85,13 @@ TEST_CASE("communicators are used after success, before abort, and left whole") 
             check(ncclCommAbort(c));
           }),
           "which was destroyed or aborted");
+  stopped(one([](board& b) {
+            ncclComm_t c = join(1, 0, b);
+            check(ncclGroupStart());
+            check(ncclCommAbort(c));
+            check(ncclCommAbort(c));
+          }),
+          "which is being aborted");
   stopped(one([](board& b) { join(1, 0, b); }), "(rank 0 of 1) was neither destroyed nor aborted");
   stopped(one([](board& b) {
             ncclComm_t c = join(1, 0, b);
