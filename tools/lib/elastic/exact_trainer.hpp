@@ -15,6 +15,9 @@
 #include <thread>
 #include <utility>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <reshard/base/digest.hpp>
 #include <reshard/elastic/elastic_job.hpp>
 #include <reshard/memory/each_element.hpp>
@@ -158,10 +161,12 @@ class exact_trainer final : public worker_trainer {
       x = static_cast<std::remove_reference_t<decltype(x)>>(mixing_step * x + c * sum_);
     });
   }
-  /// Gives pages back on a thread of its own: steps need not wait for that.
+  /// Gives pages back on a thread of its own, which comes after all that make steps: they need not wait for that.
   void let_go(std::unique_ptr<world_arrays> old) {
     if (lets_go_.joinable()) lets_go_.join();
-    if (old && !keeps_all_) lets_go_ = std::jthread([gone = std::move(old)] {});
+    if (old && !keeps_all_)
+      lets_go_ =
+          std::jthread([gone = std::move(old)] { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10); });
   }
   /// Beside the steps, once its group stands: a planned world's arrays, pages and all, for which the pause then need
   /// not wait. Under a budget nothing is there before its time. Of a world that is called off they stay until the next.
