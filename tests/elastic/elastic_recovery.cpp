@@ -278,6 +278,39 @@ TEST_CASE("a world that broke before a member knew of it begins with that member
   CHECK(job.s.worlds.rbegin()->first <= 6);  // else it is made again and again
 }
 
+TEST_CASE("who was cut off as it entered a world has that world's state, though another was begun without it") {
+  slow_updates job;
+  job.steps = 100, job.lease = std::chrono::seconds(1);
+  const degrees three{.dp = 3};
+  job.gate.shuts_after = "entered/b";
+  // b says that it has entered the second world, and hears nothing more. c dies there, and a, the last who holds its
+  // state, as the third one is made with d and e.
+  job.next_differs = [](member& m) {
+    m.passes = [&m](std::string_view at) {
+      if (at != "group_made" || std::this_thread::get_id() != m.trains || m.in_epoch != 2) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      throw std::runtime_error("it dies");
+    };
+  };
+  job.add_next("a", three, 0);
+  job.next_store = any_store(job.gate);
+  job.add_next("b", three, 0);
+  job.next_differs = [](member& m) {
+    m.passes = [&m](std::string_view at) {
+      if (at == "samples" && m.in_epoch == 2) throw std::runtime_error("it dies");
+    };
+  };
+  job.add_next("c", three, 0);
+  slow_updates::reach(*job.all[0], 3);
+  job.add_next("d", three, 0), job.add_next("e", three, 0);
+  job.put({"batch", "9"});
+  CHECK(slow_updates::until([&] { return job.record().epoch == 3 && job.record().phase == job_phase::entering; }));
+  CHECK(job.record().now().members == member_list{"a", "d", "e"});
+  job.gate.shut = false;
+  job.check_done({"b", "d", "e"});
+  CHECK((job.s.ends["a"] == job_end::runs && job.s.ends["c"] == job_end::runs));
+}
+
 TEST_CASE("after a death each data-parallel rank has a sample") {
   slow_updates job;
   job.steps = 30;

@@ -390,6 +390,8 @@ inline void check_words(local_store& kept, const world& last) {
 struct gated_store {
   local_store& store;
   std::atomic<bool> shut = false;
+  std::string shuts_after = {};  // a key with these words is written for the first time
+  std::atomic<bool> has_shut = false;
 
   void pass() const {
     if (shut.load()) throw store_unreachable("it does not answer");
@@ -398,7 +400,10 @@ struct gated_store {
   stored_list list(const std::string& prefix) { return pass(), store.list(prefix); }
   std::uint64_t swap(const std::string& key, const std::string& value, std::uint64_t expected,
                      lease_id lease = no_lease) {
-    return pass(), store.swap(key, value, expected, lease);
+    pass();
+    const std::uint64_t made = store.swap(key, value, expected, lease);
+    if (!shuts_after.empty() && key.find(shuts_after) != key.npos && !has_shut.exchange(true)) shut = true;
+    return made;
   }
   bool remove(const std::string& key, std::uint64_t expected) { return pass(), store.remove(key, expected); }
   lease_id lease(patience time) { return pass(), store.lease(time); }

@@ -38,8 +38,9 @@ class member_course {
     if (r.phase == job_phase::recovering || r.phase == job_phase::waiting) {
       if (mine && r.epoch == 1 && core_.tried == 0)
         return begin(r), false;  // it broke before this one knew that it is founded
-      // All had entered before it broke, and this one was not told yet.
-      if (mine && came_ && core_.epoch != r.epoch && core_.tried == r.epoch && r.worlds.size() == 1) settle(r);
+      // All had entered the first of these worlds before it broke, and this one was not told yet.
+      const world& whole = r.worlds.front();
+      if (whole.has(core_.me()) && came_ && core_.tried == whole.epoch && core_.epoch != whole.epoch) settle(whole);
       if (core_.epoch > 0 && !concerned) return leave(r), false;
       return wait(r);
     }
@@ -48,7 +49,11 @@ class member_course {
     if (entering && planned && core_.epoch > 0 && core_.epoch + 1 == r.epoch && core_.version < r.now().first_step)
       return next_step(r);
     const bool part = mine || takes_part(r);
-    if (!part && core_.epoch > 0) return leave(r), false;
+    if (!part && core_.epoch > 0) {
+      // It was taken for gone; should that world come to nothing, others may need what it holds.
+      if (entering && concerned) return wait(r);
+      return leave(r), false;
+    }
     if (!part) {  // a spare; what it was given in a switch that broke off others have now
       if (change_.has_arrays() && !concerned) forget();
       if (!concerned) core_.locked([&] { core_.failed.clear(); });  // what broke off then is no matter of this world's
@@ -56,7 +61,7 @@ class member_course {
     }
     if (r.epoch > core_.tried) return enter(r), false;
     if (entering || core_.epoch != r.epoch) {  // until all have entered, or it breaks
-      if (!entering && came_) settle(r);
+      if (!entering && came_) settle(r.now());
       return !entering && came_ ? false : wait(r);
     }
     return next_step(r);
@@ -151,7 +156,7 @@ class member_course {
     if (done.refused && planned_) refused(r, std::string(without_prefix(done.sentence)));
     if (!came_) return broke_off(done.sentence, done.refused && planned_);
     core_.locked([&] { core_.at = trainer_at::rest; });
-    if (r.phase != job_phase::entering) return settle(r);  // the job is founded
+    if (r.phase != job_phase::entering) return settle(r.now());  // the job is founded
     if (!r.now().has(core_.me())) return;
     core_.watcher.at("entered");
     say(r, "entered");
@@ -162,12 +167,12 @@ class member_course {
     core_.locked([&] { core_.refused.push_back({*source_of(r).from, r.now(), why}); });
   }
   /// All have entered: the world is this member's, and what it held before goes.
-  void settle(const job_record& r) {
-    change_.settle(r.now());
-    now_ = r.now();
+  void settle(const world& entered) {
+    change_.settle(entered);
+    now_ = entered;
     stopped_at_ = -1;
     core_.locked([&] {
-      core_.epoch = core_.holds = r.epoch;
+      core_.epoch = core_.holds = now_.epoch;
       core_.version = now_.first_step;
       core_.finished = false;  // steps may be undone
       core_.stage = update_stage::nothing;
@@ -178,7 +183,7 @@ class member_course {
       core_.published.store(core_.version);
       core_.stop.store(std::numeric_limits<index_t>::max());
     });
-    core_.watcher.entered(now_, r.epoch == 1 ? "founded" : planned_ ? "asked" : "recovered", switch_seconds_);
+    core_.watcher.entered(now_, now_.epoch == 1 ? "founded" : planned_ ? "asked" : "recovered", switch_seconds_);
   }
 
   bool next_step(const job_record& r) {
