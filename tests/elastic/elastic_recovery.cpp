@@ -278,37 +278,90 @@ TEST_CASE("a world that broke before a member knew of it begins with that member
   CHECK(job.s.worlds.rbegin()->first <= 6);  // else it is made again and again
 }
 
+namespace {
+
+/// Dies as it makes its group of the world after the second one, a while after it came to that.
+void dies_entering_the_third(member& m) {
+  m.passes = [&m](std::string_view at) {
+    if (at != "group_made" || std::this_thread::get_id() != m.trains || m.in_epoch != 2) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    throw std::runtime_error("it dies");
+  };
+}
+void dies_in_the_second(member& m) {
+  m.passes = [&m](std::string_view at) {
+    if (at == "samples" && m.in_epoch == 2) throw std::runtime_error("it dies");
+  };
+}
+/// b says that it has entered the second world, and hears nothing more until the third one is entered without it.
+void cut_off(slow_updates& job) {
+  job.gate.shuts_after = "entered/b";
+  job.next_store = any_store(job.gate);
+}
+void hears_again(slow_updates& job) {
+  CHECK(slow_updates::until([&] { return job.record().epoch == 3 && job.record().phase == job_phase::entering; }));
+  CHECK(!job.record().now().has("b"));
+  job.gate.shut = false;
+}
+
+}  // namespace
+
 TEST_CASE("who was cut off as it entered a world has that world's state, though another was begun without it") {
   slow_updates job;
   job.steps = 100, job.lease = std::chrono::seconds(1);
   const degrees three{.dp = 3};
-  job.gate.shuts_after = "entered/b";
-  // b says that it has entered the second world, and hears nothing more. c dies there, and a, the last who holds its
-  // state, as the third one is made with d and e.
-  job.next_differs = [](member& m) {
-    m.passes = [&m](std::string_view at) {
-      if (at != "group_made" || std::this_thread::get_id() != m.trains || m.in_epoch != 2) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-      throw std::runtime_error("it dies");
-    };
-  };
+  job.next_differs = dies_entering_the_third;  // the last but b that holds the state
   job.add_next("a", three, 0);
-  job.next_store = any_store(job.gate);
+  cut_off(job);
   job.add_next("b", three, 0);
-  job.next_differs = [](member& m) {
-    m.passes = [&m](std::string_view at) {
-      if (at == "samples" && m.in_epoch == 2) throw std::runtime_error("it dies");
-    };
-  };
+  job.next_differs = dies_in_the_second;
   job.add_next("c", three, 0);
   slow_updates::reach(*job.all[0], 3);
   job.add_next("d", three, 0), job.add_next("e", three, 0);
   job.put({"batch", "9"});
-  CHECK(slow_updates::until([&] { return job.record().epoch == 3 && job.record().phase == job_phase::entering; }));
-  CHECK(job.record().now().members == member_list{"a", "d", "e"});
-  job.gate.shut = false;
+  hears_again(job);
   job.check_done({"b", "d", "e"});
   CHECK((job.s.ends["a"] == job_end::runs && job.s.ends["c"] == job_end::runs));
+}
+
+TEST_CASE("who came new and was cut off as it entered promises what it got and not nothing") {
+  slow_updates job;
+  job.steps = 100, job.lease = std::chrono::seconds(1);
+  const degrees two{.dp = 2};
+  const auto add = [&](const char* who, const std::function<void(member&)>& differs) {
+    job.next_differs = [&differs](member& m) {
+      m.settings.policy.axes = {layout_key::dp};  // all hold all
+      differs(m);
+    };
+    job.add_next(who, two, 0);
+  };
+  add("a", dies_entering_the_third);
+  add("c", dies_in_the_second);
+  slow_updates::reach(*job.all[0], 3);
+  cut_off(job);
+  add("b", [](member& m) { m.entered_seconds = 1; });  // it frees something meanwhile: its promise could be sooner
+  slow_updates::reach(*job.all[0], 5);
+  job.put({"join", "b"});
+  CHECK(slow_updates::until([&] { return job.record().epoch == 2; }));
+  add("d", [](member&) {});
+  hears_again(job);
+  job.check_done({"b", "d"});
+}
+
+TEST_CASE("where all die who enter a world who was taken for gone goes on with what it holds") {
+  slow_updates job;
+  job.steps = 60, job.lease = std::chrono::seconds(1);
+  const degrees three{.dp = 3};
+  job.next_differs = dies_entering_the_third;
+  job.add_next("a", three, 0);
+  cut_off(job);
+  job.add_next("b", three, 0);
+  job.next_differs = dies_in_the_second;
+  job.add_next("c", three, 0);
+  slow_updates::reach(*job.all[0], 3);
+  job.put({"batch", "9"});
+  hears_again(job);
+  job.check_done({"b"});
 }
 
 TEST_CASE("after a death each data-parallel rank has a sample") {

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <set>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -191,7 +193,7 @@ TEST_CASE("a making that nobody wants any more ends by its token, with who leads
          all.gather("all begin");
          const auto ended = [&](const process_list& members) {
            std::jthread later([&stop] {
-             std::this_thread::sleep_for(std::chrono::seconds(1));  // 0 has come by then
+             std::this_thread::sleep_for(std::chrono::seconds(3));  // 0 has come by then
              stop.request_stop();
            });
            said = thrown([&] { set.make(members, stop.get_token()); });
@@ -209,6 +211,65 @@ TEST_CASE("a making that nobody wants any more ends by its token, with who leads
          if (is_in(led, me)) mine.wrong += meets(*set.make(led), led, me) ? 0 : 1;
          if (is_in(alone, me)) mine.wrong += meets(*set.make(alone), alone, me) ? 0 : 1;
          all.gather("all have met");
+       })) {
+    CHECK(std::string(left.sentence) == "");
+    CHECK(left.wrong == 0);
+  }
+}
+
+TEST_CASE("who goes when it is asked whether it is sure ends that gathering alone, and who was sure must come again") {
+  using word = detail::gathering_word;
+  using kind = word::kind;
+  for (const left_behind& left : on_ranks(3, [&](MPI_Comm world, long, left_behind&mine) {
+         const process_list members = {0, 1, 2};
+         mpi_endpoint all(world, {.wait = ample});
+         const mpi_communicator own(world, ample);
+         const rank_t me = own.device();
+         const auto expect = [&](const std::string& said, const std::string& wanted) {
+           mine.wrong += said == wanted ? 0 : 1;
+           if (said != wanted) mine.say(said);
+         };
+         const std::string in_vain =
+             "missing: reshard: process 0 waited in vain for these processes to make a group of 3: ";
+         if (me == 2) {  // by hand
+           mpi_words words(own, 1);
+           const auto hears = [&] {
+             const auto end = std::chrono::steady_clock::now() + ample;
+             for (detail::mpi_pause pause; std::chrono::steady_clock::now() < end; pause.again())
+               if (const std::optional<mpi_word> came = words.hear()) return word::of(*came);
+             throw std::runtime_error("no word came");
+           };
+           const auto say = [&](kind what, std::int64_t call) { words.send(word{what, call, 0, members}.body(), {0}); };
+           say(kind::here, 1);
+           mine.wrong += hears().what == kind::sure ? 0 : 1;
+           say(kind::gone, 1);
+           all.gather("2 has gone");
+           say(kind::here, 2);
+           mine.wrong += hears().what == kind::off ? 0 : 1;
+           all.gather("1 did not come");
+           say(kind::here, 3);
+           say(kind::gone, 3), say(kind::here, 4);  // another call, before it was asked about the first
+           word last = hears();
+           if (last.what == kind::sure && last.call == 3) last = hears();
+           mine.wrong += last.what == kind::sure && last.call == 4 ? 0 : 1;
+           say(kind::yes, 4);
+           last = hears();
+           mine.wrong += last.what == kind::go && last.call == 4 && last.number == 1 ? 0 : 1;
+           for (words.settle(); !words.all_sent();) words.settle();
+           all.gather("all went on");
+           return;
+         }
+         mpi_gathering gathering(own, 1, std::chrono::seconds(3));
+         const auto meet = [&] {
+           return thrown([&] { mine.reached = static_cast<long>(gathering.meet(members, 0, {})); });
+         };
+         expect(meet(), me == 0 ? in_vain + "2" : "missing: reshard: process 0 gave up making a group");
+         all.gather("2 has gone");
+         if (me == 0) expect(meet(), in_vain + "1");
+         all.gather("1 did not come");
+         expect(meet(), "nothing");
+         mine.wrong += mine.reached == 1 ? 0 : 1;
+         all.gather("all went on");
        })) {
     CHECK(std::string(left.sentence) == "");
     CHECK(left.wrong == 0);

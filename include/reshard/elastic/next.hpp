@@ -166,7 +166,7 @@ constexpr void begin_epoch(job_record& r, const world& w) {
 enum class promise_answer {
   taken,     // it is in the record
   said,      // that member's was there already
-  too_late,  // a later epoch has begun without it: who said it is expelled
+  too_late,  // a later epoch has begun without it: who said it is expelled once that world stands
   not_asked  // nothing broke, or the member is in no world that state may lie in
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a job's members are gone, all of them, as one finds out that is in none of its worlds: nobody else is left to
-// say so.
+// Whether a job's members are gone, all of them, as one finds out that is in none of its worlds, or was taken for gone:
+// nobody else is left to say so.
 // Builds on: elastic/run/job_core.hpp, transport/socket.hpp.
 #pragma once
 
@@ -19,9 +19,12 @@ class deserted_job {
   /// Brings about that all are gone, and then that nobody holds the state; whether it did. Sure of it is who has seen
   /// for the grace that none is registered, and that where each listened nobody does: members that live and are cut off
   /// from the store train on, and their doors answer. Where a node is gone or cut off nothing answers either way, and
-  /// its job waits for a person.
+  /// its job waits for a person. Who was taken for gone says of the others that they are, where they die as they enter
+  /// a world: it may hold what that world was made of.
   bool end(const job_record& r) {
-    const member_list all = r.concerned();
+    member_list all = r.concerned();
+    if (r.phase == job_phase::entering && has_member(r.gone, core_.me()))
+      std::erase_if(all, [&](const member_name& who) { return has_member(r.gone, who); });
     const bool may_be = r.epoch > 0 && !is_end(r.phase) && !has_member(all, core_.me()) &&
                         core_.locked([&] { return has_none(core_.registered(), all); });
     if (!may_be) since_.reset();

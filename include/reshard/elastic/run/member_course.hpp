@@ -38,7 +38,7 @@ class member_course {
     if (r.phase == job_phase::recovering || r.phase == job_phase::waiting) {
       if (mine && r.epoch == 1 && core_.tried == 0)
         return begin(r), false;  // it broke before this one knew that it is founded
-      // All had entered the first of these worlds before it broke, and this one was not told yet.
+      // All had entered the first of these worlds, this one too, before it broke; and it was not told yet.
       const world& whole = r.worlds.front();
       if (whole.has(core_.me()) && came_ && core_.tried == whole.epoch && core_.epoch != whole.epoch) settle(whole);
       if (core_.epoch > 0 && !concerned) return leave(r), false;

@@ -30,14 +30,16 @@ class own_promise {
   /// A member between two steps promises at once. One that computes gradients has contributed nothing to the last
   /// collective, and cannot any more once this is said for it; it is given half the grace to come to rest. One that has
   /// entered a world, and does not hold it yet, is on its way to rest: of a world that is the only one nobody holds
-  /// nothing, as all have said that they entered it, or set its first values.
+  /// nothing, as all have said that they entered it, or set its first values; so have they of the first of several.
   void give_if_asked(const job_record& r, member_clock::time_point since) {
     if (!has_member(r.concerned(), core_.me()) || r.promise_of(core_.me()) != nullptr) return;
     const bool patient = seconds_since(since) < seconds(core_.settings.grace) / 2;
     const std::optional<promise> mine = core_.locked([&]() -> std::optional<promise> {
       const bool rests = core_.at == trainer_at::rest;
       if (!rests && (core_.at != trainer_at::gradients || patient)) return {};
-      bool of_a_world = core_.holds == 0 && r.worlds.size() > 1;
+      const world& whole = r.worlds.front();
+      const bool settles = whole.epoch > 1 && whole.has(core_.me()) && core_.tried == whole.epoch;
+      bool of_a_world = core_.holds == 0 && r.worlds.size() > 1 && !settles;
       for (const world& w : r.worlds) of_a_world = of_a_world || w.epoch == core_.holds;
       if (!of_a_world) return {};
       core_.promised = true;

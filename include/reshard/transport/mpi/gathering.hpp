@@ -23,7 +23,7 @@ namespace detail {
 
 /// What is said about a gathering, to the first of its members and by it: a member is here; it is not any more; is it
 /// sure; it is, and waits for what follows whatever comes; all go on; nobody does. `call`: which of the calls of the
-/// member.
+/// member, by which alone it knows what it is told.
 struct gathering_word {
   enum class kind : std::int64_t { here, gone, sure, yes, go, off };
   kind what = kind::here;
@@ -70,33 +70,55 @@ class mpi_gathering {
   bool ends() {
     const auto end = clock::now() + std::min<clock::duration>(wait_, std::chrono::seconds(1));
     for (detail::mpi_pause pause; !words_.all_sent() && clock::now() < end; pause.again()) words_.settle();
-    return !failed_ && !words_.busy();
+    for (int in_vain = 0; in_vain < 32; ++in_vain) failed_ = hear() || failed_;  // of one that it has not come to
+    return !failed_ && heard_.empty() && !words_.busy();
   }
 
  private:
   std::int64_t lead(const ranks& members, std::int64_t has, const std::stop_token& stop) {
-    std::map<rank_t, word> here;  // what each said last
+    std::map<rank_t, word> here;  // what each said last of the call that it is in
     const auto hears = [&] {
       for (const word& w : heard_) {
         if (w.members != members) continue;
+        const auto known = here.find(w.from);
         if (w.what == kind::gone) here.erase(w.from);
-        else here[w.from] = w;
+        else if (w.what == kind::here || (known != here.end() && known->second.call == w.call)) here[w.from] = w;
       }
       std::erase_if(heard_, [&](const word& w) { return w.members == members; });
       return here.size() + 1 == members.size();
     };
-    const auto is_sure = [&](const auto& one) { return one.second.what == kind::yes; };
-    bool come = wait(wait_, stop, hears);
-    if (come) {  // one may have gone meanwhile, and what follows has no end without it
-      for (const auto& [who, w] : here) tell(who, {kind::sure, w.call, 0, members});
-      const auto sure = [&] { return !hears() || std::all_of(here.begin(), here.end(), is_sure); };
-      come = wait(wait_, {}, sure) && here.size() + 1 == members.size();
+    // One may go before it is asked, and what follows has no end without it.
+    std::map<rank_t, std::int64_t> asked;
+    const auto are_sure = [&] {
+      bool all = true;
+      for (const auto& [who, w] : here) {
+        if (w.what == kind::yes) continue;
+        all = false;
+        if (std::exchange(asked[who], w.call) != w.call) tell(who, {kind::sure, w.call, 0, {}});
+      }
+      return all;
+    };
+    const auto answer = [&](kind what, std::int64_t number) {
+      for (const auto& [who, w] : here) tell(who, {what, w.call, number, {}});
+    };
+    leads_ = members;
+    try {
+      if (wait(wait_, stop, hears) && wait(wait_, {}, [&] { return !hears() || are_sure(); }) &&
+          here.size() + 1 == members.size()) {
+        bool same = has > 0;
+        for (const auto& [who, w] : here) same = same && w.number == has;
+        const std::int64_t number = same ? has : ++numbers_;
+        leads_.clear();
+        answer(kind::go, number);
+        return number;
+      }
+    } catch (const std::exception&) {
+      failed_ = true;
+      if (!std::exchange(leads_, {}).empty()) answer(kind::off, 0);  // else all or some go on
+      throw;
     }
-    bool same = has > 0;
-    for (const auto& [who, w] : here) same = same && w.number == has;
-    const std::int64_t number = !come ? 0 : same ? has : ++numbers_;
-    for (const auto& [who, w] : here) tell(who, {come ? kind::go : kind::off, w.call, number, members});
-    if (come) return number;
+    leads_.clear();
+    answer(kind::off, 0);
     ranks absent;
     const bool all_here = here.size() + 1 == members.size();
     for (const rank_t p : members)
@@ -158,9 +180,11 @@ class mpi_gathering {
     const std::optional<mpi_word> came = words_.hear();
     if (!came) return false;
     const word said = word::of(*came);
-    // Who went before anybody asked it was never here.
-    const auto same = [&](const word& w) { return w.from == said.from && w.call == said.call && !w.from_first(); };
-    if (said.what != kind::gone || std::erase_if(heard_, same) == 0) heard_.push_back(said);
+    const bool awaited = !leads_.empty() && leads_ == said.members;
+    if (said.what == kind::here || said.from_first() || awaited) heard_.push_back(said);
+    else  // who went before anybody led was never here, and who is sure comes too late
+      std::erase_if(heard_,
+                    [&](const word& w) { return w.from == said.from && w.call == said.call && !w.from_first(); });
     return true;
   }
   void tell(rank_t whom, const word& what) { words_.send(what.body(), {whom}); }
@@ -170,6 +194,7 @@ class mpi_gathering {
   patience wait_;
   std::int64_t calls_ = 0, numbers_ = 0;  // as one that follows; of what was made where it led
   bool failed_ = false;                   // words about a gathering that came to nothing may be on their way for ever
+  ranks leads_;                           // the gathering that it leads, while nobody was told what follows
   std::vector<word> heard_;               // of gatherings that it has not come to, too
 };
 
