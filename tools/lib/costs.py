@@ -29,7 +29,7 @@ import choose
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SLACK, SLOWEST = 1.25, 10
-PLACES = {"tests/headers/headers_alone": "alone", "tests/headers/": "headers", "tests/transport_nccl": "nccl", "tests/transport_mpi_mpich": "mpich", "tests/law_": "law",
+PLACES = {"tests/headers/headers_alone": "alone", "tests/headers/": "headers", "tests/transport_nccl": "nccl", "tests/transport_mpi_mpich": "mpich", "tests/transport_mpi_processes_mpich": "mpich", "tests/law_": "law",
           "tests/unit_oracle": "oracle", "tests/static": "static", "tests/cuda/": "cuda", "tests/": "unit", "examples/": "examples", "bench/": "bench",
           "tools/": "tools"}
 
