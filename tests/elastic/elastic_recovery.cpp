@@ -298,6 +298,18 @@ void cut_off(slow_updates& job) {
   job.gate.shuts_after = "entered/b";
   job.next_store = any_store(job.gate);
 }
+/// Of a, b and c, which all hold all, b is cut off, c dies in the second world and a as the third one is entered.
+void begin_with_three(slow_updates& job) {
+  job.lease = std::chrono::seconds(1);
+  const degrees three{.dp = 3};
+  job.next_differs = dies_entering_the_third;
+  job.add_next("a", three, 0);
+  cut_off(job);
+  job.add_next("b", three, 0);
+  job.next_differs = dies_in_the_second;
+  job.add_next("c", three, 0);
+  slow_updates::reach(*job.all[0], 3);
+}
 void hears_again(slow_updates& job) {
   CHECK(slow_updates::until([&] { return job.record().epoch == 3 && job.record().phase == job_phase::entering; }));
   CHECK(!job.record().now().has("b"));
@@ -308,15 +320,9 @@ void hears_again(slow_updates& job) {
 
 TEST_CASE("who was cut off as it entered a world has that world's state, though another was begun without it") {
   slow_updates job;
-  job.steps = 100, job.lease = std::chrono::seconds(1);
+  job.steps = 100;
+  begin_with_three(job);
   const degrees three{.dp = 3};
-  job.next_differs = dies_entering_the_third;  // the last but b that holds the state
-  job.add_next("a", three, 0);
-  cut_off(job);
-  job.add_next("b", three, 0);
-  job.next_differs = dies_in_the_second;
-  job.add_next("c", three, 0);
-  slow_updates::reach(*job.all[0], 3);
   job.add_next("d", three, 0), job.add_next("e", three, 0);
   job.put({"batch", "9"});
   hears_again(job);
@@ -350,15 +356,8 @@ TEST_CASE("who came new and was cut off as it entered promises what it got and n
 
 TEST_CASE("where all die who enter a world who was taken for gone goes on with what it holds") {
   slow_updates job;
-  job.steps = 60, job.lease = std::chrono::seconds(1);
-  const degrees three{.dp = 3};
-  job.next_differs = dies_entering_the_third;
-  job.add_next("a", three, 0);
-  cut_off(job);
-  job.add_next("b", three, 0);
-  job.next_differs = dies_in_the_second;
-  job.add_next("c", three, 0);
-  slow_updates::reach(*job.all[0], 3);
+  job.steps = 60;
+  begin_with_three(job);
   job.put({"batch", "9"});
   hears_again(job);
   job.check_done({"b"});
