@@ -27,12 +27,6 @@ using namespace reshard;
 
 /// x += 0x9E37..; (x ^ x >> 30) 0xBF58..; (x ^ x >> 27) 0x94D0..; x ^ x >> 31, mod 2^64: splitmix64's.
 constexpr std::uint64_t mix(std::uint64_t x) { return mix64(x); }
-/// 64-bit FNV-1a of the characters.
-constexpr std::uint64_t hash(std::string_view text) {
-  std::uint64_t h = 0xCBF29CE484222325;
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return h;
-}
 
 /// The nearest bf16, of two the even one; and the float that it is.
 inline std::uint16_t nearest_bf16(float x) {

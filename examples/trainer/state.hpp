@@ -91,7 +91,7 @@ class rank_state {
   void initialize(std::uint64_t seed) {
     for (const bound_box& b : bound_.boxes()) {
       const family& of = layout_.family_at(b.tensor.family);
-      const std::uint64_t key = mix(seed ^ hash(name_of(b.tensor)));
+      const std::uint64_t key = mix(seed ^ fnv1a(name_of(b.tensor)));
       const auto first = [&](index_t i) {
         if (of.vector()) return 1.0f;
         const std::uint64_t h = mix(key ^ static_cast<std::uint64_t>(i));
@@ -108,7 +108,7 @@ class rank_state {
     each_counted([&](const bound_box& b, bool counted) {
       if (!counted) return;
       const family& of = layout_.family_at(b.tensor.family);
-      const std::uint64_t name = hash(name_of(b.tensor));
+      const std::uint64_t name = fnv1a(name_of(b.tensor));
       std::uint64_t& sum = sums.of[b.state];
       const auto add = [&](const auto& x, index_t i) { sum += mix(x ^ mix(name + static_cast<std::uint64_t>(i))); };
       if (b.state == param) each_element<std::uint16_t>(b, of, add);

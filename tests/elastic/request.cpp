@@ -131,8 +131,8 @@ TEST_CASE("a stored request that is damaged") {
       CHECK_REFUSED(request_of(text.substr(0, at)), "request: the text ");
     }
   }
-  CHECK_REFUSED(request_of("reshard-record-2 x"),
-                "request: the text begins with 'reshard-record-2', and a stored one with reshard-request-1");
+  CHECK_REFUSED(request_of("reshard-record-3 x"),
+                "request: the text begins with 'reshard-record-3', and a stored one with reshard-request-2");
 }
 
 TEST_CASE("answers") {

@@ -22,8 +22,15 @@ using testing::content_of, testing::scratch;
 namespace {
 using map_words = std::initializer_list<std::uint64_t>;
 
-std::uint64_t sum_of(map_words words, std::uint64_t sum = 0) {
-  for (const std::uint64_t word : words) sum = (sum ^ word) * 0x9E3779B97F4A7C15u, sum ^= sum >> 29;
+/// Of each word the number of its place that splitmix64 makes from it, 1 for the first.
+std::uint64_t sum_of(map_words words) {
+  std::uint64_t sum = 0, place = 0;
+  for (const std::uint64_t word : words) {
+    std::uint64_t x = word + ++place * 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    sum += x ^ x >> 31;
+  }
   return sum;
 }
 std::string little_endian(map_words words, int bytes) {
@@ -34,8 +41,8 @@ std::string little_endian(map_words words, int bytes) {
 }
 /// A map as it lies in its file: a head of eight words, the last a sum of the others, six bytes an end, and two more.
 std::string map_bytes(map_words ends, std::uint64_t tokens, std::uint64_t source_bytes, const document_form& form) {
-  const std::uint64_t magic = 0x3173636F64687372u;  // "rshdocs1"
-  const std::uint64_t of_form = sum_of({form.delimiter}, static_cast<std::uint64_t>(form.width)),
+  const std::uint64_t magic = 0x3273636F64687372u;  // "rshdocs2"
+  const std::uint64_t of_form = sum_of({static_cast<std::uint64_t>(form.width), form.delimiter}),
                       of_ends = sum_of(ends);
   const std::uint64_t of_head = sum_of({magic, ends.size(), tokens, source_bytes, source_bytes, of_form, of_ends});
   return little_endian({magic, ends.size(), tokens, source_bytes, source_bytes, of_form, of_ends, of_head}, 8) +

@@ -198,9 +198,9 @@ TEST_CASE("what damage is called; and a head that tells lies with a right sum") 
   const auto sum_of = [&](detail::offset_map_head& head, std::string& bad) {
     head.ends_sum = 0;
     for (index_t d = 0; d < head.documents; ++d)
-      head.ends_sum = detail::offset_map_head::mixed_with(
-          head.ends_sum,
-          static_cast<std::uint64_t>(detail::end_at(reinterpret_cast<const std::byte*>(bad.data() + 64), d)));
+      head.ends_sum +=
+          mix_word(static_cast<std::uint64_t>(detail::end_at(reinterpret_cast<const std::byte*>(bad.data() + 64), d)),
+                   static_cast<std::uint64_t>(d));
   };
   CHECK(with([](auto& head, auto&) { head.magic[0] = 'R'; }) == "it is no offset map");
   CHECK(with([](auto& head, auto&) { head.documents = -1; }) ==
@@ -262,7 +262,7 @@ TEST_CASE("a file that is shorter, longer, another or damaged is not the map's")
   std::memcpy(&head, shorter.data(), sizeof head);
   head.tokens = 5;
   shorter[64] = 5;
-  head.ends_sum = detail::offset_map_head::mixed_with(0, 5);
+  head.ends_sum = mix_word(5, 0);
   head.head_sum = head.sum();
   std::memcpy(shorter.data(), &head, sizeof head);
   CHECK_REFUSED(offset_map(whole.room.file("shorter", shorter)).require_of(one, {}),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record as the text that the store keeps: one word after the other, nothing of it lost.
-//   reshard-record-2 DIGEST PHASE EPOCH ATTEMPT BOUNDARY WANTED REQUEST GONE [from_copies] ..
+//   reshard-record-3 DIGEST PHASE EPOCH ATTEMPT BOUNDARY WANTED REQUEST GONE [from_copies] ..
 //   .. {world|proposed EPOCH MEMBERS LAYOUT FIRST_STEP CURSOR BATCH} ..
 //   .. {promise MEMBER VERSION STAGE SCALAR OF_EPOCH TORN_STAGES TORN_IN_PLACE TORN_HERE TORN_UNREAD {copy OF VERSION}}
 // Builds on: elastic/require_record.hpp, elastic/detail/stored_words.hpp.
@@ -15,7 +15,7 @@
 namespace reshard {
 
 /// The first word of a stored record: its form, and the version of that.
-inline constexpr std::string_view record_form = "reshard-record-2";
+inline constexpr std::string_view record_form = "reshard-record-3";
 
 namespace detail {
 inline void store_world(words_to_store& to, std::string_view as, const world& w) {

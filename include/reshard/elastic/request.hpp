@@ -102,9 +102,9 @@ inline std::string to_text(const job_request& q) {
 }
 
 /// The first word of a stored request: its form, and the version of that.
-inline constexpr std::string_view request_form = "reshard-request-1";
+inline constexpr std::string_view request_form = "reshard-request-2";
 
-/// reshard-request-1 DIGEST ID KIND .. : the text of a request. Refused is what is none, as require_request refuses it.
+/// reshard-request-2 DIGEST ID KIND .. : the text of a request. Refused is what is none, as require_request refuses it.
 [[nodiscard]] inline std::string stored_text(const job_request& q) {
   require_request(q);
   detail::words_to_store to;

@@ -3,7 +3,7 @@
 //   "reshplan", version 4, fingerprint of states and families, device, numbers of sends, receives, retains, creates and
 //   lost, then per transfer src, dst, states, family, phase, purpose, stream and 5 x (begin, end), and last the FNV-1a
 //   hash of all bytes before it.
-// Builds on: io/detail/plan_check.hpp.
+// Builds on: base/digest.hpp, io/detail/plan_check.hpp.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/io/detail/plan_check.hpp>
 
 namespace reshard::io {
@@ -21,35 +22,8 @@ inline constexpr std::string_view plan_magic = "reshplan";
 inline constexpr std::uint64_t plan_version = 4;
 inline constexpr std::size_t numbers_of_transfer = 7 + 2 * family_ndim;
 
-/// FNV-1a, 64 bits.
-struct hash_of_bytes {
-  std::uint64_t value = 14695981039346656037u;
-  void add(std::byte b) { value = (value ^ static_cast<std::uint64_t>(b)) * 1099511628211u; }
-  void add(std::uint64_t number) {
-    for (int i = 0; i < 8; ++i) add(static_cast<std::byte>(number >> (8 * i)));
-  }
-};
-
-/// A number for the list of states, and the families' names and extents: a plan is read only beside the list and the
-/// model that it was made of.
-template <Holding H>
-std::uint64_t fingerprint(const state_list& list, const H& h) {
-  hash_of_bytes hash;
-  const auto add_text = [&hash](std::string_view text) {
-    hash.add(text.size());
-    for (const char c : text) hash.add(static_cast<std::byte>(c));
-  };
-  for (int s = 0; s < list.size(); ++s) {
-    add_text(list[s].name);
-    add_text(name(list[s].type));
-    hash.add(static_cast<std::uint64_t>(list[s].level));
-  }
-  for (int f = 0; f < h.families(); ++f) {
-    const family& tensors = h.family_at(f);
-    add_text(tensors.name);
-    for (const index_t extent : tensors.extent) hash.add(static_cast<std::uint64_t>(extent));
-  }
-  return hash.value;
+inline std::uint64_t hash_of_bytes(std::span<const std::byte> bytes) {
+  return fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 class byte_writer {
@@ -61,16 +35,35 @@ class byte_writer {
     for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::byte>(number >> (8 * i)));
   }
   void put(std::int64_t number) { put(static_cast<std::uint64_t>(number)); }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  /// The bytes, with their hash behind them.
   std::vector<std::byte> finish() {
-    hash_of_bytes hash;
-    for (const std::byte b : bytes_) hash.add(b);
-    put(hash.value);
+    put(hash_of_bytes(bytes_));
     return static_cast<std::vector<std::byte>&&>(bytes_);
   }
 
  private:
   std::vector<std::byte> bytes_;
 };
+
+/// A number for the list of states, and the families' names and extents: a plan is read only beside the list and the
+/// model that it was made of.
+template <Holding H>
+std::uint64_t fingerprint(const state_list& list, const H& h) {
+  byte_writer all;
+  const auto add_text = [&all](std::string_view text) { all.put(std::uint64_t{text.size()}), all.put(text); };
+  for (int s = 0; s < list.size(); ++s) {
+    add_text(list[s].name);
+    add_text(name(list[s].type));
+    all.put(static_cast<std::uint64_t>(list[s].level));
+  }
+  for (int f = 0; f < h.families(); ++f) {
+    const family& tensors = h.family_at(f);
+    add_text(tensors.name);
+    for (const index_t extent : tensors.extent) all.put(extent);
+  }
+  return hash_of_bytes(all.bytes());
+}
 
 /// The 8 bytes at an offset as a number.
 inline std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
@@ -113,9 +106,7 @@ template <Holding From, Holding To>
   const auto number = [&](std::size_t i) { return detail::number_at(bytes, 8 * i); };
   if (number(1) != detail::plan_version)
     refuse("plan from bytes: version ", number(1), "; version ", detail::plan_version, " is read here");
-  detail::hash_of_bytes hash;
-  for (const std::byte b : bytes.first(bytes.size() - closing)) hash.add(b);
-  if (detail::number_at(bytes, bytes.size() - closing) != hash.value)
+  if (detail::number_at(bytes, bytes.size() - closing) != detail::hash_of_bytes(bytes.first(bytes.size() - closing)))
     refuse("plan from bytes: some of them were changed");
   if (number(2) != detail::fingerprint(change.list(), change.to()))
     refuse("plan from bytes: the plan is of another model or list of states");

@@ -104,11 +104,11 @@ class offset_map_builder {
   /// compiler cannot know that bytes of ends are no bytes of it.
   void add(index_t first, const std::uint32_t* places, std::size_t found) {
     std::byte* to = ends_.data() + used_;
-    std::uint64_t sum = head_.ends_sum;
+    std::uint64_t sum = head_.ends_sum, d = static_cast<std::uint64_t>(head_.documents);
     for (std::size_t i = 0; i < found; ++i, to += detail::bytes_of_end) {
       const std::uint64_t word = static_cast<std::uint64_t>(first) + places[i];
       std::memcpy(to, &word, sizeof word);
-      sum = detail::offset_map_head::mixed_with(sum, word);
+      sum += mix_word(word, d++);
     }
     used_ += found * static_cast<std::size_t>(detail::bytes_of_end);
     head_.ends_sum = sum;
@@ -156,7 +156,7 @@ class offset_map_builder {
     for (index_t d = 0; d < there.documents; ++d) {
       std::uint64_t word = 0;
       std::memcpy(&word, old.data() + 64 + d * detail::bytes_of_end, static_cast<std::size_t>(detail::bytes_of_end));
-      sum = detail::offset_map_head::mixed_with(sum, word);
+      sum += mix_word(word, static_cast<std::uint64_t>(d));
     }
     if (sum != there.ends_sum) return {};
     return there;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the documents of a file end, in a file beside it that is mapped and never read whole: six bytes a document.
 // What writes one is job/build_offset_map.hpp.
-// Builds on: job/documents.hpp, job/detail/delimiter_scan.hpp, job/detail/mapped_file.hpp.
+// Builds on: base/digest.hpp, job/documents.hpp, job/detail/delimiter_scan.hpp, job/detail/mapped_file.hpp.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/job/detail/delimiter_scan.hpp>
 #include <reshard/job/detail/mapped_file.hpp>
 #include <reshard/job/documents.hpp>
@@ -22,28 +24,23 @@ static_assert(std::endian::native == std::endian::little, "an offset map is litt
 
 /// The first 64 bytes of an offset map.
 struct offset_map_head {
-  char magic[8] = {'r', 's', 'h', 'd', 'o', 'c', 's', '1'};
+  char magic[8] = {'r', 's', 'h', 'd', 'o', 'c', 's', '2'};
   std::int64_t documents = 0;     // ends that follow
   std::int64_t tokens = 0;        // the last of them
   std::int64_t source_bytes = 0;  // of the whole file
   std::int64_t scanned = 0;       // of these, how many were gone through
   std::uint64_t width_and_delimiter = 0;
-  std::uint64_t ends_sum = 0;  // of the ends, in order
-  std::uint64_t head_sum = 0;  // of what stands before it
+  std::uint64_t ends_sum = 0;  // sum over d of mix_word(end d, d)
+  std::uint64_t head_sum = 0;  // sum over i of mix_word(word i, i), of the words before it
 
   std::uint64_t sum() const {
     std::uint64_t words[7], sum = 0;
     std::memcpy(words, this, sizeof words);
-    for (const std::uint64_t word : words) sum = mixed_with(sum, word);
+    for (std::uint64_t i = 0; i < std::size(words); ++i) sum += mix_word(words[i], i);
     return sum;
   }
-  /// A step of a sum that depends on every word and on their order.
-  static constexpr std::uint64_t mixed_with(std::uint64_t sum, std::uint64_t word) {
-    const std::uint64_t x = (sum ^ word) * 0x9E3779B97F4A7C15u;
-    return x ^ x >> 29;
-  }
   static std::uint64_t form_of(const document_form& f) {
-    return mixed_with(static_cast<std::uint64_t>(f.width), f.delimiter);
+    return mix_word(static_cast<std::uint64_t>(f.width), 0) + mix_word(f.delimiter, 1);
   }
 };
 static_assert(sizeof(offset_map_head) == 64);
@@ -82,7 +79,7 @@ class offset_map {
     bool ascend = true;
     for (index_t d = 0; d < head.documents; ++d) {
       const index_t here = detail::end_at(file_.data() + 64, d);
-      sum = detail::offset_map_head::mixed_with(sum, static_cast<std::uint64_t>(here));
+      sum += mix_word(static_cast<std::uint64_t>(here), static_cast<std::uint64_t>(d));
       ascend = ascend && before < here;
       before = here;
     }

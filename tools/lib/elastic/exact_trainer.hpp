@@ -27,13 +27,6 @@
 
 namespace elastic {
 
-/// FNV-1a, 64 bits.
-constexpr std::uint64_t hash(std::string_view text) {
-  std::uint64_t h = 0xCBF29CE484222325u;
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  return h;
-}
-
 /// One rank's arrays of a world.
 struct world_arrays {
   world_arrays(const model& m, const world& w, rank_t r, const state_list& list,
@@ -53,7 +46,7 @@ struct world_arrays {
   void each(Visit&& visit) {
     for (const bound_box& b : storage.tensors().boxes()) {
       const family& f = layout.family_at(b.tensor.family);
-      const std::uint64_t key = mix64(static_cast<std::uint64_t>(b.state)) + hash(name_of(b.tensor));
+      const std::uint64_t key = mix64(static_cast<std::uint64_t>(b.state)) + fnv1a(name_of(b.tensor));
       const auto one = [&](auto& x, index_t i) { visit(x, mix64(key + mix64(static_cast<std::uint64_t>(i)))); };
       switch (b.element_bytes) {
         case 1: each_element<std::uint8_t>(b, f, one); break;

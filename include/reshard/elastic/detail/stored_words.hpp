@@ -31,11 +31,6 @@ inline std::string hex_text(std::uint64_t bits) {
   for (std::size_t i = 16; i-- > 0; bits >>= 4) text[i] = "0123456789abcdef"[bits & 15];
   return text;
 }
-inline std::uint64_t digest_of_text(std::string_view text) {
-  digest of;
-  for (const char c : text) of.add(static_cast<unsigned char>(c));
-  return of.value();
-}
 
 /// The layout's text; tp=1 for the one whose text is empty. Refused is a layout that no text is of.
 inline std::string layout_word(const degrees& d) {
@@ -70,7 +65,7 @@ class words_to_store {
   void layout(const degrees& d) { word(layout_word(d)); }
   /// FORM DIGEST WORDS
   std::string text(std::string_view form) const {
-    return text_of(form, " ", hex_text(digest_of_text(words_)), std::string_view(words_));
+    return text_of(form, " ", hex_text(fnv1a(words_)), std::string_view(words_));
   }
 
  private:
@@ -88,7 +83,7 @@ class stored_words {
     const std::string_view behind = text.substr(form.size());
     const std::string said(behind.substr(0, 17));
     rest_ = behind.substr(said.size());
-    if (const std::string is = " " + hex_text(digest_of_text(rest_)); said != is)
+    if (const std::string is = " " + hex_text(fnv1a(rest_)); said != is)
       refuse(who_, ": the text is damaged: the digest of its ", rest_.size(), " characters is", is, ", and it says",
              shown_word(said));
   }

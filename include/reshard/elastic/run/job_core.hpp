@@ -233,9 +233,7 @@ struct job_core {
   std::uint64_t number_of(std::string_view what, index_t of_epoch, index_t attempt, const member_list& members) const {
     std::string text = text_of(settings.job, "\n", what, "\n", of_epoch, "\n", attempt);
     for (const member_name& one : members) text += "\n" + std::string(one.text());
-    digest number;
-    for (const char c : text) number.add(static_cast<unsigned char>(c));
-    return number.value();
+    return fnv1a(text);
   }
 };
 

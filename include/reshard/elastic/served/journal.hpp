@@ -2,7 +2,7 @@
 // The file that a served store lives by: every question that changed it, in order, on the disk before it is answered.
 // A store that starts again asks itself all of them. What was written last and not whole was never answered, and is cut
 // off; a file that is damaged before its end is refused.
-// Builds on: elastic/served/words.hpp, transport/socket.hpp (a descriptor with an owner).
+// Builds on: base/digest.hpp, elastic/served/words.hpp, transport/socket.hpp (a descriptor with an owner).
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <reshard/base/digest.hpp>
 #include <reshard/elastic/served/words.hpp>
 #include <reshard/transport/socket.hpp>
 
@@ -67,11 +68,7 @@ class store_journal {
   static constexpr std::size_t head = 16, least_rewritten = std::size_t{1} << 20, most_summed = std::size_t{1} << 28;
 
   // FNV-1a, 64 bits, of bytes that begin at a place of the file
-  static std::uint64_t checksum(std::string_view bytes, std::size_t at) {
-    std::uint64_t sum = 0xCBF29CE484222325u ^ at;
-    for (const char c : bytes) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-    return sum;
-  }
+  static std::uint64_t checksum(std::string_view bytes, std::size_t at) { return fnv1a(bytes, fnv1a_basis ^ at); }
   static std::string record(std::string_view requests, std::size_t at) {
     std::string to;
     write_number(to, requests.size());

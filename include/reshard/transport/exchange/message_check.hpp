@@ -23,10 +23,6 @@ struct message_trailer {
 inline constexpr bytes_t trailer_bytes = sizeof(message_trailer);
 static_assert(trailer_bytes == 16);
 
-/// mix(word, i): the i-th step of splitmix64 from `word`. A bijection of the word for every i, so one word that changed
-/// changes the sum.
-constexpr std::uint64_t mix_word(std::uint64_t word, std::uint64_t i) { return mix64(word + i * mixing_step); }
-
 /// The sum over a message's words before its trailer; a word is 8 bytes as the machine reads them.
 inline std::uint64_t sum_of_words(const std::byte* data, bytes_t bytes) {
   std::uint64_t sum = 0;
