@@ -66,7 +66,7 @@ TEST_CASE("who joins comes behind, who leaves makes no gap, who replaces takes t
   const world now = world_of({"a", "b"}, "dp=2");
   CHECK(led("join y", now, by_dp) == "epoch 4: a, b and y; dp=3; from step 10, sample 80, in batches of 8");
   CHECK(led("join y,x", now, by_dp) == "epoch 4: a, b, y and x; dp=4; from step 10, sample 80, in batches of 8");
-  CHECK(led("leave a", now) == "epoch 4: b; ; from step 10, sample 80, in batches of 8");
+  CHECK(led("leave a", now) == "epoch 4: b; tp=1; from step 10, sample 80, in batches of 8");
   CHECK(led("leave b,d", world_of({"a", "b", "c", "d"}, "dp=4"), by_dp) ==
         "epoch 4: a and c; dp=2; from step 10, sample 80, in batches of 8");
   CHECK(led("replace a x", now) == "epoch 4: x and b; dp=2; from step 10, sample 80, in batches of 8");

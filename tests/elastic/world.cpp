@@ -75,5 +75,5 @@ TEST_CASE("worlds follow each other where the cursor does, and steps are theirs"
   // going back: step 12 is of the later epoch, though the earlier one had it too
   two.first_step = 12;
   CHECK(epoch_of_step({one, two}, 12) == 3);
-  CHECK(to_text(one) == "epoch 1: a; ; from step 10, sample 100, in batches of 4");
+  CHECK(to_text(one) == "epoch 1: a; tp=1; from step 10, sample 100, in batches of 4");
 }

@@ -59,6 +59,13 @@ TEST_CASE("bucket=none is no bucket, which is the default, and is not written ba
     if (k.field != &degrees::bucket) CHECK(said(std::string(k.name) + "=none").ends_with("=none"));
 }
 
+TEST_CASE("as a word, the layout of one rank is tp=1, which is read as it") {
+  CHECK(to_text(degrees{}).empty());
+  CHECK(layout_word({}) == "tp=1");
+  CHECK(parse_degrees(layout_word({})) == degrees{});
+  CHECK(layout_word({.dp = 3}) == "dp=3");
+}
+
 TEST_CASE("every pair of keys, in either order; written in one order") {
   for (std::size_t a = 0; a < std::size(keys); ++a)
     for (std::size_t b = 0; b < std::size(keys); ++b) {

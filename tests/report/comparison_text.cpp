@@ -74,6 +74,9 @@ TEST_CASE("the table: what is shown, what is left out") {
         "   2   1   3     10B    20B    30B   40B        -\n"
         "  .. and 1 more; --top says how many are shown\n\n"
         "first: tp=2,dp=3\n");
+  layout_comparison single = two(true);
+  single.layouts = {{.layout = {}, .seconds = 0.5}};
+  CHECK(comparison_text(from, single, 1, 0, 9).ends_with("\n\nfirst: tp=1\n"));
   const space experts(models::qwen3_30b_a3b, parse_degrees(""));
   CHECK(comparison_text(experts, two(true), 6, 0, 9).find("  tp  pp  dp  ep  split") != std::string::npos);
 }

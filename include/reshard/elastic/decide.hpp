@@ -264,7 +264,7 @@ class decider {
 inline std::string to_text(const elastic_decision& d) {
   std::string text = d.taken ? std::string(name(*d.taken)) : "no rung";
   if (d.layout)
-    text += detail::text_of(": ", members_text(d.world), ", ", to_text(*d.layout), ", from version ", d.version);
+    text += detail::text_of(": ", members_text(d.world), ", ", layout_word(*d.layout), ", from version ", d.version);
   for (const rung_not_taken& one : d.because) text += detail::text_of("; not ", name(one.which), ": ", one.why);
   return text;
 }

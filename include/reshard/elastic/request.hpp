@@ -96,7 +96,7 @@ inline std::string to_text(const job_request& q) {
   if (q.kind == request_kind::replace)
     for (const member_name& one : q.members) text += " " + std::string(one.text());
   else if (!q.members.empty()) text += " " + joined_members(q.members);
-  if (q.layout) text += " " + detail::layout_word(*q.layout);
+  if (q.layout) text += " " + detail::stored_layout(*q.layout);
   if (q.kind == request_kind::batch) text += " " + std::to_string(q.batch);
   return text;
 }

@@ -67,7 +67,7 @@ constexpr index_t epoch_of_step(const std::vector<world>& worlds, index_t step) 
 
 /// "epoch 3: a, b and c; tp=3; from step 120, sample 30720, in batches of 256"
 inline std::string to_text(const world& w) {
-  return detail::text_of("epoch ", w.epoch, ": ", members_text(w.members), "; ", to_text(w.layout), "; from step ",
+  return detail::text_of("epoch ", w.epoch, ": ", members_text(w.members), "; ", layout_word(w.layout), "; from step ",
                          w.first_step, ", sample ", w.cursor, ", in batches of ", w.batch);
 }
 

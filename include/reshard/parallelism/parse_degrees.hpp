@@ -122,4 +122,10 @@ inline degrees parse_degrees(std::string_view text) {
   return text;
 }
 
+/// to_text(d), and "tp=1" where that is empty: within a sentence, and where a word is to stand.
+[[nodiscard]] inline std::string layout_word(const degrees& d) {
+  std::string text = to_text(d);
+  return text.empty() ? "tp=1" : text;
+}
+
 }  // namespace reshard

@@ -81,7 +81,7 @@ inline std::string comparison_text(const space& from, const layout_comparison& c
                                : "the cluster has no speeds, so fewest bytes moved first",
                   "\n\n", detail::layouts_table(c, shown, experts));
   if (shown < all) text += text_of("  .. and ", count_text(all - shown), " more; --top says how many are shown\n");
-  return text + "\n" + folded(text_of("first: ", to_text(best.layout)), 4) + "\n";
+  return text + "\n" + folded(text_of("first: ", layout_word(best.layout)), 4) + "\n";
 }
 
 }  // namespace reshard::io

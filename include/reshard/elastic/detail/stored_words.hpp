@@ -32,11 +32,11 @@ inline std::string hex_text(std::uint64_t bits) {
   return text;
 }
 
-/// The layout's text; tp=1 for the one whose text is empty. Refused is a layout that no text is of.
-inline std::string layout_word(const degrees& d) {
-  std::string text = to_text(d);
+/// The layout as a word that is read again. Refused is a layout that no text is of.
+inline std::string stored_layout(const degrees& d) {
+  const std::string text = layout_word(d);
   if (parse_degrees(text) != d) refuse("layout: ", text, " is not all that it says; vpp is what its string makes it");
-  return text.empty() ? "tp=1" : text;
+  return text;
 }
 
 /// A number of decimal digits, behind a minus or not; nothing where a word is no such, or leaves 64 bits.
@@ -62,7 +62,7 @@ class words_to_store {
   void bits(std::uint64_t n) { word(hex_text(n)); }
   void names(const member_list& list) { word(list.empty() ? "," : joined_members(list)); }
   void name_or_none(const member_name& one) { word(one.empty() ? "," : one.text()); }
-  void layout(const degrees& d) { word(layout_word(d)); }
+  void layout(const degrees& d) { word(stored_layout(d)); }
   /// FORM DIGEST WORDS
   std::string text(std::string_view form) const {
     return text_of(form, " ", hex_text(fnv1a(words_)), std::string_view(words_));
