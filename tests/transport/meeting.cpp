@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agreement of proposals in every order is the largest number, the sum mod 2^64 and the sentence of the lowest device
-// that refuses.
+// An agreement of proposals, in every order, is the largest number, the sum mod 2^64 and the sentence of the lowest
+// device that refuses.
 #include <doctest/doctest.h>
 
 #include <algorithm>

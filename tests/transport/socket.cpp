@@ -47,7 +47,7 @@ struct connection {
   owned_descriptor out = call_address(at_port("127.0.0.1", door.port()), 5s), in = accepted(door);
 };
 
-/// An address that takes no more callers, so that the next one hears nothing: its queue is as short as can be, and full.
+/// An address that takes no more callers, so that the next one hears nothing: its queue is short, and full.
 struct deaf_address {
   owned_descriptor door{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   std::string address;
