@@ -14,7 +14,7 @@ sys.path.insert(0, str(source / "tools" / "lib"))
 import choose  # noqa: E402
 
 LEAST_OFTEN = 14  # days
-SHARES = {0: "–", 1: "whole", 8: "an eighth, by day", 12: "a twelfth, by day"}
+SHARES = {0: "–", 1: "whole", 14: "a fourteenth, by day"}
 guide = source / "docs" / "howto" / "test-the-library.md"
 COLUMNS = {"check": "`tools/check`", "gate": "`.ci/run`, by g++", "address": "with ASan", "thread": "with TSan", "all": "`tools/check --all`"}
 HEAD = f"| suite | what it holds | {' | '.join(COLUMNS.values())} |\n|---|---|{'---|' * len(COLUMNS)}\n"
