@@ -166,6 +166,9 @@ with tempfile.TemporaryDirectory() as name:
         case(f"dates: {told}", room / "small", ["tools/check", "--dates", *dates], code, closing, *words)
     # what a run costs, against budgets
     check("what it cost is told", "own", 0, "3 passed, 0 failed", "CPU seconds", "slowest tests: own ")
+    for offers, takes in (("g++ clang-14 clang-19", "clang++-14"), ("g++ clang-19", "clang++-19"), ("g++ clang-15", "none")):
+        case(f"of {offers} tools/check takes", source, ["bash", "-c", ". tools/lib/packages.sh; quick_clang || echo none"], 0, takes,
+             FAKE_OFFERED=offers, FAKE_MISSING="clang-14 clang-15 clang-19")
     case("a suite without a budget", room / "small", ["tools/check", "--budget", "--suite", "own"], 1, "3 passed, 1 failed", "has no budget for the suite own in [check]")
     work = room / "work"
     (work / "meson-logs").mkdir(parents=True)

@@ -53,6 +53,15 @@ has_candidate() {
   apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'
 }
 
+quick_clang() {  # what tools/check compiles with for speed of compiling, one of the clangs that are tried; fails where there is none
+  local version
+  for version in 14 19; do
+    if command -v apt-get >/dev/null; then offered "clang-$version"; else command -v "clang++-$version" >/dev/null; fi || continue
+    echo "clang++-$version"
+    return
+  done
+  return 1
+}
 compiler_package() {  # clang++-14 -> clang-14, g++-13 -> g++-13
   case $1 in
     clang++*) echo "clang${1#clang++}" ;;
