@@ -421,6 +421,11 @@ TEST_CASE("rows of FSDP2 are told by what is sharded and among whom, and predict
   predicting.predictions = 1;
   const std::string three = drawn("pp=3,string=Et*8|m|L", predicting);
   CHECK(three.find("(E embedding, N norm, P prediction layer,\n    O output, e copy of E)\n") != three.npos);
+  // on one stage the prediction layer has the embedding itself
+  CHECK(drawn("", predicting).find("(E embedding, N norm, P prediction layer,\n    O output)\n") != std::string::npos);
+  predicting.tied = true;
+  CHECK(drawn("", predicting).find("(E embedding, N norm, P prediction layer)\n") != std::string::npos);
+  predicting.tied = false;
   const std::vector<std::string> lines = lines_of(three);
   const auto ends_of = [&](const std::string& stage) {
     for (const std::string& line : lines)

@@ -212,6 +212,28 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "busiest links").empty());
 }
 
+TEST_CASE("what relabelling saves, in words: bytes, seconds, and on which devices the ranks sit") {
+  const space four{models::llama2_7b, parse_degrees("tp=2,dp=2")};
+  const auto said = [&](std::vector<rank_t> devices, const std::optional<relabel_saves>& saves) {
+    return relabel_text(layout_switch(four, four, {.to = device_map(std::move(devices))}), saves);
+  };
+  CHECK(said({0, 1, 2, 3}, {}).empty());
+  CHECK(said({0, 1, 2, 3}, relabel_saves{}) == "relabelling saves nothing: TO sits where it was\n");
+  CHECK(said({2, 3, 0, 1}, relabel_saves{true, 0, 0.25}) ==
+        "TO relabelled: 0 B saved, 250.00 ms saved\nits ranks on devices 2-3, 0-1\n");
+  CHECK(said({1, 0, 2, 3}, relabel_saves{true, -1536, 0.0}) ==
+        "TO relabelled: 1.50 KiB more to move\nits ranks on devices 1, 0, 2-3\n");
+  CHECK(said({3, 2, 1, 0}, relabel_saves{true, 1, -0.25}) ==
+        "TO relabelled: 1 B saved, 250.00 ms more\nits ranks on devices 3, 2, 1, 0\n");
+  CHECK(said({4, 5, 6, 7}, relabel_saves{true, 1, {}}) == "TO relabelled: 1 B saved\nits ranks on devices 4-7\n");
+  // of 100 ranks that sit in turn on two sides there is no room for the list
+  const space many{models::llama2_7b, parse_degrees("dp=100")};
+  std::vector<rank_t> turned;
+  for (rank_t r = 0; r < 100; ++r) turned.push_back(r % 2 * 100 + r / 2);
+  CHECK(relabel_text(layout_switch(many, many, {.to = device_map(turned)}), relabel_saves{true, 1, {}})
+            .ends_with("\nits ranks on devices as --json says in rank_of_device\n"));
+}
+
 TEST_CASE("the whole text of a plan, of one device and of several nodes") {
   static constexpr space one{models::llama2_7b, config<tp<1>>{}};
   const layout_switch asked(one, one);

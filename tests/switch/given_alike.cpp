@@ -274,6 +274,27 @@ TEST_CASE(
   for (const std::string& s : sentences) CHECK(s == "device 0 was given b and device 2 of 2; all make one switch");
 }
 
+TEST_CASE("the place is told in whichever byte a number differs, of the first, a middle and the last of them") {
+  const std::vector<detail::given> usual = {{0x0102030405060708, "a"}, {-1, "b"}, {0, "c"}};
+  for (std::size_t at = 0; at < usual.size(); ++at)
+    for (int byte = 0; byte < 8; ++byte) {
+      thread_group world(2, std::chrono::seconds(20));
+      std::string sentences[2];
+      world.run([&](auto& here) {
+        std::vector<detail::given> mine = usual;
+        if (here.device() == 1)
+          mine[at] = {
+              static_cast<std::int64_t>(static_cast<std::uint64_t>(mine[at].value) ^ std::uint64_t{0x40} << 8 * byte),
+              "other"};
+        sentences[here.device()] = detail::difference_between(here, mine);
+        here.all_reduce_max(0);
+      });
+      CAPTURE(byte);
+      for (const std::string& s : sentences)
+        CHECK(s == "device 0 was given " + usual[at].text + " and device 1 other; all make one switch");
+    }
+}
+
 namespace {
 /// Device d of a world in which device 0 is gone, and device d - 1 of one in which nobody is.
 struct after_a_loss : forwarding<thread_group::endpoint> {
