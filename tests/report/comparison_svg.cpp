@@ -237,6 +237,13 @@ TEST_CASE("numbers beside layouts that stand close to each other do not lie on e
   CHECK(numbers > 6 + 1);  // all in the list, and some beside their points
 }
 
+TEST_CASE("a number whose place would be on the plot's lower edge stands elsewhere") {
+  const layout_comparison c = of_points({{1, 18'005}, {bytes_t{1} << 30, 437'000}}, false);  // 18 pixels above it
+  const drawn_picture p = draw(c);
+  CHECK(orange(p) == 1);
+  check_whole(p, c, false);
+}
+
 TEST_CASE("compare --svg writes it, whatever --top says") {
   const std::string file = (testing::here().folder / "scatter.svg").string();
   const testing::answer got = testing::ask({"compare", "qwen3-30b-a3b", "tp=4,pp=8,ep=4,zero=1", "--devices", "32",

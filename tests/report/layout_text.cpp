@@ -373,6 +373,16 @@ TEST_CASE("one rank: the whole text, of a dense model and of one with experts, w
         "  fc1.layer_norm   [0,1)   [0,8)                 112B\n"
         "  fc1              [0,1)   [0,2)x[0,8)x[0,8)  1.75KiB\n"
         "  fc2              [0,1)   [0,8)x[0,8)           896B\n");
+  // what the router keeps beside its parameters is no state of an optimizer
+  const computed_holding biased(space(models::deepseek_v3, parse_degrees("pp=61,dp=8,ep=8")));
+  const auto rows_of = [&](const state_set& states) {
+    std::vector<std::string> families;
+    for (const std::string& line : lines_of(rank_text(biased, 61 * 8 - 1, states)))
+      if (line.starts_with("  router")) families.push_back(line.substr(2, line.find(' ', 2) - 2));
+    return families;
+  };
+  CHECK(rows_of(only(0) | statistic_states) == std::vector<std::string>{"router", "router.expert_bias"});
+  CHECK(rows_of(only(2)) == std::vector<std::string>{"router"});
   // a rank without a box has no table
   transformer one_layer = two_layers(false);
   one_layer.layers = 1;
@@ -487,6 +497,11 @@ TEST_CASE("check: prediction layers, the norm and copies of the embedding are to
   CHECK(checked(gpt, "pp=2,pad=300").find("vocabulary 1,280, padded to 1,500 (tied)") != text.npos);
   CHECK(checked(gpt, "pp=2").find("vocabulary 1,280 (tied)") != text.npos);
   CHECK(checked(gpt, "pp=2").find("embedding, positions, layers [0,4)\n") != text.npos);
+  // a stage of a copy alone: beside ranks that are no run it has a line of its own, and one
+  transformer tied = deep;
+  tied.tied = true;
+  CHECK(checked(tied, "pp=4,dp=2,order=pp-dp,string=Ettt|ttt|m|L")
+            .ends_with("no layers\n                             copy of the embedding\n"));
 }
 
 TEST_CASE("the ranks of a stage: a range, or in orders whose stages are no runs the first ones and how many") {
