@@ -238,7 +238,8 @@ TEST_CASE("numbers beside layouts that stand close to each other do not lie on e
 }
 
 TEST_CASE("a number whose place would be on the plot's lower edge stands elsewhere") {
-  const layout_comparison c = of_points({{1, 18'005}, {bytes_t{1} << 30, 437'000}}, false);  // 18 pixels above it
+  const layout_comparison c =
+      of_points({{25'000'000, 18'005}, {bytes_t{1} << 30, 437'000}}, false);  // 18 pixels above it
   const drawn_picture p = draw(c);
   CHECK(orange(p) == 1);
   check_whole(p, c, false);
