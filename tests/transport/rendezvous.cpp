@@ -171,7 +171,7 @@ TEST_CASE("who waits in vain says for whom and where, and the others hear it") {
 TEST_CASE("a stage is named from the first on, and where there is none none is") {
   for (const auto& [stage, words] : {std::pair<index_t, std::string>{0, " at the end of stage 0"}, {-1, ""}}) {
     rendezvous world(2, 20ms);
-    CHECK(ending([&, stage = stage] { return world.all_reduce_max(1, 0, stage); }) ==
+    CHECK(ending([&, at = stage] { return world.all_reduce_max(1, 0, at); }) ==
           "missing: reshard: device 1 waited 20 ms in vain for these devices: 0" + words);
   }
 }
