@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""names.py SOURCE: writes docs/reference/names.md, every public name with what its comment says first.
+"""names.py SOURCE: writes docs/reference/names.md, every public name with what its comment says first; and in docs/reference/headers.md a line for
+each header of include/meson.build that has none there: what the header says of itself first, and the test of its own path where there is one.
 
 A name is public where a header of include/ declares it at the left edge, outside namespaces called detail. Headers are read as
 clang-format leaves them."""
@@ -100,12 +101,32 @@ def names_of(header):
     return found
 
 
+def listed(source):
+    """The headers of include/meson.build."""
+    return re.findall(r"^  '(reshard/\S+)',$", (source / "include" / "meson.build").read_text(), re.M)
+
+
+def with_lines(text, source):
+    """The page of headers, with a line for each that has none: behind the last of its room."""
+    lines = text.split("\n")
+    for header in listed(source):
+        room, name = header.split("/")[1], header.removeprefix("reshard/").rsplit(".", 1)[0]
+        begin = next((n for n, line in enumerate(lines) if line.startswith(f"## {room}:")), None)
+        if begin is None or any(line.startswith(f"| `{header}` |") for line in lines):
+            continue
+        told = " ".join(re.findall(r"^// (.*)", re.sub(r"^// SPDX.*\n", "", (source / "include" / header).read_text()).split("\n#pragma")[0], re.M))
+        test = f"[test](../../tests/{name}.cpp)" if (source / "tests" / f"{name}.cpp").exists() else ""
+        end = next((n for n in range(begin + 1, len(lines)) if lines[n].startswith("## ")), len(lines))
+        last = max((n for n in range(begin, end) if lines[n].startswith("|")), default=begin)
+        lines.insert(last + 1, f"| `{header}` | {re.split(r'[.:;] ', told + ' ')[0]} | {test} |")
+    return "\n".join(lines)
+
+
 def page(source):
     out = ["<!-- SPDX-License-Identifier: Apache-2.0 -->", "# Every public name", "",
            "By header, with what the name's comment says first, and a function's parameters. `docs/names.py` writes this page from the headers; what a person types",
            "most is told in [What you type](api.md), what each header is for in [Headers](headers.md).", ""]
-    listed = re.findall(r"^  '(reshard/\S+)',$", (source / "include" / "meson.build").read_text(), re.M)
-    for header in listed:
+    for header in listed(source):
         names = names_of(source / "include" / header)
         if names:
             out += [f"## {header.removeprefix('reshard/')}", "", "| name | |", "|---|---|"]
@@ -116,3 +137,5 @@ def page(source):
 if __name__ == "__main__":
     root = pathlib.Path(sys.argv[1])
     (root / "docs/reference/names.md").write_text(page(root))
+    headers = root / "docs/reference/headers.md"
+    headers.write_text(with_lines(headers.read_text(), root))
