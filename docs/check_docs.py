@@ -64,7 +64,7 @@ listed = re.findall(r"^\| `(reshard/[\w/]+\.(?:hpp|cuh))` \|", (docs / "referenc
 for header in headers:
     seen += 1
     if header not in listed:
-        fault(docs / "reference" / "headers.md", f"{header} has no line")
+        fault(docs / "reference" / "headers.md", f"{header} has no line; docs/names.py writes one")
 for header in listed:
     if header not in headers:
         fault(docs / "reference" / "headers.md", f"{header} is no header of include/meson.build")
@@ -104,6 +104,14 @@ import names  # noqa: E402
 seen += 1
 if (docs / "reference" / "names.md").read_text() != names.page(source):
     fault(docs / "reference" / "names.md", "is not what docs/names.py writes; run it")
+
+told = (docs / "reference" / "headers.md").read_text()
+lines = [line for line in told.split("\n") if line.startswith("| `reshard/base/")]
+without = told.replace(lines[0] + "\n", "", 1)  # a line is put behind the last of its room, of what the header says of itself
+again = names.with_lines(without, source).split("\n")
+seen += 1
+if names.with_lines(told, source) != told or again[without.split("\n").index(lines[-1]) + 1].split("|")[1] != lines[0].split("|")[1]:
+    fault(docs / "names.py", "with_lines changes a whole page of headers, or does not put a line that is missing behind its room's last")
 
 # Code that is shown is code that is compiled
 programs = {p.relative_to(source): squeezed(p.read_text()) for p in sorted((source / "examples").rglob("*.[ch]pp"))}

@@ -24,7 +24,7 @@ for folder in folders:
             continue
         seen += 1
         if file.resolve() not in compiled and file.relative_to(source).as_posix() not in without:
-            faults.append(f"{file.relative_to(source)} is compiled by no target: add it to {folder}/meson.build")
+            faults.append(f"{file.relative_to(source)} is compiled by no target: configure the build anew, as tools/check does, or add it to {folder}/meson.build")
 
 KNOWN = {"include", "tests", "tools", "bench", "examples", "docs", "cmake", ".ci", "CMakeLists.txt", "LICENSE", "README.md", "meson.build",
          "meson_options.txt", ".clang-format", ".gitignore"}

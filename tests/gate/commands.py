@@ -3,7 +3,7 @@
 """commands.py SOURCE BUILD [--write]: every test is run by a command, and the documentation says which.
 
 tests/commands.toml names the suites that a build by g++ has, no other; tools/check --all runs every test, .ci/run within 14 days, and what
-a sanitizer is to see it sees within 14 days; tests that need the same programs come on one day, and days cost alike, by hand; and the table
+a sanitizer is to see it sees within 14 days, also where it runs on the same days of each week; tests that need the same programs come on one day, and days cost alike, by hand; and the table
 of docs/howto/test-the-library.md is what the file says (--write puts it there)."""
 import datetime
 import pathlib
@@ -14,7 +14,7 @@ sys.path.insert(0, str(source / "tools" / "lib"))
 import choose  # noqa: E402
 
 LEAST_OFTEN = 14  # days
-SHARES = {0: "–", 1: "whole", 14: "a fourteenth, by day"}
+SHARES = {0: "–", 1: "whole", 13: "a thirteenth, by day"}
 guide = source / "docs" / "howto" / "test-the-library.md"
 COLUMNS = {"check": "`tools/check`", "gate": "`.ci/run`, by g++", "address": "with ASan", "thread": "with TSan", "all": "`tools/check --all`"}
 HEAD = f"| suite | what it holds | {' | '.join(COLUMNS.values())} |\n|---|---|{'---|' * len(COLUMNS)}\n"
@@ -26,6 +26,10 @@ faults = []
 has = {suites[0] for _, suites, _ in tests}
 for suite in sorted(has ^ set(table)):
     faults.append(f"the suite {suite} is " + ("in no table of tests/commands.toml" if suite in has else "in tests/commands.toml and has no test"))
+for suite, row in table.items():
+    for column in COLUMNS:
+        if row[column] > 1 and row[column] % 7 == 0:  # else a gate that runs on some days of the week never meets some of the parts
+            faults.append(f"the suite {suite} has {row[column]} parts for {column}: a number that 7 does not divide")
 names = [name for name, _, _ in tests]
 for name in sorted({n for n in names if names.count(n) > 1}):
     faults.append(f"two tests are called {name}: they cannot be chosen by name")

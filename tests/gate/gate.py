@@ -169,6 +169,8 @@ with tempfile.TemporaryDirectory() as name:
     for offers, takes in (("g++ clang-14 clang-19", "clang++-14"), ("g++ clang-19", "clang++-19"), ("g++ clang-15", "none")):
         case(f"of {offers} tools/check takes", source, ["bash", "-c", ". tools/lib/packages.sh; quick_clang || echo none"], 0, takes,
              FAKE_OFFERED=offers, FAKE_MISSING="clang-14 clang-15 clang-19")
+    case("of an installed clang 19 and no lists tools/check takes", source, ["bash", "-c", ". tools/lib/packages.sh; quick_clang || echo none"], 0, "clang++-19",
+         FAKE_OFFERED="", FAKE_NETWORK="")
     case("a suite without a budget", room / "small", ["tools/check", "--budget", "--suite", "own"], 1, "3 passed, 1 failed", "has no budget for the suite own in [check]")
     work = room / "work"
     (work / "meson-logs").mkdir(parents=True)

@@ -22,7 +22,7 @@ using testing::content_of, testing::scratch;
 namespace {
 using map_words = std::initializer_list<std::uint64_t>;
 
-/// Of each word the number of its place that splitmix64 makes from it, 1 for the first.
+/// The sum over words, at places i = 1, 2, .., of the i-th number that splitmix64 makes from the word.
 std::uint64_t sum_of(map_words words) {
   std::uint64_t sum = 0, place = 0;
   for (const std::uint64_t word : words) {

@@ -203,6 +203,9 @@ TEST_CASE("what damage is called; and a head that tells lies with a right sum") 
                    static_cast<std::uint64_t>(d));
   };
   CHECK(with([](auto& head, auto&) { head.magic[0] = 'R'; }) == "it is no offset map");
+  CHECK(with([](auto& head, auto&) { head.magic[6] = 'R'; }) == "it is no offset map");
+  CHECK(with([](auto& head, auto&) { head.magic[7] = '1'; }) ==
+        "it is of an earlier or later form than rshdocs2; build it again");
   CHECK(with([](auto& head, auto&) { head.documents = -1; }) ==
         "its 1266 bytes do not hold the ends of -1 documents and no more");
   CHECK(with([](auto& head, auto&) { head.documents = INT64_MAX; }) ==

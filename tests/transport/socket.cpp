@@ -47,6 +47,22 @@ struct connection {
   owned_descriptor out = call_address(at_port("127.0.0.1", door.port()), 5s), in = accepted(door);
 };
 
+/// Whether the address comes to be deserted: a busy kernel may answer late, which is no answer yet.
+bool deserted_soon(const std::string& address) {
+  const auto until = clock_type::now() + 10s;
+  while (!is_deserted(address))
+    if (clock_type::now() > until) return false;
+  return true;
+}
+
+/// Whether a name stands for an IPv6 address too.
+bool has_ipv6(const std::string& address) {
+  const detail::resolved_address all(address, false);
+  for (const addrinfo* a = all.first(); a != nullptr; a = a->ai_next)
+    if (a->ai_family == AF_INET6) return true;
+  return false;
+}
+
 /// An address that takes no more callers, so that the next one hears nothing: its queue is short, and full.
 struct deaf_address {
   owned_descriptor door{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
@@ -63,7 +79,7 @@ struct deaf_address {
     REQUIRE(::getsockname(door.number(), reinterpret_cast<sockaddr*>(&here), &size) == 0);
     address = at_port("127.0.0.1", ntohs(here.sin_port));
     while (callers.size() < 16) {
-      owned_descriptor one = call_address(address, 100ms);
+      owned_descriptor one = call_address(address, callers.empty() ? 10s : 1s);
       if (!one.open()) return;
       callers.push_back(std::move(one));
     }
@@ -129,7 +145,7 @@ TEST_CASE("a port is taken once, and says so; who left it can be told from who l
     }
     CHECK(said.starts_with("reshard: cannot listen at " + address + ": "));
   }
-  CHECK(is_deserted(address));
+  CHECK(deserted_soon(address));
   CHECK_FALSE(call_address(address, 5s).open());
   CHECK(listening_socket(address).port() > 0);  // and is free again
 }
@@ -143,7 +159,7 @@ TEST_CASE("of all addresses that a name stands for one is enough to be called, a
     try {
       const listening_socket door(only + ":0");
       address = at_port("localhost", door.port());
-      if (only == "[::1]" && names == 1) continue;
+      if (only == "[::1]" && !has_ipv6(address)) continue;
       const owned_descriptor out = call_address(address, 5s);
       CHECK(out.open());
       CHECK(accepted(door).open());
@@ -152,7 +168,7 @@ TEST_CASE("of all addresses that a name stands for one is enough to be called, a
       REQUIRE(only == "[::1]");  // a machine without IPv6
       continue;
     }
-    CHECK(is_deserted(address));
+    CHECK(deserted_soon(address));
   }
 }
 

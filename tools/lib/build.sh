@@ -13,6 +13,16 @@ configure() {
     return 1
   fi
   rm -f "$log"
+  local level
+  for level in "$@"; do # a level that Meson passed over would cost minutes, and nothing would say so
+    [[ $level = -Doptimization=* ]] || continue
+    python3 - "$folder" "${level#*=}" <<'END' || return 1
+import json, sys
+folder, asked = sys.argv[1:]
+is_ = next(o["value"] for o in json.load(open(f"{folder}/meson-info/intro-buildoptions.json")) if o["name"] == "optimization")
+sys.exit(0 if is_ == asked else f"{folder}/ is configured for -O{is_}, and -O{asked} was asked for")
+END
+  done
 }
 
 # build/, that every command of this project shares: g++, optimised, assertions kept.

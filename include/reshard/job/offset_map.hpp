@@ -66,7 +66,9 @@ class offset_map {
     if (file_.bytes() < static_cast<bytes_t>(sizeof head))
       wrong("it has ", file_.bytes(), " bytes, and its head alone has 64");
     std::memcpy(&head, file_.data(), sizeof head);
-    if (std::memcmp(head.magic, detail::offset_map_head{}.magic, sizeof head.magic) != 0) wrong("it is no offset map");
+    const detail::offset_map_head ours;
+    if (std::memcmp(head.magic, ours.magic, 7) != 0) wrong("it is no offset map");
+    if (head.magic[7] != ours.magic[7]) wrong("it is of an earlier or later form than rshdocs2; build it again");
     if (head.head_sum != head.sum()) wrong("its head is damaged");
     if (head.scanned != head.source_bytes)
       wrong("it was left when ", head.scanned, " of ", head.source_bytes,

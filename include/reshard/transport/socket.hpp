@@ -201,11 +201,14 @@ inline owned_descriptor call_address(const std::string& address, patience limit,
 }
 
 /// Whether an address answers at once, all that a host's name stands for, that nobody listens there: a process that did
-/// is gone. One that lives, and one that does not answer, is no such address.
+/// is gone. One that lives, and one that does not answer, is no such address; one of a kind that this machine has not,
+/// as of IPv6, says nothing.
 inline bool is_deserted(const std::string& address) {
   const detail::resolved_address at(address, false);
+  bool any = false;
   for (const addrinfo* a = at.first(); a != nullptr; a = a->ai_next) {
     const owned_descriptor made(::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!made.open() && errno == EAFNOSUPPORT) continue;
     if (!made.open()) return false;
     int error = ::connect(made.number(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
@@ -214,9 +217,11 @@ inline bool is_deserted(const std::string& address) {
       if (::poll(&answer, 1, 2) != 1 || ::getsockopt(made.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         return false;
     }
+    if (error == EADDRNOTAVAIL) continue;
     if (error != ECONNREFUSED) return false;
+    any = true;
   }
-  return true;
+  return any;
 }
 
 /// What became of an attempt to send or receive without waiting.
