@@ -5,6 +5,7 @@
 
 #include "memory_judge.hpp"
 
+#include <cstring>
 #include <set>
 #include <utility>
 #include <vector>

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 
 namespace oracle {
@@ -40,40 +39,41 @@ inline std::uint64_t mixed(std::uint64_t x) {
 // The value of an element: a hash of the identity and the flat index in the whole tensor, cut to the width. The lowest
 // bit is that of the index, so that neighbours in a row differ even in one byte; no value is 0, which is what untouched
 // pages hold.
-inline std::uint64_t known_value(const std::array<long, 4>& identity, long flat, long width) {
-  std::uint64_t h = 0;
-  for (long number : identity) h = mixed(h ^ static_cast<std::uint64_t>(number));
-  h = mixed(h ^ static_cast<std::uint64_t>(flat));
+inline std::uint64_t value_of(std::uint64_t hash_of_identity, long flat, long width) {
+  const std::uint64_t h = mixed(hash_of_identity ^ static_cast<std::uint64_t>(flat));
   const std::uint64_t parity = static_cast<std::uint64_t>(flat) & 1u;
   std::uint64_t value = (h & ~std::uint64_t{1}) | parity;
   if (width < 8) value &= (std::uint64_t{1} << (8 * width)) - 1;
   return value == 0 ? 2 : value;
 }
+inline std::uint64_t hash_of(const std::array<long, 4>& identity) {
+  std::uint64_t h = 0;
+  for (long number : identity) h = mixed(h ^ static_cast<std::uint64_t>(number));
+  return h;
+}
+inline std::uint64_t known_value(const std::array<long, 4>& identity, long flat, long width) {
+  return value_of(hash_of(identity), flat, width);
+}
 
+// The bytes are the same on a machine of either endianness: the lowest first.
 // Calls visit(address, value that shall be there, part, row, column) for every element.
 template <typename Visit>
 void each_element(const memory_box& b, Visit&& visit) {
+  const std::uint64_t hash = hash_of(b.identity);
+  const long first = b.begin[2], last = b.end[2], step = b.stride[2], width = b.width;
   for (long part = b.begin[0]; part < b.end[0]; ++part)
-    for (long row = b.begin[1]; row < b.end[1]; ++row)
-      for (long column = b.begin[2]; column < b.end[2]; ++column) {
-        const long flat = (part * b.whole[1] + row) * b.whole[2] + column;
-        const long offset =
-            (part - b.begin[0]) * b.stride[0] + (row - b.begin[1]) * b.stride[1] + (column - b.begin[2]) * b.stride[2];
-        visit(b.data + offset * b.width, known_value(b.identity, flat, b.width), part, row, column);
-      }
-}
-
-// The same bytes on a machine of either endianness: the lowest byte first.
-inline std::array<unsigned char, 8> bytes_of(std::uint64_t value) {
-  std::array<unsigned char, 8> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(value >> (8 * i));
-  return bytes;
+    for (long row = b.begin[1]; row < b.end[1]; ++row) {
+      const long flat = (part * b.whole[1] + row) * b.whole[2];
+      const long offset = (part - b.begin[0]) * b.stride[0] + (row - b.begin[1]) * b.stride[1];
+      for (long column = first; column < last; ++column)
+        visit(b.data + (offset + (column - first) * step) * width, value_of(hash, flat + column, width), part, row,
+              column);
+    }
 }
 
 inline void write_known(const memory_box& b) {
   each_element(b, [&](std::byte* at, std::uint64_t value, long, long, long) {
-    const std::array<unsigned char, 8> bytes = bytes_of(value);
-    std::memcpy(at, bytes.data(), static_cast<std::size_t>(b.width));
+    for (long i = 0; i < b.width; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
   });
 }
 
@@ -81,10 +81,8 @@ inline void write_known(const memory_box& b) {
 inline void judge(const memory_box& b, verdict& found) {
   each_element(b, [&](const std::byte* at, std::uint64_t value, long part, long row, long column) {
     ++found.compared;
-    std::array<unsigned char, 8> there{};
-    std::memcpy(there.data(), at, static_cast<std::size_t>(b.width));
     std::uint64_t is = 0;
-    for (std::size_t i = 0; i < there.size(); ++i) is |= static_cast<std::uint64_t>(there[i]) << (8 * i);
+    for (long i = 0; i < b.width; ++i) is |= static_cast<std::uint64_t>(at[i]) << (8 * i);
     if (is == value) return;
     if (found.wrong++ == 0)
       found.first = "state " + std::to_string(b.identity[0]) + ", family " + std::to_string(b.identity[1]) +

@@ -30,6 +30,10 @@ constexpr patience soon = std::chrono::seconds(60);
 bytes_t excess_in(const switch_in_memory& s, std::size_t d, index_t stages) {
   const staged_plan p = stage_plan(make_plan(s.change, static_cast<rank_t>(d)), s.change, stages);
   const auto each_page = [](const binding& of, const tensor_box& t, auto&& visit) {
+    std::uintptr_t last = 0;  // neighbours lie in one page
+    const auto visit_once = [&](std::uintptr_t page) {
+      if (page != last) visit(last = page);
+    };
     of.meet(t, [&](const bound_box& b) {  // strided, so element by element
       for (index_t x = 0; x < b.where.dim[0].size(); ++x)
         for (index_t y = 0; y < b.where.dim[1].size(); ++y)
@@ -37,7 +41,7 @@ bytes_t excess_in(const switch_in_memory& s, std::size_t d, index_t stages) {
             const auto at =
                 reinterpret_cast<std::uintptr_t>(b.data) +
                 static_cast<std::uintptr_t>((x * b.stride[0] + y * b.stride[1] + z * b.stride[2]) * b.element_bytes);
-            visit(at / 4096), visit((at + static_cast<std::uintptr_t>(b.element_bytes) - 1) / 4096);
+            visit_once(at / 4096), visit_once((at + static_cast<std::uintptr_t>(b.element_bytes) - 1) / 4096);
           }
     });
   };
