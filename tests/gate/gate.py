@@ -236,7 +236,7 @@ with tempfile.TemporaryDirectory() as name:
     gate("there are no lists, and we are not root", 1, "10 passed, 1 failed", "as root", FAKE_OFFERED="", FAKE_UID="1000", **absent)
     gate("clang-19 is not offered", 0, "10 passed, 0 failed, 1 skipped", "does not offer it", **absent)
     # .ci/run: a bare system, one day of four, in place of the first configuration
-    turn, stood_in = {"day": "20261129"}, "== tools/bare trixie tools/demo tools/check tools/check --compiler g++ --suite static --suite headers\n2 passed, 0 failed\n\n== tools/check --gate"
+    turn, stood_in = {"day": "20261129"}, "== tools/bare trixie tools/demo tools/check tools/check --compiler g++ --gate --suite static --suite headers\n2 passed, 0 failed\n\n== tools/check --gate"
     gate("it is a bare system's turn", 0, "12 passed, 0 failed", stood_in, **turn)
     gate("it is its turn, and not all is committed", 0, "12 passed, 0 failed", "== tools/check\n2 passed", FAKE_STATUS=" M meson.build", **turn)
     gate("a bare system fails", 1, "11 passed, 1 failed", FAKE_BARE="echo 1 passed, 1 failed; exit 1", **turn)
