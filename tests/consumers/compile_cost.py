@@ -4,8 +4,9 @@
 
     cost(FILE) = CPU seconds of COMPILER -O2 FILE / CPU seconds of COMPILER -O2 of a file that includes five headers of the standard library
 
-which stands for the machine; of both the least of two and more, taken by turns, as what runs beside only adds. [compile] of tests/budget.toml names FILE, with or without the switch
-compiled in another file (RESHARD_COMPILED_ONCE); more than 1.25 times what stands there is a failure, as of a suite."""
+which stands for the machine. Both are the least of two tries and more, by turns, as what runs beside only adds. [compile] of
+tests/budget.toml names FILE, with or without the switch compiled in another file (RESHARD_COMPILED_ONCE); more than 1.25 times what stands
+there is a failure, as of a suite."""
 import os
 import pathlib
 import subprocess
@@ -35,7 +36,7 @@ with tempfile.TemporaryDirectory() as room:
     plain = pathlib.Path(room) / "plain.cpp"
     plain.write_text("".join(f"#include <{header}>\n" for header in HEADERS))
     beside, of = [], {}
-    for turn in range(2):
+    for _ in range(2):
         for file in budget:
             beside.append(seconds("-c", plain))
             name, _, once = file.partition(", ")

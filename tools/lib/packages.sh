@@ -55,17 +55,14 @@ has_candidate() {
 
 quick_clang() {  # what tools/check compiles with for speed of compiling, one of the clangs that are tried; fails where there is none
   local version
-  for version in 14 19; do # one that is there before one that could be
-    if command -v apt-get >/dev/null; then [ -z "$(missing "clang-$version")" ]; else command -v "clang++-$version" >/dev/null; fi || continue
+  for version in 14 19; do # 14 before 19, which warns of Debian 12's own headers; a package that only may be there does not do
+    if command -v apt-get >/dev/null; then
+      [ -z "$(missing "clang-$version")" ] || { offered "clang-$version" && has_candidate "clang-$version"; }
+    else
+      command -v "clang++-$version" >/dev/null
+    fi || continue
     echo "clang++-$version"
     return
-  done
-  command -v apt-get >/dev/null || return 1
-  for version in 14 19; do
-    if offered "clang-$version"; then
-      echo "clang++-$version"
-      return
-    fi
   done
   return 1
 }
