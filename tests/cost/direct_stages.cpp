@@ -48,7 +48,7 @@ struct walked {
         each_held(change.from(), rank, r, [&](int f, const family_box& b) {
           each_tensor(f, b, [&](const tensor_id& t, const box<3>& where) {
             each_element(of(t), states, t, where, [&](const element& e) {
-              last[e] = -1, width[e] = reshard::width(change.list()[std::get<0>(e)].type);
+              last[e] = -1, width[e] = reshard::width(change.list()[testing::state_of(e)].type);
             });
           });
         });
