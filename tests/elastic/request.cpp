@@ -145,4 +145,14 @@ TEST_CASE("answers") {
   for (const std::string text : {"", "don", "done ", "failed", "failed:", "failed:x", "refuse: x"})
     CHECK_REFUSED(parse_answer(text),
                   "answer: '" + text + "' is none; it is done, failed: SENTENCE or refused: SENTENCE");
+  // of a word that is no answer 40 characters are shown, and of these what is visible ASCII
+  const auto shown = [](const std::string& word) {
+    return "answer: '" + word + "' is none; it is done, failed: SENTENCE or refused: SENTENCE";
+  };
+  for (int c = -128; c < 128; ++c) {
+    const char is = static_cast<char>(c);
+    CHECK_REFUSED(parse_answer(std::string("a") + is), shown(std::string("a") + (32 <= c && c <= 126 ? is : '?')));
+  }
+  CHECK_REFUSED(parse_answer(std::string(40, 'x')), shown(std::string(40, 'x')));
+  CHECK_REFUSED(parse_answer(std::string(41, 'x')), shown(std::string(40, 'x') + ".."));
 }

@@ -519,6 +519,9 @@ TEST_CASE("text of others is escaped, and numbers are tenths") {
   CHECK(io::detail::xml_text(printable) == printable);
   CHECK(io::detail::xml_text("\x1f\x7f") == "??");
   CHECK(io::detail::xml_text("a<b>&\"c\"'\x01\xff") == "a&lt;b&gt;&amp;&quot;c&quot;'??");
+  for (int c = -128; c < 128; ++c)
+    if (const char is = static_cast<char>(c); std::string("&<>\"").find(is) == std::string::npos)
+      CHECK(io::detail::xml_text(std::string(1, is)) == std::string(1, 32 <= c && c <= 126 ? is : '?'));
   text_output out;
   io::detail::svg_canvas canvas(out, 1000, 2005);
   canvas.rectangle(15, 0, 1, 100, "fill=\"x\"");
