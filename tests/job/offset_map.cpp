@@ -111,6 +111,20 @@ TEST_CASE("tokens of every width, documents short and long, the last with its de
   CHECK_DRAWN(unended * 6 > rounds);
 }
 
+TEST_CASE("a map on disk is read by whoever has its form: these are its bytes, computed apart") {
+  // magic, 3 documents of 5 tokens, 10 bytes gone through of 10, mix_word(2, 0) + mix_word(7, 1), the sums; 2, 3 and 5
+  const std::string wanted =
+      "727368646f637332030000000000000005000000000000000a00000000000000"
+      "0a00000000000000eabcd310b672a49b9ec184a8587931868d04126443600782"
+      "0200000000000300000000000500000000000000";
+  const scratch room;
+  const std::string source = room.file("tokens", bytes_of({1, 7, 7, 2, 7}, 2)), map = (room.folder / "map").string();
+  build_offset_map(source, map, {2, 7});
+  std::string is;
+  for (const char c : content_of(map))
+    for (const int shift : {4, 0}) is += "0123456789abcdef"[static_cast<unsigned char>(c) >> shift & 15];
+  CHECK(is == wanted);
+}
 TEST_CASE("a builder that was left goes on where it was; what it had begun is kept only as far as it is whole") {
   const scratch room;
   std::string text;
