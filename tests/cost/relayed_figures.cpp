@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <tuple>
 #include <vector>
 
 #include <reshard/cost/choose_routing.hpp>
@@ -37,6 +38,11 @@ TEST_CASE("figures of streams and figures of plans are the same, device by devic
           &switch_figures::max_receive, &switch_figures::peak, &switch_figures::peak_floor,
           &switch_figures::peak_excess})
       CHECK(a.*figure == b.*figure);
+    REQUIRE(a.busiest.size() == b.busiest.size());
+    for (std::size_t i = 0; i < a.busiest.size(); ++i) {
+      const link_figures &one = a.busiest[i], &other = b.busiest[i];
+      CHECK(std::tuple(one.src, one.dst, one.bytes) == std::tuple(other.src, other.dst, other.bytes));
+    }
     REQUIRE(a.devices.size() == b.devices.size());
     for (std::size_t d = 0; d < a.devices.size(); ++d)
       for (bytes_t device_figures::*figure :
