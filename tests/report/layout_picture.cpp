@@ -400,6 +400,11 @@ TEST_CASE("rows of FSDP2 are told by what is sharded and among whom, and predict
   const std::string grouped = drawn("dp=8,ep=4,zero=1,shard=rows,experts=grouped");
   CHECK(grouped.find("\nzero=1 cuts what a rank has of a layer's experts, whole experts,\n"
                      "    of optimizer states of experts, in 2 (edp)\n") != grouped.npos);
+  CHECK(grouped.find("\nzero=1 cuts the rows that a rank has of each tensor,\n"
+                     "    of optimizer states of all but experts, in 8 (cp x dp)\n") != grouped.npos);
+  const std::string separate = drawn("dp=8,ep=4,zero=1,shard=rows,experts=separate");
+  CHECK(separate.find("\nzero=1 cuts the rows that a rank has of each tensor,\n"
+                      "    of optimizer states of experts, in 2 (edp)\n") != separate.npos);
   transformer sixty_four = small;
   sixty_four.vocabulary = 64;
   const std::string uneven = drawn("tp=3,dp=2,ep=3,zero=1,shard=rows,experts=grouped,names=hf", sixty_four);
