@@ -362,6 +362,15 @@ TEST_CASE("a host that answers nothing, as where a machine is off, is waited for
   begin = now();
   CHECK(among.agree(3, true, [](rank_t) { return false; }).survivors == std::vector<rank_t>{1});
   CHECK(now() - begin < 3);
+
+  // who is stopped keeps what it knew by itself, and learns of no survivors
+  const transport_stop stop;
+  stop.request("reshard: stopped by a test");
+  socket_parting stopped(1, addresses, door, 0, std::chrono::seconds(1), stop);
+  const parting alone = stopped.agree(3, true, [](rank_t) { return false; });
+  CHECK(alone.in_place == 3);
+  CHECK(alone.all_have_all);
+  CHECK(alone.survivors.empty());
 }
 
 TEST_CASE(
