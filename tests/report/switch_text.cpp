@@ -293,6 +293,10 @@ TEST_CASE("the whole text of a plan, of one device and of several nodes") {
         "  busiest links  bytes\n"
         "  0 -> 1           6 B\n"
         "  1 -> 2           4 B\n");
+  CHECK(switch_text(several, f, 2, 4, -1).find("  relays ") == std::string::npos);
+  f.how.how = relay::always, f.relayed = 6;
+  CHECK(switch_text(several, f, 2, 4, -1).find("  relays      6 B  received only to be passed on\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("a long line of the summary goes on in the next, and a long name is shortened to 60 characters") {
