@@ -190,6 +190,25 @@ TEST_CASE("a budget wants the first of s0 and the powers of two above it that ke
   CHECK(two.least_budget == excess(2, passed));
 }
 
+TEST_CASE("the direct way is taken where it alone keeps the budget, also where relay is faster") {
+  int faster = 0;
+  for (const char* to : {"tp=2,dp=8", "tp=2,dp=4,zero=1"})
+    for (const char* from : {"", "tp=2", "tp=4,dp=2,zero=1"}) {
+      const computed_switch change = of(from, to, clusters::a800, 8);
+      for (const index_t stages : {1, 4}) {
+        const bytes_t needed =
+            choose_routing(change, {.when = relay_when::always, .stages = stages, .budget = 1}).least_budget;
+        REQUIRE(needed > 1);
+        CHECK(choose_routing(change, {.when = relay_when::never, .stages = stages, .budget = needed - 1}).kept);
+        const routing_choice found = choose_routing(change, {.stages = stages, .budget = needed - 1});
+        CHECK(found.kept);
+        CHECK(found.how.how == relay::never);
+        faster += seconds(change, 1, stages) < *direct_seconds(change, stages) ? 1 : 0;
+      }
+    }
+  CHECK(faster == 12);
+}
+
 TEST_CASE("without speeds relay has one chain and one stage") {
   const routing_choice found = choose_routing(of("tp=8", "tp=8,dp=6", nodes_of(8), 8), {.when = relay_when::always});
   CHECK(found.how == routing{relay::always, 1, 1});
