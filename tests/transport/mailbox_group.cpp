@@ -311,9 +311,10 @@ TEST_CASE("devices that will not exchange the same are named on all, nothing is 
     CHECK(sentence.starts_with("reshard: device "));
     CHECK(sentence.find("device 2") != sentence.npos);
     CHECK(sentence.find(" differ in what they will exchange; device ") != sentence.npos);
-    CHECK(sentence.ends_with(
-        " of 3 others. All devices want the same layouts, lists, placements, states, budget, build of "
-        "the library and way to exchange: exchange_as and round_bytes"));
+    CHECK(
+        sentence.ends_with(" device 2 differs from 1 of 3 others. All devices want the same layouts, lists, "
+                           "placements, states, budget, build of "
+                           "the library and way to exchange: exchange_as and round_bytes"));
   }
   CHECK(ends_with([](staged_plan& p) {
           for (std::vector<staged_piece>* list : {&p.sends, &p.receives})
