@@ -51,6 +51,20 @@ TEST_CASE("JSON has every field") {
   CHECK(!written(none, 1).contains("refused"));
 }
 
+TEST_CASE("of one the singular is told, of two and of more the plural") {
+  for (const index_t n : {1, 2, 3}) {
+    const std::string word = std::to_string(n);
+    const space from(models::llama2_7b, parse_degrees("dp=" + word));
+    layout_comparison c = two(true);
+    c.legal = n, c.too_large = n;
+    CHECK(comparison_text(from, c, n, 1024, 9)
+              .starts_with("llama2-7b from " + (n == 1 ? "''" : "dp=" + word) + " (" + word +
+                           (n == 1 ? " rank" : " ranks") + ")\nto " + word + (n == 1 ? " device: " : " devices: ") +
+                           word + (n == 1 ? " legal layout\n" : " legal layouts\n") + word +
+                           (n == 1 ? " has" : " have") + " a rank of more than 1.00 KiB\n"));
+  }
+}
+
 TEST_CASE("the table: what is shown, what is left out") {
   const space from(models::llama2_7b, parse_degrees("tp=2"));
   const std::string all = comparison_text(from, two(true), 6, 1024, 9),
