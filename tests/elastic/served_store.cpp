@@ -239,6 +239,8 @@ TEST_CASE("nonsense ends its connection with a sentence, and nobody waits for wh
     told.append(reinterpret_cast<char*>(some.data()), receive_some(both.number(), some.data(), some.size()).bytes);
   }
   CHECK(told.size() == 72);  // 2 x 4 of length, and 4 numbers
+  pollfd more{both.number(), POLLIN, 0};
+  CHECK(::poll(&more, 1, 50) == 0);  // and once each
 
   testing::dice random(1);
   long flipped = 0, cut = 0, noise = 0;

@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
 #include <reshard/report/layout_picture.hpp>
 
+#include "../oracle/trainer_layout.hpp"
 #include "../support/dice.hpp"
 
 using namespace reshard;
@@ -71,6 +74,25 @@ constexpr transformer small{.name = "small",
                             .vocabulary = 128,
                             .experts = 4,
                             .expert_ffn = 24};
+/// Ranks as they are told: a range, four at most one by one, or the first three and how many.
+std::string told(const std::vector<long>& ranks) {
+  if (ranks.size() == 1) return std::to_string(ranks[0]);
+  if (ranks.back() - ranks.front() + 1 == static_cast<long>(ranks.size()))
+    return std::to_string(ranks.front()) + "-" + std::to_string(ranks.back());
+  std::string text;
+  for (std::size_t i = 0; i < (ranks.size() > 4 ? 3 : ranks.size()); ++i)
+    text += (i == 0 ? "" : ",") + std::to_string(ranks[i]);
+  return ranks.size() > 4 ? text + ",.. (" + std::to_string(ranks.size()) + ")" : text;
+}
+/// How each line of a block ends that is not left out.
+void check_ends(const std::vector<std::string>& block, std::size_t heading, const std::vector<std::string>& ends) {
+  REQUIRE(block.size() == heading + (ends.size() <= 16 ? ends.size() : 16));
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (ends.size() > 16 && i >= 14 && i + 1 < ends.size()) continue;
+    const std::string& line = block[heading + (ends.size() > 16 && i + 1 == ends.size() ? 15 : i)];
+    CHECK_MESSAGE(line.ends_with(" " + ends[i]), line << " ends with " << ends[i]);
+  }
+}
 std::string drawn(const std::string& layout, const model& m) {
   return layout_picture(computed_holding(space(m, parse_degrees(layout))));
 }
@@ -139,21 +161,18 @@ TEST_CASE(
     std::vector<rank_t> all;
     for (rank_t r = 0; r < 60; ++r)
       if (ranks.contains(r)) all.push_back(r);
-    std::string wanted;
-    if (all.back() - all.front() + 1 == static_cast<rank_t>(all.size())) {
-      wanted =
-          all.size() == 1 ? std::to_string(all[0]) : std::to_string(all.front()) + "-" + std::to_string(all.back());
-      ++ranges;
-    } else {
-      for (std::size_t i = 0; i < (all.size() > 4 ? 3 : all.size()); ++i)
-        wanted += (i == 0 ? "" : ",") + std::to_string(all[i]);
-      if (all.size() > 4) wanted += ",.. (" + std::to_string(all.size()) + ")";
-      ++(all.size() > 4 ? many : few);
-    }
-    CHECK(io::detail::holders_text(ranks) == wanted);
+    ++(all.back() - all.front() + 1 == static_cast<rank_t>(all.size()) ? ranges : all.size() > 4 ? many : few);
+    CHECK(io::detail::holders_text(ranks) == told({all.begin(), all.end()}));
   }
   std::printf("%d ranges, %d of few ranks, %d of many\n", ranges, few, many);
   for (const int met : {ranges, few, many}) CHECK_DRAWN(met > 5);
+  for (const long count : {1, 2, 3, 4, 5, 6}) {
+    std::vector<rank_t> every_other;
+    for (long i = 0; i < count; ++i) every_other.push_back(3 + 2 * i);
+    rank_product ranks;
+    ranks.listed = &every_other;
+    CHECK(io::detail::holders_text(ranks) == told({every_other.begin(), every_other.end()}));
+  }
 }
 
 TEST_CASE("a block has all its rows where they are 16 at most, else the first 14, the last, and how many are between") {
@@ -238,6 +257,107 @@ TEST_CASE(
   CHECK(block_after(picture, "zero=1 cuts each buffer of optimizer states of experts in 2 (edp)") ==
         rows{"  shard 0    " + bar(0, 2) + " ranks 0-3", "  shard 1    " + bar(1, 2) + " ranks 4-7"});
   CHECK(picture.find("of experts in") == picture.rfind("of experts in"));
+}
+
+TEST_CASE("in any order of axes the ranks beside a row are those whose coordinates the contract says") {
+  dice random(3);
+  std::map<std::string, int> seen;
+  const transformer experts{.name = "m",
+                            .layers = 6,
+                            .hidden = 48,
+                            .heads = 12,
+                            .groups = 12,
+                            .head_dim = 4,
+                            .vocabulary = 48,
+                            .experts = 6,
+                            .expert_ffn = 24};
+  for (int n = 0; n < 600; ++n) {
+    oracle::trainer::layout l;
+    l.tp = random.within(1, 4), l.cp = random.within(1, 3), l.dp = random.within(1, 4), l.pp = random.within(1, 3);
+    const index_t eps[] = {1, 2, 3, 6};
+    l.ep = eps[random.below(4)], l.etp = random.within(1, 3), l.zero = random.below(2);
+    for (std::size_t i = 4; i > 0; --i)
+      std::swap(l.order[i], l.order[static_cast<std::size_t>(random.within(0, static_cast<index_t>(i)))]);
+    const long stage = l.tp * l.cp * l.dp;
+    if (stage % (l.ep * l.etp) != 0) continue;
+    l.edp = stage / (l.ep * l.etp), l.world = stage * l.pp;
+    l.instances = l.zero > 0 && stage / l.tp % 2 == 0 && l.edp % 2 == 0 && random.coin() ? 2 : 1;
+    std::string text, order;
+    for (const auto& [key, value] : {std::pair("tp", l.tp),
+                                     {"cp", l.cp},
+                                     {"dp", l.dp},
+                                     {"pp", l.pp},
+                                     {"ep", l.ep},
+                                     {"etp", l.etp},
+                                     {"zero", l.zero},
+                                     {"instances", l.instances}})
+      text += std::string(key) + "=" + std::to_string(value) + ",";
+    for (const std::string& axis : l.order) order += (order.empty() ? "" : "-") + axis;
+    text += "order=" + order;
+    try {
+      oracle::trainer::check_order(l);
+    } catch (const oracle::trainer::illegal&) {
+      continue;  // its two readings differ
+    }
+    CAPTURE(text);
+    const std::string picture = drawn(text, experts);
+    std::map<std::string, std::vector<std::vector<long>>> ranks;
+    const auto put = [&ranks](const char* axis, long count, long at, long rank) {
+      ranks[axis].resize(static_cast<std::size_t>(count));
+      ranks[axis][static_cast<std::size_t>(at)].push_back(rank);
+    };
+    long second = -1;  // the first rank of stage 1
+    for (long rank = 0; rank < l.world; ++rank) {
+      const oracle::trainer::coordinates c = coordinates_of(l, rank);
+      if (c.pp == 1 && second < 0) second = rank;
+      if (c.pp != 0) continue;
+      put("tp", l.tp, c.tp, rank), put("ep", l.ep, c.ep, rank);
+      const auto dense = within_instance(l, dense_member(l, c)), expert = within_instance(l, expert_member(l, c));
+      put("dense", dense.n, dense.index, rank), put("expert", expert.n, expert.index, rank);
+    }
+    const auto ends = [&](const char* axis, bool ranged) {
+      std::vector<std::string> all;
+      for (const std::vector<long>& some : ranks[axis])
+        all.push_back((ranged ? to_text(interval{static_cast<index_t>(all.size()) * 6 / l.ep,
+                                                 static_cast<index_t>(all.size() + 1) * 6 / l.ep})
+                              : std::string("ranks")) +
+                      " " + told(some));
+      return all;
+    };
+    const bool own = l.ep > 1 || l.etp != l.tp;  // experts have buffers of their own
+    const std::string dense = "zero=1 cuts each buffer of optimizer states of ";
+    if (l.tp > 1) check_ends(block_after(picture, "tp cuts dense matrices in "), 0, ends("tp", false));
+    if (l.ep * l.etp > 1)
+      check_ends(block_after(picture, "ep cuts the 6 experts"), l.etp > 1 ? 1 : 0, ends("ep", true));
+    const bool cuts = l.zero > 0 && ranks["dense"].size() > 1,
+               cuts_experts = l.zero > 0 && own && ranks["expert"].size() > 1;
+    const auto folded = [&](const std::string& heading) {  // lines under a heading that belong to it
+      const std::vector<std::string> block = block_after(picture, heading);
+      std::size_t more = 0;
+      while (more < block.size() && block[more].starts_with("    ")) ++more;
+      return std::pair(block, more);
+    };
+    if (cuts) {
+      const auto [block, heading] = folded(dense + (own ? "all but experts" : "all tensors"));
+      check_ends(block, heading, ends("dense", false));
+    }
+    if (cuts_experts) {
+      const auto [block, heading] = folded(dense + "experts");
+      check_ends(block, heading, ends("expert", false));
+    }
+    CHECK((picture.find("zero=1 cuts") != picture.npos) == (cuts || cuts_experts));
+    if (stage > 1 && l.pp > 1)
+      CHECK(picture.find("\nInside a stage, drawn for stage 0; " +
+                         (second == stage ? "the others add " + std::to_string(stage) + " ranks a stage.\n"
+                                          : "a stage further adds " + std::to_string(second) + " to each rank.\n")) !=
+            picture.npos);
+    ++seen["legal"], seen["tp"] += l.tp > 1, seen["ep"] += l.ep > 1, seen["etp"] += l.etp > 1, seen["dense"] += cuts;
+    seen["experts"] += cuts_experts, seen["instances"] += l.instances > 1,
+        seen["pp before others"] += second > 0 && second != stage;
+    seen["another order"] += order != "tp-cp-ep-dp-pp";
+  }
+  for (const auto& [what, times] : seen) std::printf("%s: %d\n", what.c_str(), times);
+  for (const auto& [what, times] : seen) CHECK_DRAWN(times > 5);
 }
 
 TEST_CASE("of stages with experts and without, stage 0 is the one whose buffers are drawn") {

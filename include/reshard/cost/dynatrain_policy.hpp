@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include <reshard/base/each_run.hpp>
 #include <reshard/cost/detail/switch_seconds.hpp>
 #include <reshard/cost/switch_bytes.hpp>
 #include <reshard/plan/lost.hpp>
@@ -101,14 +102,14 @@ class baseline_router {
     std::sort(boxes.begin(), boxes.end(), before);
     auto message = result.messages.begin() + static_cast<std::ptrdiff_t>(first_message);
     std::vector<box<2>> where;
-    for (std::size_t first = 0, past = 0; first < boxes.size(); first = past) {
+    const auto alike = [&](std::size_t i, std::size_t j) { return boxes[i].key() == boxes[j].key(); };
+    each_run(boxes.size(), alike, [&](std::size_t first, std::size_t past) {
       where.clear();
-      for (past = first; past < boxes.size() && boxes[past].key() == boxes[first].key(); ++past)
-        where.push_back(boxes[past].where);
+      for (std::size_t i = first; i < past; ++i) where.push_back(boxes[i].where);
       while (message->src != boxes[first].src) ++message;
       message->tensors += union_volume(std::span(where)) *
                           std::popcount(change_->states().of(static_cast<role>(boxes[first].state_role)).bits());
-    }
+    });
   }
 
  private:

@@ -56,8 +56,7 @@ constexpr void add_traffic(const port_table& on, slot_traffic& slot, rank_t src,
                                                      index_t k, index_t stages) {
   slot_traffic slot{0, std::vector<device_traffic>(on.seats().size())};
   detail::slot_load load(on);
-  for (std::size_t first = 0, past = 0; first < streams.size(); first = past) {
-    past = detail::past_pair(streams, first);
+  detail::each_pair(streams, [&](std::size_t first, std::size_t past) {
     const rank_t src = streams[first].src, dst = streams[first].dst;
     bytes_t bytes = 0;
     for (std::size_t i = first; i < past; ++i) {
@@ -65,10 +64,10 @@ constexpr void add_traffic(const port_table& on, slot_traffic& slot, rank_t src,
       load.add_bytes(on, streams[i], static_cast<double>(part));
       bytes += part;
     }
-    if (bytes == 0 || src == dst) continue;
+    if (bytes == 0 || src == dst) return;
     load.add_message(on, streams[first]);
     add_traffic(on, slot, src, dst, bytes);
-  }
+  });
   slot.seconds =
       load.busiest(on).seconds + on.message_seconds() * static_cast<double>(load.most_messages()) + on.slot_seconds();
   return slot;

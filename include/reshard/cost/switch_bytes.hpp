@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/each_run.hpp>
 #include <reshard/plan/lost.hpp>
 #include <reshard/plan/routing.hpp>
 #include <reshard/schedule/memory_replay.hpp>
@@ -90,12 +91,12 @@ inline bytes_t leaving_bytes(const plan& p) {
   std::sort(all.begin(), all.end(), [&](const transfer* a, const transfer* b) { return key(a) < key(b); });
   bytes_t bytes = -total_bytes(p.retains);
   std::vector<box<family_ndim>> boxes;
-  for (std::size_t first = 0, past = 0; first < all.size(); first = past) {
+  const auto alike = [&](std::size_t i, std::size_t j) { return key(all[i]) == key(all[j]); };
+  each_run(all.size(), alike, [&](std::size_t first, std::size_t past) {
     boxes.clear();
-    for (past = first; past < all.size() && key(all[past]) == key(all[first]); ++past)
-      boxes.push_back(all[past]->where);
+    for (std::size_t i = first; i < past; ++i) boxes.push_back(all[i]->where);
     bytes += union_volume(std::span(boxes)) * all[first]->states.bytes_per_element();
-  }
+  });
   return bytes;
 }
 
@@ -242,12 +243,14 @@ class figure_collector {
 
   /// Adds the links of a list in order of peers.
   void add_links(const std::vector<transfer>& list) {
-    for (std::size_t first = 0, past = 0; first < list.size(); first = past) {
+    const auto same_link = [&](std::size_t i, std::size_t j) {
+      return list[i].src == list[j].src && list[i].dst == list[j].dst;
+    };
+    detail::each_run(list.size(), same_link, [&](std::size_t first, std::size_t past) {
       link_figures one{list[first].src, list[first].dst, 0};
-      for (past = first; past < list.size() && list[past].src == one.src && list[past].dst == one.dst; ++past)
-        one.bytes += list[past].bytes();
+      for (std::size_t i = first; i < past; ++i) one.bytes += list[i].bytes();
       detail::add_link(f_, one, change_->on(), change_->node_devices());
-    }
+    });
   }
 
   const layout_switch<From, To>* change_;

@@ -112,7 +112,7 @@ class page_range {
   /// answers as /proc/self/pagemap does, without needing /proc. A page read but never written
   /// counts (it maps the shared zero page); a page in swap does not.
   [[nodiscard]] std::int64_t resident_bytes() const {
-    std::array<unsigned char, 16384> in_core{};
+    std::array<unsigned char, 16384> in_core;  // mincore writes what is read
     constexpr auto step = static_cast<std::int64_t>(in_core.size());
     std::int64_t pages = 0;
     for (page_span at{0, 0}; at.first < bytes_ / page_bytes; at.first = at.last) {

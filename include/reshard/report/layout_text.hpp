@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/each_run.hpp>
 #include <reshard/io/print.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/report/regions.hpp>
@@ -245,12 +246,10 @@ inline std::string check_text(const computed_holding& holding, const state_list&
   table stages({{"stage"}, {"ranks"}, {"layers each"}, {"holds", side::left}});
   const pipeline_placement& pipeline = s.pipeline();
   const detail::stage_ends ends(s);
-  const index_t together = d.pp <= 16 ? 1 : d.pp;
-  for (index_t stage = 0, past = 0; stage < d.pp; stage = past) {
-    const index_t layers = detail::stage_layer_count(pipeline, stage);
-    for (past = stage + 1;
-         past < d.pp && past - stage < together && detail::stage_layer_count(pipeline, past) == layers;)
-      ++past;
+  const auto alike = [&](index_t stage, index_t other) {
+    return d.pp > 16 && detail::stage_layer_count(pipeline, stage) == detail::stage_layer_count(pipeline, other);
+  };
+  reshard::detail::each_run(d.pp, alike, [&](index_t stage, index_t past) {
     std::string holds = text_of(ends.before({stage, past}), detail::stage_layers_text(pipeline, {stage, past}));
     std::string after = ends.after({stage, past});
     const bool runs = d.pp == 1 || s.first_rank(1) == s.stage_ranks();
@@ -258,12 +257,13 @@ inline std::string check_text(const computed_holding& holding, const state_list&
     const bool apart =
         !after.empty() && (ends.prediction({stage, past}) || !runs || holds.size() + after.size() > room);
     if (!apart) holds += after;
-    stages.row({range_text({stage, past}), detail::ranks_text(s, {stage, past}), std::to_string(layers), holds});
-    if (!apart) continue;
+    stages.row({range_text({stage, past}), detail::ranks_text(s, {stage, past}),
+                std::to_string(detail::stage_layer_count(pipeline, stage)), holds});
+    if (!apart) return;
     const std::size_t copy = after.find(", copy");
     stages.row({"", "", "", after.substr(2, copy - 2)});
     if (copy != after.npos && copy > 0) stages.row({"", "", "", after.substr(copy + 2)});
-  }
+  });
   return text + stages.text();
 }
 

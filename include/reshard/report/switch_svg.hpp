@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/each_run.hpp>
 #include <reshard/cost/simulate.hpp>
 #include <reshard/report/layout_svg.hpp>
 
@@ -115,15 +116,15 @@ class heat_map {
 
   /// Every node's own square, and where others begin.
   void outlines() {
-    for (std::size_t g = 0, past = 0; g < groups_.size(); g = past) {
-      for (past = g + 1; by_device_ && past < groups_.size() && same_nodes(g, past);) ++past;
+    const auto outlined = [this](std::size_t a, std::size_t b) { return by_device_ && same_nodes(a, b); };
+    reshard::detail::each_run(groups_.size(), outlined, [this](std::size_t g, std::size_t past) {
       const index_t begin = at(g, 0), size = at(past, 0) - begin;
       if (g > 0 && by_device_) {
         canvas_.rectangle(left + begin - 2, top, 5, plot(), "fill=\"#bbb\"");
         canvas_.rectangle(left, top + begin - 2, plot(), 5, "fill=\"#bbb\"");
       }
       canvas_.rectangle(left + begin, top + begin, size, size, "fill=\"none\" stroke=\"#222\" stroke-width=\"1\"");
-    }
+    });
   }
 
   /// Numbers of devices and nodes, as many as have room.
@@ -143,18 +144,18 @@ class heat_map {
     if (!by_device_) return;
     canvas_.text(left - 80, top - 240, "node", "end", small);
     index_t free_across = 0, free_down = 0;
-    for (std::size_t g = 0, past = 0; g < groups_.size(); g = past) {
-      for (past = g + 1; past < groups_.size() && same_nodes(g, past);) ++past;
+    const auto in_one = [this](std::size_t a, std::size_t b) { return same_nodes(a, b); };
+    reshard::detail::each_run(groups_.size(), in_one, [&](std::size_t g, std::size_t past) {
       const std::string name = std::to_string(groups_[g].nodes.begin);
       const index_t middle = (at(g, 0) + at(past, 0)) / 2, half = 30 * std::ssize(name) + 30;
       if (middle - half >= free_across || g == 0) {
         canvas_.text(left + middle, top - 240, name, "middle", small);
         free_across = middle + half;
       }
-      if (middle - 60 < free_down && g > 0) continue;
+      if (middle - 60 < free_down && g > 0) return;
       canvas_.text(left - 500, top + middle + 30, text_of("node ", name), "end", small);
       free_down = middle + 60;
-    }
+    });
   }
 
   void legend(index_t y) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <reshard/base/each_run.hpp>
 #include <reshard/cost/switch_bytes.hpp>
 #include <reshard/plan/relabel.hpp>
 #include <reshard/report/layout_text.hpp>
@@ -107,11 +108,11 @@ std::string relabel_text(const layout_switch<From, To>& change, const std::optio
                                 : text_of(", ", seconds_text(*saves->seconds), " saved");
   constexpr std::size_t most_shown = 400;
   std::string devices;
-  for (rank_t r = 0, past = 0; r < change.to().ranks(); r = past) {
-    const device_map& to = change.to_devices();
-    for (past = r + 1; past < change.to().ranks() && to.device_of(past) == to.device_of(past - 1) + 1;) ++past;
+  const device_map& to = change.to_devices();
+  const auto in_a_row = [&](rank_t r, rank_t s) { return to.device_of(s) - to.device_of(r) == s - r; };
+  reshard::detail::each_run(change.to().ranks(), in_a_row, [&](rank_t r, rank_t past) {
     devices += text_of(devices.empty() ? "" : ", ", range_text({to.device_of(r), to.device_of(past - 1) + 1}));
-  }
+  });
   if (devices.size() > most_shown) devices = "as --json says in rank_of_device";
   return folded(text, 4) + "\n" + folded(text_of("its ranks on devices ", devices), 4) + "\n";
 }

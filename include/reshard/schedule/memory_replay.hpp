@@ -7,9 +7,11 @@
 #pragma once
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
+#include <reshard/base/each_run.hpp>
 #include <reshard/schedule/budget.hpp>
 #include <reshard/schedule/detail/stage_transfers.hpp>
 
@@ -22,31 +24,30 @@ namespace detail {
 /// is compared with those of the tensor that go elsewhere, and not sooner.
 constexpr std::vector<bytes_t> last_read_bytes(std::vector<staged_piece> sent, index_t slots) {
   std::vector<bytes_t> bytes(static_cast<std::size_t>(slots), 0);
-  std::sort(sent.begin(), sent.end(), [](const staged_piece& a, const staged_piece& b) {
-    if (a.states != b.states) return a.states.bits() < b.states.bits();
-    if (a.tensor != b.tensor) return a.tensor < b.tensor;
-    if (a.slot() != b.slot()) return a.slot() > b.slot();  // latest first
-    if (a.dst != b.dst) return a.dst < b.dst;
-    return precedes(a.where, b.where);
-  });
+  const auto place = [](const staged_piece& p) { return std::tuple(p.states.bits(), p.tensor, -p.slot()); };
+  std::sort(sent.begin(), sent.end(),  // latest first; of one slot any may count what they share
+            [&](const staged_piece& a, const staged_piece& b) { return place(a) < place(b); });
   const auto same_tensor = [](const staged_piece& a, const staged_piece& b) {
     return a.states == b.states && a.tensor == b.tensor;
   };
   std::vector<box<3>> rest, left;
-  for (std::size_t first = 0, past = 0; first < sent.size(); first = past) {
-    for (past = first; past < sent.size() && same_tensor(sent[first], sent[past]); ++past) {
-      const staged_piece& p = sent[past];
-      rest.assign(1, p.where);
-      for (std::size_t i = first; i < past && !rest.empty(); ++i) {
-        if (sent[i].dst == p.dst || !intersects(sent[i].where, p.where)) continue;
-        left.clear();
-        for (const box<3>& part : rest) subtract(part, sent[i].where, [&left](const box<3>& b) { left.push_back(b); });
-        rest.swap(left);
-      }
-      for (const box<3>& part : rest)
-        bytes[static_cast<std::size_t>(p.slot())] += part.volume() * p.states.bytes_per_element();
-    }
-  }
+  each_run(
+      sent.size(), [&](std::size_t i, std::size_t j) { return same_tensor(sent[i], sent[j]); },
+      [&](std::size_t first, std::size_t past) {
+        for (std::size_t at = first; at < past; ++at) {
+          const staged_piece& p = sent[at];
+          rest.assign(1, p.where);
+          for (std::size_t i = first; i < at && !rest.empty(); ++i) {
+            if (sent[i].dst == p.dst || !intersects(sent[i].where, p.where)) continue;
+            left.clear();
+            for (const box<3>& part : rest)
+              subtract(part, sent[i].where, [&left](const box<3>& b) { left.push_back(b); });
+            rest.swap(left);
+          }
+          for (const box<3>& part : rest)
+            bytes[static_cast<std::size_t>(p.slot())] += part.volume() * p.states.bytes_per_element();
+        }
+      });
   return bytes;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/each_run.hpp>
 #include <reshard/schedule/memory_replay.hpp>
 
 namespace reshard {
@@ -18,13 +19,12 @@ namespace reshard {
 [[nodiscard]] inline index_t relayed_messages(const std::vector<transfer>& list, index_t stages) {
   index_t messages = 0;
   std::vector<std::tuple<std::uint32_t, std::uint64_t, index_t>> streams;
-  for (std::size_t first = 0, past = 0; first < list.size(); first = past) {
+  const auto hop = [&](std::size_t i) { return std::tuple(list[i].src, list[i].dst, list[i].phase); };
+  const auto same_hop = [&](std::size_t i, std::size_t j) { return hop(i) == hop(j); };
+  detail::each_run(list.size(), same_hop, [&](std::size_t first, std::size_t past) {
     streams.clear();
-    const transfer& t = list[first];
-    for (past = first;
-         past < list.size() && list[past].src == t.src && list[past].dst == t.dst && list[past].phase == t.phase;
-         ++past)
-      streams.emplace_back(list[past].states.bits(), list[past].stream, list[past].where.volume());
+    for (std::size_t i = first; i < past; ++i)
+      streams.emplace_back(list[i].states.bits(), list[i].stream, list[i].where.volume());
     std::sort(streams.begin(), streams.end());
     std::vector<index_t> elements;
     for (std::size_t i = 0; i < streams.size(); ++i) {
@@ -35,7 +35,7 @@ namespace reshard {
     }
     if (*std::max_element(elements.begin(), elements.end()) >= stages) {
       messages += stages;
-      continue;
+      return;
     }
     for (index_t k = 0; k < stages; ++k)
       messages += std::any_of(elements.begin(), elements.end(),
@@ -44,7 +44,7 @@ namespace reshard {
                               })
                       ? 1
                       : 0;
-  }
+  });
   return messages;
 }
 
@@ -78,17 +78,19 @@ struct stream_end {
 template <typename Give>
 void each_flow(std::vector<stream_end> hops, Give&& give) {
   std::sort(hops.begin(), hops.end(), [](const stream_end& a, const stream_end& b) { return a.key() < b.key(); });
-  for (std::size_t first = 0, past = 0; first < hops.size(); first = past) {
+  const auto same_flow = [&](std::size_t i, std::size_t j) {
+    return hops[i].own == hops[j].own && hops[i].flow.key() == hops[j].flow.key();
+  };
+  each_run(hops.size(), same_flow, [&](std::size_t first, std::size_t past) {
     const stream_end& one = hops[first];
     stream_flow all = one.flow;
-    for (past = first + 1; past < hops.size() && hops[past].own == one.own && hops[past].flow.key() == all.key();
-         ++past) {
-      const stream_flow& hop = hops[past].flow;
+    for (std::size_t i = first + 1; i < past; ++i) {
+      const stream_flow& hop = hops[i].flow;
       all.first = least(all.first, hop.first), all.last = greatest(all.last, hop.last);
-      if (hops[past].peer == one.peer) all.elements += hop.elements;
+      if (hops[i].peer == one.peer) all.elements += hop.elements;
     }
     give(one, all);
-  }
+  });
 }
 
 }  // namespace detail

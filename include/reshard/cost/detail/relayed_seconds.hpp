@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/base/each_run.hpp>
 #include <reshard/base/same_seconds.hpp>
 #include <reshard/cost/detail/relayed_streams.hpp>
 #include <reshard/cost/slot_traffic.hpp>
@@ -246,20 +247,21 @@ class relayed_seconds {
                                                   index_t t, index_t stages) {
   slot_traffic slot{0, std::vector<device_traffic>(on.seats().size())};
   detail::slot_window load(on);
-  for (std::size_t first = 0, past = 0; first < streams.size(); first = past) {
+  const auto same_hop = [&](std::size_t i, std::size_t j) { return streams[i].hop() == streams[j].hop(); };
+  detail::each_run(streams.size(), same_hop, [&](std::size_t first, std::size_t past) {
     const rank_t src = streams[first].sized.src, dst = streams[first].sized.dst;
     const index_t k = t - streams[first].phase;
+    if (k < 0 || k >= stages) return;
     bytes_t bytes = 0;
-    for (past = first; past < streams.size() && streams[past].hop() == streams[first].hop(); ++past) {
-      if (k < 0 || k >= stages) continue;
-      const bytes_t part = streams[past].sized.in_stage(k, stages) * streams[past].sized.width;
-      load.add(streams[past], part);
+    for (std::size_t i = first; i < past; ++i) {
+      const bytes_t part = streams[i].sized.in_stage(k, stages) * streams[i].sized.width;
+      load.add(streams[i], part);
       bytes += part;
     }
-    if (bytes == 0 || src == dst) continue;
+    if (bytes == 0 || src == dst) return;
     load.add_message(streams[first], 1);
     add_traffic(on, slot, src, dst, bytes);
-  }
+  });
   slot.seconds =
       load.busiest().first + on.message_seconds() * static_cast<double>(load.most_messages()) + on.slot_seconds();
   return slot;

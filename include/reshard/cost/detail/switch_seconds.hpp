@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include <reshard/base/each_run.hpp>
 #include <reshard/cost/detail/port_table.hpp>
 #include <reshard/cost/detail/stream.hpp>
 
@@ -66,12 +67,13 @@ struct slot_load {
   }
 };
 
-/// One past the last stream between the same two devices.
-constexpr std::size_t past_pair(const std::vector<sized_stream>& streams, std::size_t first) {
-  std::size_t past = first + 1;
-  while (past < streams.size() && streams[past].src == streams[first].src && streams[past].dst == streams[first].dst)
-    ++past;
-  return past;
+/// Calls give(first, past) for the streams of each two devices, which stand side by side.
+template <typename Give>
+constexpr void each_pair(const std::vector<sized_stream>& streams, Give&& give) {
+  const auto same_pair = [&](std::size_t i, std::size_t j) {
+    return streams[i].src == streams[j].src && streams[i].dst == streams[j].dst;
+  };
+  each_run(streams.size(), same_pair, give);
 }
 
 /// The formula, streams of at least `even_from` elements counted as 1/S in every slot, the others as they are.
@@ -81,8 +83,7 @@ constexpr switch_seconds sum_slots(const port_table& on, const std::vector<sized
   std::vector<sized_stream> uneven;        // the rest, pair by pair
   std::vector<sized_stream> uneven_pairs;  // those of no message in every slot
   const double part = 1 / static_cast<double>(stages);
-  for (std::size_t first = 0, past = 0; first < streams.size(); first = past) {
-    past = past_pair(streams, first);
+  each_pair(streams, [&](std::size_t first, std::size_t past) {
     bool always = false;
     for (std::size_t i = first; i < past; ++i) always = always || streams[i].elements >= stages;
     if (always && streams[first].src != streams[first].dst) every.add_message(on, streams[first]);
@@ -92,7 +93,7 @@ constexpr switch_seconds sum_slots(const port_table& on, const std::vector<sized
       else uneven.push_back(streams[i]);
       if (!always && streams[i].src != streams[i].dst) uneven_pairs.push_back(streams[i]);
     }
-  }
+  });
   switch_seconds sum;
   const auto add = [&](const slot_load& slot, double times) {
     sum.ports += times * slot.busiest(on).seconds;
@@ -106,12 +107,11 @@ constexpr switch_seconds sum_slots(const port_table& on, const std::vector<sized
   for (index_t k = 0; k < stages; ++k) {
     slot_load slot = every;
     for (const sized_stream& s : uneven) slot.add_bytes(on, s, static_cast<double>(s.in_stage(k, stages) * s.width));
-    for (std::size_t first = 0, past = 0; first < uneven_pairs.size(); first = past) {
-      past = past_pair(uneven_pairs, first);
+    each_pair(uneven_pairs, [&](std::size_t first, std::size_t past) {
       bool any = false;
       for (std::size_t i = first; i < past; ++i) any = any || uneven_pairs[i].in_stage(k, stages) > 0;
       if (any) slot.add_message(on, uneven_pairs[first]);
-    }
+    });
     add(slot, 1);
   }
   return sum;

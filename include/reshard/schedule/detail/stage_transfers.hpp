@@ -6,9 +6,11 @@
 // Builds on: plan/layout_switch.hpp, plan/plan.hpp, algebra/flat.hpp, base/sort.hpp.
 #pragma once
 
+#include <tuple>
 #include <vector>
 
 #include <reshard/algebra/flat.hpp>
+#include <reshard/base/each_run.hpp>
 #include <reshard/base/sort.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/plan/plan.hpp>
@@ -100,28 +102,23 @@ template <Holding From, Holding To>
           {{0, t.src, t.dst, t.states, tensor, part, t.phase, t.why, t.stream}, change.to().order_of(tensor, rank, r)});
     });
   }
-  const auto same_stream = [](const staged_piece& a, const staged_piece& b) {
-    return a.src == b.src && a.dst == b.dst && a.phase == b.phase && a.states == b.states && a.stream == b.stream;
+  const auto stream_of = [](const ordered& one) {
+    const staged_piece& p = one.piece;
+    return std::tuple(p.src, p.dst, p.phase, p.states.bits(), p.stream);
   };
-  detail::sort_items(pieces, [](const ordered& a, const ordered& b) {
-    if (a.piece.src != b.piece.src) return a.piece.src < b.piece.src;
-    if (a.piece.dst != b.piece.dst) return a.piece.dst < b.piece.dst;
-    if (a.piece.phase != b.piece.phase) return a.piece.phase < b.piece.phase;
-    if (a.piece.states != b.piece.states) return a.piece.states.bits() < b.piece.states.bits();
-    if (a.piece.stream != b.piece.stream) return a.piece.stream < b.piece.stream;
-    if (a.at != b.at) return a.at < b.at;
-    return precedes(a.piece.where, b.piece.where);
+  detail::sort_items(pieces, [&](const ordered& a, const ordered& b) {
+    if (const auto of_a = stream_of(a), of_b = stream_of(b); of_a != of_b) return of_a < of_b;
+    return a.at != b.at ? a.at < b.at : precedes(a.piece.where, b.piece.where);
   });
   std::vector<staged_piece> result, stream;
   result.reserve(pieces.size());
-  for (std::size_t i = 0; i < pieces.size();) {
+  const auto same_stream = [&](std::size_t i, std::size_t j) { return stream_of(pieces[i]) == stream_of(pieces[j]); };
+  detail::each_run(pieces.size(), same_stream, [&](std::size_t first, std::size_t past) {
     stream.clear();
-    const std::size_t first = i;
-    for (; i < pieces.size() && same_stream(pieces[first].piece, pieces[i].piece); ++i)
-      stream.push_back(pieces[i].piece);
+    for (std::size_t i = first; i < past; ++i) stream.push_back(pieces[i].piece);
     detail::cut_stream(stream.data(), stream.data() + stream.size(), stages,
                        [&](const staged_piece& p) { result.push_back(p); });
-  }
+  });
   return result;
 }
 
