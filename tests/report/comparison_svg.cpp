@@ -258,6 +258,14 @@ TEST_CASE("compare --svg writes it, whatever --top says") {
         "reshard: /no/such/x.svg cannot be written: No such file or directory\n");
 }
 
+TEST_CASE("where one has seconds and another has none, the bytes that they move are compared") {
+  layout_comparison c = of_points({{900, 2.0}, {700, 3.0}, {500, 4.0}}, true);
+  c.layouts[1].seconds.reset(), c.layouts[1].moved = 7;
+  c.layouts[0].moved = 7, c.layouts[2].moved = 8;
+  const std::vector<std::size_t> found = io::detail::undominated(c.layouts);
+  CHECK(found == std::vector<std::size_t>{1, 2});  // the second moves as much as the first, with less memory
+}
+
 TEST_CASE("of layouts whose seconds are equal but for rounding only the smallest stands out") {
   const layout_comparison c = of_points({{900, 2.0}, {700, 2.0 + 1e-12}, {500, 2.0 - 1e-12}, {400, 3.0}}, true);
   const std::vector<std::size_t> found = io::detail::undominated(c.layouts);

@@ -2,6 +2,7 @@
 // Layouts side by side as JSON and as a table.
 #include <doctest/doctest.h>
 
+#include <sstream>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -63,6 +64,31 @@ TEST_CASE("of one the singular is told, of two and of more the plural") {
                            word + (n == 1 ? " legal layout\n" : " legal layouts\n") + word +
                            (n == 1 ? " has" : " have") + " a rank of more than 1.00 KiB\n"));
   }
+}
+
+TEST_CASE("what does not fit into 80 columns goes on in lines that are four in") {
+  const space from(models::llama2_7b,
+                   parse_degrees("tp=2,cp=2,dp=3,pp=2,zero=1,instances=3,bucket=100000,order=cp-tp-dp-pp"));
+  layout_comparison c = two(true);
+  for (int i = 0; i < 20; ++i) c.why_refused += " word" + std::to_string(i);
+  const std::string text = comparison_text(from, c, 6, 1024, 9);
+  std::istringstream lines(text);
+  int further = 0;
+  std::string unfolded;
+  for (std::string line; std::getline(lines, line) && !line.starts_with("seconds are");) {
+    CHECK(line.size() <= 80);
+    const std::size_t in = line.find_first_not_of(' ');
+    if (in == 0) {
+      unfolded += "\n" + line;
+      continue;
+    }
+    CHECK(in == 4);
+    ++further;
+    unfolded += " " + line.substr(in);
+  }
+  CHECK(further == 4);
+  CHECK(unfolded.find("\n1 refused; one reason: " + c.why_refused) != unfolded.npos);
+  CHECK(unfolded.starts_with("\nllama2-7b from " + to_text(from.degrees()) + " (24 ranks)\nto 6 devices"));
 }
 
 TEST_CASE("the table: what is shown, what is left out") {

@@ -4,6 +4,7 @@
 
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -71,6 +72,18 @@ TEST_CASE("a column of utilisation is the mean of its minutes") {
   run.figures.by_minute.assign(65, 1);
   CHECK(
       io::detail::utilisation_text({run}).starts_with("utilisation, 5.0 min a column:\n  fifo       █████████████\n"));
+  const std::pair<std::size_t, const char*> columns[] = {
+      {1, "60.0 s"},      {64, "60.0 s"},     {65, "5.0 min"},     {320, "5.0 min"},   {321, "15.0 min"},
+      {960, "15.0 min"},  {961, "30.0 min"},  {1920, "30.0 min"},  {1921, "60.0 min"}, {3840, "60.0 min"},
+      {3841, "2.00 h"},   {7680, "2.00 h"},   {7681, "6.00 h"},    {23040, "6.00 h"},  {23041, "24.00 h"},
+      {92160, "24.00 h"}, {92161, "48.00 h"}, {184320, "48.00 h"}, {184321, "96.00 h"}};
+  for (const auto& [minutes, column] : columns) {
+    run.figures.by_minute.assign(minutes, 1);
+    const std::string text = io::detail::utilisation_text({run});
+    CHECK_MESSAGE(text.starts_with("utilisation, " + std::string(column) + " a column:\n"), text);
+  }
+  run.figures.by_minute = {-1, 2};  // no more than an empty column, and a full one
+  CHECK(io::detail::utilisation_text({run}).ends_with("  fifo        █\n"));
   run.figures.by_minute.assign(64 * 1440 + 1, 1);
   CHECK(io::detail::utilisation_text({run}).starts_with("utilisation, 48.00 h a column:\n"));
 }

@@ -550,6 +550,30 @@ TEST_CASE("pieces have their names, states that lie alike one cell, and the pred
   REQUIRE(hf.find("stage 1, ranks 1,3") != nullptr);
   check_near(hf.find("P")->y, hf.find("stage 1, ranks 1,3")->y);
   CHECK(hf.find("P")->x + 10 < hf.width);
+  // statistics have no optimizer states: of two halves of their cells the lower one is empty
+  const computed_holding halves(space(m, parse_degrees("zero=1,dp=2")));
+  const std::vector<std::string> lines = lines_of(halves, 0);
+  const auto count = [&](const std::string& style) {
+    return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return line.starts_with("<rect") && line.find("height=\"13.0\"") != line.npos && line.find(style) != line.npos;
+    });
+  };
+  index_t statistics = 0, boxes = 0;
+  for (int f = 0; f < m.families; ++f) statistics += m[f].kind == tensor_kind::statistic ? 1 : 0;
+  for (const rank_t rank : {0, 1})
+    for (const role r : {role::parameter, role::optimizer, role::statistic})
+      each_held(halves, rank, r, [&](int, const family_box&) { ++boxes; });
+  CHECK(statistics > 0);
+  CHECK(count(outline) == 2 * 2 * m.families);
+  const auto drawn = std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.starts_with("<rect") && (line.find(light) != line.npos || line.find(dark) != line.npos);
+  });
+  CHECK(drawn == boxes + 2);  // and two in the legend
+  for (const auto& [layout, words] :
+       {std::pair("", ", P: prediction layer"),
+        {"pp=2,string=Et*4|t*4mL", ", P: prediction layer, with a copy of the embedding"}})
+    CHECK(draw(computed_holding(space(m, parse_degrees(layout))), 0)
+              .find("E: embedding, O: final norm and output layer" + std::string(words)) != nullptr);
   const drawing buffers = draw(computed_holding(space(m, parse_degrees("pp=3,dp=2,zero=1,string=Et*8|m|L"))), 0);
   CHECK(buffers.find("optimizer states held") != nullptr);
   REQUIRE(buffers.find("N") != nullptr);  // the norm is with the last decoder layer

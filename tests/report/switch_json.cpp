@@ -142,6 +142,55 @@ TEST_CASE(
       }
 }
 
+TEST_CASE("lost: what ranks of TO hold and lost devices alone held, each once; of one device, what it lacks") {
+  const space from(tiny(), parse_degrees("tp=2,dp=2,zero=1")), to(tiny(), parse_degrees("tp=4,dp=2"));
+  const layout_switch asked(
+      from, to,
+      {.to = device_map({4, 5, 6, 7, 8, 9, 10, 11}), .lost = {1, 2, 3}, .lost_elements = when_lost::leave_out});
+  const auto lost_of = [&](const std::vector<transfer>* of_device) {
+    text_output out;
+    out << "{";
+    write_lost(out, asked, of_device);
+    out << "\"end\":0}";
+    elements all;
+    const json printed = json::parse(out.text());
+    for (json one : printed.at("lost")) {
+      CHECK(one.size() == 4);
+      one["src"] = one["dst"] = one["stage"] = one["phase"] = 0, one["relay"] = false;
+      add_printed(all, one);
+    }
+    return all;
+  };
+  elements held, gone, wanted;  // brute force: by ranks that live, by those that do not
+  const auto add = [&](elements& all, const space& s, rank_t rank) {
+    const computed_holding holding(s);
+    for (const int state : all_states)
+      each_held(holding, rank, state == 0 ? role::parameter : role::optimizer, [&](int f, const family_box& b) {
+        testing::each_point(b, [&](const index_t(&x)[family_ndim]) {
+          const index_t flat = (x[2] * tiny()[f].extent[3] + x[3]) * tiny()[f].extent[4] + x[4];
+          all[{0, 0, 0, std::string(adam[state].name), name_on(s, f, x[0], x[1], 0), flat}] = 1;
+        });
+      });
+  };
+  add(held, from, 0);
+  for (const rank_t rank : {1, 2, 3}) add(gone, from, rank);
+  for (const auto& [element, once] : gone)
+    if (held.count(element) == 0) wanted[element] = once;
+  CHECK(wanted.size() > 100);
+  CHECK(lost_of(nullptr) == wanted);
+  std::map<std::string, std::size_t> by_state;
+  for (const auto& [element, once] : wanted) ++by_state[std::get<3>(element)];
+  CHECK(by_state.at("master") > by_state.at("param"));  // whose other half lives on
+  for (rank_t device = 4; device < 12; ++device) {
+    elements lacks, own;
+    add(own, to, device - 4);
+    for (const auto& [element, once] : wanted)
+      if (own.count(element) > 0) lacks[element] = once;
+    const plan p = make_plan(asked, device);
+    CHECK(lost_of(&p.lost) == lacks);
+  }
+}
+
 TEST_CASE("rank_of_device has TO's rank on every device, and -1 where there is none") {
   const space one(tiny(), parse_degrees("dp=3"));
   const layout_switch asked(one, one, {.to = device_map({4, 0, 2}), .devices = 6});

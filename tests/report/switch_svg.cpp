@@ -231,6 +231,7 @@ TEST_CASE("a cell for every pair of devices that exchange bytes") {
                         {"", "dp=2", 8, {0, 1}, 1},
                         {"", "dp=100", 8, {}, 13},
                         {"", "dp=144", 1, {}, 144},
+                        {"", "dp=144", 2, {}, 72},
                         {"", "dp=120", 2, {}, 60}};
   for (const auto& s : switches) {
     CAPTURE(s.to);

@@ -189,7 +189,10 @@ TEST_CASE("the summary says what the figures are, each in its line") {
   f.lost = 78;
   CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "lost") ==
         row{"lost", "78 B", "held by lost devices alone; left out"});
-  f.lost = 0;
+  f.created = 1, f.lost = 1;  // one byte is told too
+  CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "creates").at(1) == "1 B");
+  CHECK(line_of(switch_text(asked, f, seconds, 0, -1), "lost").at(1) == "1 B");
+  f.created = 77, f.lost = 0;
   CHECK(lines_of(switch_text(layout_switch(from, to, {.to = device_map({4, 5, 6, 7}), .lost = {1, 3}}), f, seconds, 0,
                              -1))[2] == "on 8 devices of one node, 2 of them lost");
   CHECK(lines_of(

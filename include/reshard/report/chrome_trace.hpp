@@ -5,10 +5,10 @@
 // Builds on: cost/simulate.hpp, cost/slot_traffic.hpp, cost/switch_bytes.hpp, io/text_output.hpp.
 #pragma once
 
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
+#include <reshard/base/sort.hpp>
 #include <reshard/cost/simulate.hpp>
 #include <reshard/cost/slot_traffic.hpp>
 #include <reshard/cost/switch_bytes.hpp>
@@ -102,8 +102,7 @@ class trace_writer {
     add(port_kind::nic_in, "receives by NIC", s.kind.nic_GBps);
     add(port_kind::nvlink_out, "sends by NVLink", s.kind.nvlink_GBps);
     add(port_kind::nvlink_in, "receives by NVLink", s.kind.nvlink_GBps);
-    std::sort(bars.begin(), bars.end(),
-              [](const bar& a, const bar& b) { return a.micros != b.micros ? a.micros > b.micros : a.kind < b.kind; });
+    reshard::detail::sort_items(bars, [](const bar& a, const bar& b) { return a.micros > b.micros; });
     for (const bar& one : bars) {
       const port_traffic& what = traffic.by(one.kind);
       events_.next() << "{\"ph\":\"X\",\"pid\":" << s.node << ",\"tid\":" << s.device << ",\"ts\":" << at

@@ -4,6 +4,7 @@
 // Builds on: report/layout_text.hpp.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -185,12 +186,12 @@ inline std::string tensor_block_of(const space& s, int f) {
 /// How tp cuts matrices: told by their heads where it divides them; nothing where neither they nor a matrix tell it.
 inline std::string tensor_block(const space& s) {
   const index_t tp = s.degrees().tp, all_heads = s.model().shape.heads;
-  int first = -1;  // that tp cuts
+  std::optional<int> first;  // that tp cuts
   for (int f = s.families() - 1; f >= 0; --f)
     if (s.family_at(f).mesh == mesh_kind::dense && s.tensor_parts(f) > 1) first = f;
   for (int f = 0; f < s.families(); ++f)
     if (s.family_at(f).mesh == mesh_kind::dense && s.cut_unevenly(f)) return tensor_block_of(s, f);
-  if (all_heads == 0 || all_heads % tp != 0) return first < 0 ? std::string() : tensor_block_of(s, first);
+  if (all_heads == 0 || all_heads % tp != 0) return first ? tensor_block_of(s, *first) : std::string();
   const auto row = [&](index_t t) -> bar_row {
     return {
         text_of("tp ", t), {equal_part(all_heads, t, tp)}, text_of("ranks ", holders_text(ranks_of_tensor_part(s, t)))};

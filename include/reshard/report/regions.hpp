@@ -113,7 +113,7 @@ inline void write_tensors(json_items& items, const space& s, int f, rank_t rank,
   }
   pieces.back().append("\",").append(shape.text()).append(after).append("}");
   for (index_t member = b.dim[axis_of::layer].begin; member < b.dim[axis_of::layer].end; ++member) {
-    const index_t layer = m.layer_of({f, member, 0});
+    const index_t layer = m.layer_of({f, member});
     for (index_t expert = b.dim[axis_of::expert].begin; expert < b.dim[axis_of::expert].end; ++expert) {
       text_output& out = items.next() << pieces[0];
       for (std::size_t i = 0; i < numbers.size(); ++i)

@@ -89,7 +89,11 @@ class heat_map {
 
   index_t plot() const { return cell_ * std::ssize(groups_); }
   index_t at(std::size_t group, index_t begin) const { return begin + static_cast<index_t>(group) * cell_; }
-  bytes_t most() const { return bytes_.empty() ? 0 : *std::max_element(bytes_.begin(), bytes_.end()); }
+  bytes_t most() const {
+    bytes_t most = 0;
+    for (const bytes_t bytes : bytes_) most = greatest(most, bytes);
+    return most;
+  }
   bool same_nodes(std::size_t a, std::size_t b) const { return groups_[a].nodes == groups_[b].nodes; }
   /// From a tenth of the colour to all of it, in proportion to the bytes.
   static std::string shade(std::string_view colour, double share) {
