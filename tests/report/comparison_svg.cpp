@@ -245,6 +245,15 @@ TEST_CASE("a number whose place would be on the plot's lower edge stands elsewhe
   check_whole(p, c, false);
 }
 
+TEST_CASE("the picture is higher by as much for each that is listed below it") {
+  std::vector<point> stairs;
+  for (int i = 0; i < 12; ++i) stairs.push_back({bytes_t{100} * (i + 1), 50.0 - i});
+  const layout_comparison c = of_points(stairs, true);
+  const drawn_picture p = draw(c);
+  CHECK(orange(p) == 12);
+  check_whole(p, c, true);
+}
+
 TEST_CASE("compare --svg writes it, whatever --top says") {
   const std::string file = (testing::here().folder / "scatter.svg").string();
   const testing::answer got = testing::ask({"compare", "qwen3-30b-a3b", "tp=4,pp=8,ep=4,zero=1", "--devices", "32",

@@ -360,6 +360,20 @@ TEST_CASE("in any order of axes the ranks beside a row are those whose coordinat
   for (const auto& [what, times] : seen) CHECK_DRAWN(times > 5);
 }
 
+TEST_CASE("the legend of the pipeline names embeddings where there are several, and each end that there is") {
+  for (const bool positions : {false, true})
+    for (const bool tied : {false, true})
+      for (const char* layout : {"", "pp=2"}) {
+        transformer t = small;
+        if (positions) t.learned_positions = 16;
+        t.tied = tied;
+        CHECK(drawn(layout, t).find(std::string("(E embedding") + (positions ? "s" : "") + ", N norm" +
+                                    (!tied               ? ", O output)"
+                                     : layout[0] != '\0' ? ", e its tied copy)"
+                                                         : ")")) != std::string::npos);
+      }
+}
+
 TEST_CASE("of stages with experts and without, stage 0 is the one whose buffers are drawn") {
   transformer t = small;
   t.ffn = 24;

@@ -550,6 +550,7 @@ TEST_CASE("pieces have their names, states that lie alike one cell, and the pred
   REQUIRE(hf.find("stage 1, ranks 1,3") != nullptr);
   check_near(hf.find("P")->y, hf.find("stage 1, ranks 1,3")->y);
   CHECK(hf.find("P")->x + 10 < hf.width);
+  check_near(hf.find("P")->x, 960);  // behind the last layer
   // statistics have no optimizer states: of two halves of their cells the lower one is empty
   const computed_holding halves(space(m, parse_degrees("zero=1,dp=2")));
   const std::vector<std::string> lines = lines_of(halves, 0);

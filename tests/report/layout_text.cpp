@@ -515,6 +515,9 @@ TEST_CASE("the ranks of a stage: a range, or in orders whose stages are no runs 
   CHECK(ranks("tp=2,pp=4,dp=4,order=tp-pp-dp", {3, 4}) == "6,7,14,.. (8)");
   CHECK(ranks("tp=2,pp=4,dp=2,order=tp-pp-dp", {1, 3}) == "2,3,4,.. (8)");
   CHECK(ranks("pp=4,dp=2,order=pp-dp", {2, 3}) == "2,6");
+  CHECK(ranks("pp=4,dp=3,order=pp-dp", {2, 3}) == "2,6,10");
+  CHECK(ranks("pp=4,dp=4,order=pp-dp", {2, 3}) == "2,6,10,14");
+  CHECK(ranks("pp=4,dp=5,order=pp-dp", {2, 3}) == "2,6,10,.. (5)");
   CHECK(ranks("tp=2,pp=4,dp=2,order=tp-pp-dp", {0, 4}) == "0-15");
 }
 

@@ -260,6 +260,7 @@ TEST_CASE("large worlds are drawn by nodes, and very large ones by several; the 
   CHECK(by_node.picture.says("a cell is a node, all its devices together"));
   CHECK(by_node.picture.says("from node 0 to node "));
 
+  CHECK(draw("", "dp=288", 1, {}).picture.says("a cell is 2 neighbouring nodes"));
   const drawn_switch by_two = draw("", "dp=300", 2, {});  // 150 nodes
   CHECK(by_two.picture.says("a cell is 2 neighbouring nodes"));
   check_whole(by_two, "", "dp=300", 2);

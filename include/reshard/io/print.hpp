@@ -134,7 +134,7 @@ inline std::string one_line(std::string_view text, std::size_t limit = 80) {
 
 /// A line as lines of at most 80 bytes, broken after a comma or else between words; a longer word is broken after a
 /// comma in it, or stays whole. All but the first begin with `hang` spaces.
-inline std::string folded(std::string_view line, std::size_t hang) {
+inline std::string folded(std::string_view line, std::size_t hang = 4) {
   constexpr std::size_t columns = 80;
   std::string text;
   for (std::size_t room = columns; line.size() > room; room = columns - hang) {

@@ -73,7 +73,7 @@ inline std::string comparison_text(const space& from, const layout_comparison& c
     text += text_of(count_text(c.too_large), c.too_large == 1 ? " has" : " have", " a rank of more than ",
                     bytes_text(memory), "\n");
   if (c.refused > 0)
-    text += folded(text_of(count_text(c.refused), " refused; one reason: ", one_line(c.why_refused, 200)), 4) + "\n";
+    text += folded(text_of(count_text(c.refused), " refused; one reason: ", one_line(c.why_refused, 200))) + "\n";
   const index_t all = std::ssize(c.layouts), shown = least(top, all);
   if (shown == 0) return text;
   const compared_layout& best = c.layouts.front();
@@ -81,7 +81,7 @@ inline std::string comparison_text(const space& from, const layout_comparison& c
                                : "the cluster has no speeds, so fewest bytes moved first",
                   "\n\n", detail::layouts_table(c, shown, experts));
   if (shown < all) text += text_of("  .. and ", count_text(all - shown), " more; --top says how many are shown\n");
-  return text + "\n" + folded(text_of("first: ", layout_word(best.layout)), 4) + "\n";
+  return text + "\n" + folded(text_of("first: ", layout_word(best.layout))) + "\n";
 }
 
 }  // namespace reshard::io

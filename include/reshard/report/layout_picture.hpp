@@ -42,9 +42,7 @@ inline std::string bar_text(const std::vector<interval>& parts, index_t extent, 
 inline std::string holders_text(const rank_product& ranks) {
   const index_t count = ranks.count();
   if (ranks[count - 1] == ranks[0] + count - 1) return range_text({ranks[0], ranks[0] + count});
-  std::string text;
-  for (index_t i = 0; i < least(count, count > 4 ? 3 : 4); ++i) text += text_of(i == 0 ? "" : ",", ranks[i]);
-  return count > 4 ? text_of(text, ",.. (", count, ")") : text;
+  return few_ranks_text(count, [&](index_t i) { return ranks[i]; });
 }
 
 /// A row of a block and the bar of what it holds.
@@ -57,7 +55,7 @@ struct bar_row {
 /// Rows under a heading; row(i) makes the i-th of `count`.
 template <typename Row>
 std::string block_text(const std::string& heading, index_t count, index_t extent, Row&& row) {
-  std::string text = text_of("\n", folded(heading, 4), "\n");
+  std::string text = text_of("\n", folded(heading), "\n");
   const index_t head = count > picture_rows ? picture_rows - 2 : count;
   const auto line = [&](index_t i) {
     const bar_row r = row(i);
@@ -123,7 +121,7 @@ inline std::string pipeline_block(const space& s) {
                 std::to_string(layers), range});
   }
   const std::string heading = text_of("Layers along the pipeline, 0 to ", m.shape.layers - 1, " (", ends.legend(), ")");
-  return text_of("\n", folded(heading, 4), "\n", stages.text());
+  return text_of("\n", folded(heading), "\n", stages.text());
 }
 
 /// The ranks of stage 0 with tensor part t.
@@ -229,7 +227,7 @@ inline std::string layout_picture(const computed_holding& holding) {
   const degrees& d = s.degrees();
   const std::string stage_ranks = count_text(d.stage_ranks());
   std::string text =
-      text_of(folded(title_text(s), 4), "\n", count_text(s.ranks()), s.ranks() == 1 ? " rank, " : " ranks, ",
+      text_of(folded(title_text(s)), "\n", count_text(s.ranks()), s.ranks() == 1 ? " rank, " : " ranks, ",
               count_text(d.pp), d.pp == 1 ? " stage" : " stages", " of ", stage_ranks, "; ", count_text(m.parameters()),
               " parameters\n", pipeline_block(s));
   if (d.stage_ranks() > 1)

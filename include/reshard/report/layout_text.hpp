@@ -112,7 +112,9 @@ inline std::string tensor_box_text(const family& tensors, const box<3>& piece, c
   return text;
 }
 inline std::string tensor_box_text(const family& tensors, const family_box& b) {
-  return tensor_box_text(tensors, {{{0, tensors.extent[2]}, {0, tensors.extent[3]}, {0, tensors.extent[4]}}}, b);
+  box<3> all;
+  all.dim[0].end = tensors.extent[axis_of::part];
+  return tensor_box_text(tensors, all, b);
 }
 
 inline std::string model_text(const model& m) {
@@ -132,11 +134,11 @@ inline std::string model_text(const model& m) {
   return s.tied ? text + " (tied)" : text;
 }
 
-/// Ranks that ascend: all where there are few, else the first ones and how many there are.
-inline std::string few_ranks_text(const std::vector<rank_t>& first, index_t count) {
+/// The ranks rank(0), rank(1) .. rank(count - 1), which ascend: all up to 4, else the first 3 and how many there are.
+template <typename Rank>
+std::string few_ranks_text(index_t count, Rank&& rank) {
   std::string text;
-  for (index_t i = 0; i < (count > 4 ? 3 : count); ++i)
-    text += text_of(i == 0 ? "" : ",", first[static_cast<std::size_t>(i)]);
+  for (index_t i = 0; i < (count > 4 ? 3 : count); ++i) text += text_of(i == 0 ? "" : ",", rank(i));
   return count > 4 ? text_of(text, ",.. (", count, ")") : text;
 }
 /// The ranks of some stages: a range where they are one.
@@ -145,10 +147,8 @@ inline std::string ranks_text(const space& s, interval stages) {
   if (pp == 1 || s.first_rank(1) == each) return range_text({stages.begin * each, stages.end * each});
   if (stages.size() == pp) return range_text({0, s.ranks()});
   const index_t run = stages.size() * s.first_rank(1), count = stages.size() * each;  // ranks next to each other
-  std::vector<rank_t> first;
-  for (index_t i = 0; i < least(count, 4); ++i)
-    first.push_back(i / run * s.first_rank(pp) + s.first_rank(stages.begin) + i % run);
-  return few_ranks_text(first, count);
+  return few_ranks_text(count,
+                        [&](index_t i) { return i / run * s.first_rank(pp) + s.first_rank(stages.begin) + i % run; });
 }
 
 /// What stages of the pipeline have beside layers.
@@ -221,7 +221,7 @@ inline std::string check_text(const computed_holding& holding, const state_list&
   for (int f = 0; f < m.families; ++f)
     if (m.counts(f)) tensors += m[f].tensors() * s.pieces(f);
   std::string text =
-      text_of(folded(text_of(detail::title_text(s), " is legal."), 4), "\n\n",
+      text_of(folded(text_of(detail::title_text(s), " is legal.")), "\n\n",
               folded(text_of("  model        ", detail::model_text(m)), 15), "\n  parameters   ",
               count_text(m.parameters()), " in ", count_text(tensors), " tensors of ", m.families, " families",
               m.padding() > 0 ? "; beside them " : "", m.padding() > 0 ? count_text(m.padding()) : "",
@@ -324,7 +324,7 @@ inline std::string rank_text(const computed_holding& holding, rank_t rank, const
   const space& s = holding.space();
   const model& m = s.model();
   const std::string title = text_of("Rank ", rank, " of ", count_text(s.ranks()), ", ", detail::title_text(s));
-  std::string text = folded(title, 4) + "\n";
+  std::string text = folded(title) + "\n";
   const char* separator = "  at ";
   for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
     if (kind == mesh_kind::expert && m.shape.experts == 0) continue;

@@ -78,8 +78,8 @@ inline std::string device_table(const switch_figures& f) {
 template <Holding From, Holding To>
 std::string switch_heading(const layout_switch<From, To>& change, rank_t told_device = -1) {
   const std::string model = one_line(detail::model_name(change.from(), change.to()), 60);
-  std::string text = text_of(folded(text_of(model, " from ", detail::side_text(change.from())), 4), "\n",
-                             folded(text_of("to ", detail::side_text(change.to())), 4), "\n");
+  std::string text = text_of(folded(text_of(model, " from ", detail::side_text(change.from()))), "\n",
+                             folded(text_of("to ", detail::side_text(change.to()))), "\n");
   const index_t node = change.node_devices();
   std::string on = node == 0 ? text_of("on ", count_text(change.devices()),
                                        change.devices() == 1 ? " device" : " devices", " of one node")
@@ -92,7 +92,7 @@ std::string switch_heading(const layout_switch<From, To>& change, rank_t told_de
   among(change.lost_devices(), "lost"), among(change.empty_devices(), "empty");
   if (change.states() != change.list().all()) on += text_of(", ", to_text(change.states(), change.list()), " only");
   if (told_device >= 0) on += text_of("; only what goes from or to device ", told_device);
-  return text + folded(on, 4) + "\n";
+  return text + folded(on) + "\n";
 }
 
 /// "TO relabelled: 1.5 GiB saved, 20 ms saved" and on which devices its ranks sit; or that nothing is saved. Empty
@@ -114,7 +114,7 @@ std::string relabel_text(const layout_switch<From, To>& change, const std::optio
     devices += text_of(devices.empty() ? "" : ", ", range_text({to.device_of(r), to.device_of(past - 1) + 1}));
   });
   if (devices.size() > most_shown) devices = "as --json says in rank_of_device";
-  return folded(text, 4) + "\n" + folded(text_of("its ranks on devices ", devices), 4) + "\n";
+  return folded(text) + "\n" + folded(text_of("its ranks on devices ", devices)) + "\n";
 }
 
 /// "in 4 stages", with relay "in 4 stages of 3 phases".
