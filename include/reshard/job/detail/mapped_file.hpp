@@ -21,7 +21,8 @@ namespace reshard::detail {
 /// An open file; it is closed at the end.
 class file_handle {
  public:
-  file_handle(const std::string& path, int flags) : number_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+  /// Delegates, so that what is refused is closed too.
+  file_handle(const std::string& path, int flags) : file_handle(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     struct stat told {};
     if (number_ < 0 || ::fstat(number_, &told) != 0) refuse(path, " cannot be opened: ", std::strerror(errno));
     if (!S_ISREG(told.st_mode)) refuse(path, " is no file of bytes that stay where they are");
@@ -48,6 +49,8 @@ class file_handle {
   }
 
  private:
+  explicit file_handle(int number) : number_(number) {}
+
   int number_;
   bytes_t bytes_ = 0;
   std::int64_t written_ = 0;
