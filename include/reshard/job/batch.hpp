@@ -66,8 +66,7 @@ constexpr batch_choice choose_batch(rank_t ranks, index_t batch, rank_t to, cons
   require_samples(chosen.batch, to);
   if (const index_t most = ceil_divide(chosen.batch, to); most > limit)
     refuse("batch: ", chosen.batch, " samples over ", to, " ranks are ", most, " a rank, and the limit is ", limit,
-           "; at least ", ceil_divide(chosen.batch, limit), " ranks, or a batch of at most ",
-           limit > any_samples / to ? any_samples : limit * to, ", would do");
+           "; at least ", ceil_divide(chosen.batch, limit), " ranks, or a batch of at most ", limit * to, ", would do");
   return chosen;
 }
 

@@ -37,15 +37,16 @@ class offset_map_builder {
     if (done_) return false;
     const bytes_t until = std::min(head_.scanned + stretch, head_.source_bytes);
     while (head_.scanned < until) read_some(until);
-    if (head_.scanned == head_.source_bytes) {
-      make_room(1);
-      if (head_.tokens < head_.source_bytes / width_) add(head_.source_bytes / width_);  // a last one without delimiter
-      std::memset(ends_.data() + used_, 0, static_cast<std::size_t>(detail::bytes_behind_ends));
-      used_ += static_cast<std::size_t>(detail::bytes_behind_ends);
-    }
+    const bool whole = head_.scanned == head_.source_bytes;
+    const index_t tokens = head_.source_bytes / width_;
+    if (whole && head_.tokens < tokens) add(tokens);  // a last one without delimiter: each token read has room
     write_ends();
+    if (whole) {
+      const char behind[detail::bytes_behind_ends] = {};
+      write(behind, sizeof behind, written_);
+    }
     write_head();
-    if (head_.scanned < head_.source_bytes) return true;
+    if (!whole) return true;
     if (::fsync(part_.number()) != 0 || ::rename((map_name_ + ".part").c_str(), map_name_.c_str()) != 0)
       refuse(map_name_, " cannot be written: ", std::strerror(errno));
     done_ = true;

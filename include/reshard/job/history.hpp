@@ -55,9 +55,8 @@ class step_history {
     if (count == 0) return;
     detail::require_rank(0, ranks);
     const interval step = token_cursor{cursor()}.step(batch, length);
-    index_t data = 0, end = 0, versions = 0;
-    if (RESHARD_MULTIPLY_OVERFLOWS(step.size(), count, &data) || RESHARD_ADD_OVERFLOWS(step.begin, data, &end) ||
-        RESHARD_ADD_OVERFLOWS(version(), count, &versions))
+    index_t data = 0, end = 0;  // each step takes one at least: versions fit where these do
+    if (RESHARD_MULTIPLY_OVERFLOWS(step.size(), count, &data) || RESHARD_ADD_OVERFLOWS(step.begin, data, &end))
       refuse("history: ", count, " steps of ", step.size(), " from ", step.begin, " do not fit 64 bits");
     runs_.push_back({version(), count, ranks, batch, length, step.begin});
   }

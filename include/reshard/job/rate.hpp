@@ -4,7 +4,7 @@
 // Builds on: job/detail/fraction.hpp.
 #pragma once
 
-#include <cstddef>
+#include <algorithm>
 #include <vector>
 
 #include <reshard/job/detail/fraction.hpp>
@@ -74,14 +74,10 @@ class rate_schedule {
   /// m(t)
   constexpr fraction factor(index_t t) const {
     if (t < 0) refuse("rate: there is no sample ", t, "; they count from 0");
-    std::size_t low = 0, high = ramps_.size();  // the last ramp with at <= t is before high
-    while (low < high) {
-      const std::size_t middle = low + (high - low) / 2;
-      if (ramps_[middle].at <= t) low = middle + 1;
-      else high = middle;
-    }
-    if (low == 0) return {1, 1};
-    const ramp& r = ramps_[low - 1];
+    const auto next =
+        std::upper_bound(ramps_.begin(), ramps_.end(), t, [](index_t at, const ramp& r) { return at < r.at; });
+    if (next == ramps_.begin()) return {1, 1};
+    const ramp& r = *(next - 1);
     if (t - r.at >= r.length) return r.to;
     return fraction::between(r.from, r.to, t - r.at, r.length);
   }

@@ -131,7 +131,7 @@ constexpr bool fit_some(std::span<const measured_throughput> rows, unsigned used
     for (int row = 0; row < 3; ++row) {
       if (row == i) continue;
       const double times = m[row][i] / m[i][i];
-      for (int j = 0; j < 4; ++j) m[row][j] -= times * m[i][j];
+      for (int j = i; j < 4; ++j) m[row][j] -= times * m[i][j];
     }
   }
   for (int i = 0; i < 3; ++i) found[i] = m[i][3] / m[i][i];

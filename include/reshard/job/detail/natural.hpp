@@ -62,7 +62,7 @@ class natural {
     product.digits_.assign(a.digits_.size() + b.digits_.size(), 0);
     for (std::size_t i = 0; i < a.digits_.size(); ++i) {
       std::uint64_t carry = 0;
-      for (std::size_t j = 0; j < b.digits_.size() || carry != 0; ++j) {
+      for (std::size_t j = 0; j <= b.digits_.size(); ++j) {
         carry += std::uint64_t{a.digits_[i]} * b.digit(j) + product.digits_[i + j];
         product.digits_[i + j] = static_cast<std::uint32_t>(carry);
         carry >>= 32;
@@ -78,7 +78,7 @@ class natural {
   /// Becomes this - b, for b <= this.
   constexpr void subtract(const natural& b) {
     std::int64_t borrow = 0;
-    for (std::size_t i = 0; i < digits_.size() && (i < b.digits_.size() || borrow != 0); ++i) {
+    for (std::size_t i = 0; i < digits_.size(); ++i) {
       borrow += std::int64_t{digits_[i]} - b.digit(i);
       digits_[i] = static_cast<std::uint32_t>(borrow);
       borrow >>= 32;

@@ -63,14 +63,14 @@ class directory_reader {
     if (text.empty()) return {.takes_part = false};
     directory_reader r{d, text};
     blob_directory all;
-    for (std::int64_t left = r.number(); left > 0; --left) {
+    for (std::int64_t left = r.number(); left != 0; --left) {
       blob_entry e{r.id()};
       e.bytes = r.number();
       e.hash = static_cast<std::uint64_t>(r.number());
       if (e.bytes < 0 || e.bytes > most_small_bytes) r.refuse_build();
       all.has.push_back(std::move(e));
     }
-    for (std::int64_t left = r.number(); left > 0; --left) all.wants.push_back(r.id());
+    for (std::int64_t left = r.number(); left != 0; --left) all.wants.push_back(r.id());
     if (!r.rest_.empty()) r.refuse_build();
     return all;
   }
