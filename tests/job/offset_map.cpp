@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/resource.h>
@@ -194,6 +195,67 @@ TEST_CASE("five hundred maps that are damaged, cut or of something else: one sen
                   << " of chance");
 }
 
+TEST_CASE(
+    "each bit of a map that changes, each byte that it lacks or has too many: refused by the name of what is wrong") {
+  const scratch room;
+  const std::string map = (room.folder / "map").string(), path = (room.folder / "bad").string();
+  build_offset_map(room.file("lines", "ab\n\nc"), map);  // ends 3, 4, 5
+  const std::string good = content_of(map), name = "reshard: offset map " + path + ": ";
+  REQUIRE(good.size() == 64 + 3 * 6 + 2);
+  const auto read = [&](const std::string& content) {
+    room.file("bad", content);
+    return refused([&] { const offset_map all(path); });
+  };
+  CHECK(read(good) == "accepted");
+  for (std::size_t at = 0; at < good.size(); ++at)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 1 << bit);
+      CHECK(read(bad) == name + (at < 7    ? "it is no offset map"
+                                 : at < 8  ? "it is of an earlier or later form than rshdocs2; build it again"
+                                 : at < 64 ? "its head is damaged"
+                                           : "the ends of its 3 documents are damaged"));
+    }
+  for (std::size_t size = 0; size < good.size() + 20; ++size) {
+    if (size == good.size()) continue;
+    const std::string bytes = std::to_string(size) + " bytes";
+    CHECK(read((good + std::string(20, '\0')).substr(0, size)) ==
+          name + (size < 64 ? "it has " + bytes + ", and its head alone has 64"
+                            : "its " + bytes + " do not hold the ends of 3 documents and no more"));
+  }
+}
+
+TEST_CASE("ends of up to 48 bits are read whole, one beside the other") {
+  const scratch room;
+  const std::vector<index_t> ends = {1,
+                                     (index_t{1} << 32) - 1,
+                                     index_t{1} << 32,
+                                     (index_t{1} << 47) - 1,
+                                     index_t{1} << 47,
+                                     (index_t{1} << 48) - 2,
+                                     (index_t{1} << 48) - 1};
+  detail::offset_map_head head;
+  head.documents = static_cast<index_t>(ends.size());
+  head.tokens = head.source_bytes = head.scanned = ends.back();
+  head.width_and_delimiter = detail::offset_map_head::form_of({});
+  std::string written;
+  for (std::size_t d = 0; d < ends.size(); ++d) {
+    written.append(reinterpret_cast<const char*>(&ends[d]), 6);
+    head.ends_sum += mix_word(static_cast<std::uint64_t>(ends[d]), d);
+  }
+  head.head_sum = head.sum();
+  const offset_map map(
+      room.file("map", std::string(reinterpret_cast<const char*>(&head), 64) + written + std::string(2, '\0')));
+  CHECK(map.tokens() == detail::most_tokens);
+  REQUIRE(map.count() == 7);
+  for (index_t d = 0; d < 7; ++d) {
+    const interval tokens{d > 0 ? ends[static_cast<std::size_t>(d - 1)] : 0, ends[static_cast<std::size_t>(d)]};
+    CHECK(map.tokens_of(d) == tokens);
+    CHECK(map.find(tokens.begin) == document_place{d, 0});
+    CHECK(map.find(tokens.end - 1) == document_place{d, tokens.size() - 1});
+  }
+}
+
 TEST_CASE("what damage is called; and a head that tells lies with a right sum") {
   lines_and_map whole(200);
   const std::string good = content_of(whole.map);
@@ -285,6 +347,50 @@ TEST_CASE("a file that is shorter, longer, another or damaged is not the map's")
   CHECK_REFUSED(offset_map(whole.room.file("shorter", shorter)).require_of(one, {}),
                 "it tells of 5 tokens, and " + one + " has 6");
   CHECK_REFUSED(map.tokens_of(-1), "there is no document -1 of 200");
+}
+
+TEST_CASE("one token of a file changes: told where it is the end of a document that is looked at, or three within") {
+  const scratch room;
+  const std::string map = (room.folder / "map").string(), other = (room.folder / "other").string();
+  int ends_told = 0, within_told = 0, unseen = 0;
+  for (const auto& [count, width] : {std::pair{20, 2}, std::pair{64, 1}, std::pair{150, 1}}) {
+    const document_form form{width, 7};
+    const auto another = [&, least = width == 1 ? 20u : 5000u](std::size_t at) { return least + at % 200; };
+    std::vector<std::uint64_t> tokens;
+    std::vector<std::string> sentence;  // where this token is another
+    const std::string name = "reshard: offset map " + map + ": token ", of = " of " + other;
+    for (int d = 0, looked_at = 0; d < count; ++d) {
+      const bool seen = d == looked_at * count / 64;
+      while (d == looked_at * count / 64) ++looked_at;
+      const int size = 1 + d * 5 % 9;
+      for (int i = 0; i < size; ++i) {
+        const std::string at = name + std::to_string(tokens.size()) + of;
+        const std::uint64_t value = another(tokens.size());
+        tokens.push_back(i == size - 1 ? 7 : value);
+        if (i == size - 1)
+          sentence.push_back(seen && d < count - 1 ? at + " is " + std::to_string(value) +
+                                                         " and ends no document; it is another file, or damaged"
+                                                   : "accepted");
+        else
+          sentence.push_back(seen && (i == 0 || i == (size - 1) / 2 || i == size - 2)
+                                 ? at + " ends a document, and is within one; it is another file, or damaged"
+                                 : "accepted");
+      }
+    }
+    build_offset_map(room.file("tokens", bytes_of(tokens, width)), map, form);
+    const offset_map whole(map);
+    REQUIRE(whole.count() == count);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      std::vector<std::uint64_t> changed = tokens;
+      changed[i] = tokens[i] != 7 ? 7 : another(i);
+      room.file("other", bytes_of(changed, width));
+      CHECK(refused([&] { whole.require_of(other, form); }) == sentence[i]);
+      ++(sentence[i] == "accepted" ? unseen : tokens[i] == 7 ? ends_told : within_told);
+    }
+  }
+  CHECK(ends_told == 19 + 63 + 64);
+  CHECK(within_told > 300);
+  CHECK(unseen > 300);
 }
 
 TEST_CASE("what no map is built of") {
