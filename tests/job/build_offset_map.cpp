@@ -5,15 +5,20 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <reshard/job/build_offset_map.hpp>
 
 #include "../io/process.hpp"
+#include "../support/own_folder.hpp"
 #include "../support/refused.hpp"
 
 using namespace reshard;
@@ -49,18 +54,26 @@ std::string map_bytes(map_words ends, std::uint64_t tokens, std::uint64_t source
          little_endian(ends, 6) + std::string(2, '\0');
 }
 
+void write(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary) << content; }
+
 /// A file that is longer than a stretch by five bytes, of which the last of the stretch and the next are delimiters.
 struct long_lines {
   static constexpr bytes_t stretch = bytes_t{64} << 20;
-  scratch room;
-  std::string source = room.file("lines", ""), map = (room.folder / "map").string(), part = map + ".part";
+  testing::own_folder room;
+  std::string source = room.path + "/lines", map = room.path + "/map", part = map + ".part";
   explicit long_lines(bytes_t bytes = stretch + 5) {
+    write(source, "");
     REQUIRE(::truncate(source.c_str(), bytes) == 0);
     std::fstream file(source, std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(stretch - 1);
     file.write("\n\n", bytes > stretch ? 2 : 1);
   }
 };
+/// When a file was written, as (seconds, nanoseconds).
+void set_written(const std::string& path, long seconds, long nanoseconds) {
+  const timespec times[] = {{seconds, nanoseconds}, {seconds, nanoseconds}};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+}
 constexpr std::uint64_t stretch_words = std::uint64_t{64} << 20;
 static_assert(offset_map_builder::stretch == long_lines::stretch);
 }  // namespace
@@ -107,6 +120,106 @@ TEST_CASE("a map is made stretch by stretch, each of which lasts, and has its na
   CHECK_FALSE(testing::fs::exists(of.part));
   CHECK(content_of(of.map) ==
         map_bytes({stretch_words, stretch_words + 1, stretch_words + 5}, stretch_words + 5, stretch_words + 5, {}));
+}
+
+TEST_CASE("a file of many reads and many ends: none is lost where one follows the other") {
+  const testing::own_folder room;
+  const std::string source = room.path + "/source", map = room.path + "/map";
+  const auto check = [&](const std::vector<std::uint64_t>& tokens, const document_form& form) {
+    std::string bytes;
+    std::vector<index_t> ends;
+    for (const std::uint64_t token : tokens) {
+      bytes.append(reinterpret_cast<const char*>(&token), static_cast<std::size_t>(form.width));
+      if (token == form.delimiter) ends.push_back(static_cast<index_t>(bytes.size()) / form.width);
+    }
+    write(source, bytes);
+    build_offset_map(source, map, form);
+    const offset_map built(map);
+    REQUIRE(built.count() == static_cast<index_t>(ends.size()));
+    index_t wrong = 0;
+    for (std::size_t d = 0; d < ends.size(); ++d)
+      wrong += built.tokens_of(static_cast<index_t>(d)) == interval{d > 0 ? ends[d - 1] : 0, ends[d]} ? 0 : 1;
+    CHECK(wrong == 0);
+  };
+  for (const std::size_t width : {1u, 2u, 4u, 8u}) {
+    const std::size_t read = (std::size_t{1} << 17) / width;
+    std::vector<std::uint64_t> tokens(3 * read + 5, 1);
+    for (std::size_t at = 0; at < tokens.size(); at += 997) tokens[at] = 2;
+    for (const std::size_t at : {read - 1, read, 2 * read, 3 * read - 2, 3 * read - 1, 3 * read, 3 * read + 4})
+      tokens[at] = 2;
+    check(tokens, {static_cast<index_t>(width), 2});
+  }
+  check(std::vector<std::uint64_t>(900'000, 2), {1, 2});  // 5,400,000 bytes of ends
+}
+
+TEST_CASE("what was begun is gone on with only where each bit of it is as it was left") {
+  const long_lines of;
+  CHECK(offset_map_builder(of.source, of.map).advance());
+  const std::string begun = content_of(of.part);
+  REQUIRE(begun.size() == 64 + 6);
+  const auto from = [&](const std::string& content) {
+    write(of.part, content);
+    return offset_map_builder(of.source, of.map).scanned();
+  };
+  CHECK(from(begun) == long_lines::stretch);
+  CHECK(from(begun + "more") == long_lines::stretch);
+  for (std::size_t size = 0; size < begun.size(); ++size) CHECK(from(begun.substr(0, size)) == 0);
+  for (std::size_t bit = 0; bit < 8 * begun.size(); ++bit) {
+    std::string bad = begun;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
+    CHECK(from(bad) == 0);
+  }
+  const auto lie = [&](const auto& change) {  // with right sums
+    detail::offset_map_head head;
+    std::memcpy(&head, begun.data(), sizeof head);
+    change(head);
+    head.head_sum = head.sum();
+    return from(std::string(reinterpret_cast<const char*>(&head), sizeof head) + begun.substr(64));
+  };
+  CHECK(lie([](auto&) {}) == long_lines::stretch);
+  CHECK(lie([](auto& head) { head.scanned = 1; }) == 1);
+  CHECK(lie([](auto& head) { head.scanned = -1; }) == 0);
+  CHECK(lie([](auto& head) { head.scanned = head.source_bytes - 1; }) == long_lines::stretch + 4);
+  CHECK(lie([](auto& head) { head.scanned = head.source_bytes; }) == 0);
+  CHECK(lie([](auto& head) { head.scanned = head.source_bytes + 1; }) == 0);
+  CHECK(lie([](auto& head) { head.source_bytes += 1; }) == 0);
+  CHECK(lie([](auto& head) { head.width_and_delimiter += 1; }) == 0);
+  CHECK(lie([](auto& head) { head.documents = 2; }) == 0);
+  CHECK(lie([](auto& head) { head.documents = head.ends_sum = 0; }) == long_lines::stretch);
+  CHECK(lie([](auto& head) { head.documents = -1, head.ends_sum = 0; }) == 0);
+}
+
+TEST_CASE("what was begun is gone on with unless the file was written after it, by a nanosecond") {
+  const long_lines of;
+  CHECK(offset_map_builder(of.source, of.map).advance());
+  const std::string begun = content_of(of.part);
+  const auto from = [&](long seconds, long nanoseconds) {
+    write(of.part, begun);
+    set_written(of.part, 1'000'000'000, 500);
+    set_written(of.source, seconds, nanoseconds);
+    return offset_map_builder(of.source, of.map).scanned();
+  };
+  CHECK(from(1'000'000'000, 499) == long_lines::stretch);
+  CHECK(from(1'000'000'000, 500) == long_lines::stretch);
+  CHECK(from(1'000'000'000, 501) == 0);
+  CHECK(from(1'000'000'001, 499) == 0);
+  CHECK(from(999'999'999, 501) == long_lines::stretch);
+}
+
+TEST_CASE("an offset map takes 2^48 - 1 tokens, of any width") {
+  const testing::own_folder room;
+  const std::string source = room.path + "/sparse", map = room.path + "/map";
+  write(source, "");
+  for (const index_t width : {1, 2, 4, 8}) {
+    if (::truncate(source.c_str(), width << 48) != 0) return;  // not every file system has so large files
+    CHECK(testing::refused([&] {
+            const offset_map_builder none(source, map, {width, 0});
+          }) == "reshard: " + source + " has 281474976710656 tokens; an offset map takes 281474976710655");
+    CHECK_FALSE(testing::fs::exists(map + ".part"));
+    REQUIRE(::truncate(source.c_str(), (width << 48) - width) == 0);
+    CHECK(testing::refused([&] { const offset_map_builder begun(source, map, {width, 0}); }) == "accepted");
+    CHECK(testing::fs::remove(map + ".part"));
+  }
 }
 
 TEST_CASE("of a file that is a stretch long the first advance is the last") {

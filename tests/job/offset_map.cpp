@@ -19,6 +19,7 @@
 
 #include "../io/process.hpp"
 #include "../support/dice.hpp"
+#include "../support/own_folder.hpp"
 #include "../support/refused.hpp"
 #include "../support/tries.hpp"
 
@@ -78,6 +79,12 @@ void check_map(const std::string& source, const std::string& map, const document
   CHECK(content_of(map).size() == 66 + 6 * lengths.size());
   CHECK_REFUSED(found.find(begin), "documents: there is no token");
   CHECK_REFUSED(found.tokens_of(found.count()), "there is no document " + std::to_string(found.count()) + " of");
+}
+
+/// A file in memory, where thousands are written one after another.
+std::string written(const testing::own_folder& in, const char* name, const std::string& content) {
+  std::ofstream(in.path + "/" + name, std::ios::binary) << content;
+  return in.path + "/" + name;
 }
 
 /// A file of lines and its map.
@@ -197,13 +204,13 @@ TEST_CASE("five hundred maps that are damaged, cut or of something else: one sen
 
 TEST_CASE(
     "each bit of a map that changes, each byte that it lacks or has too many: refused by the name of what is wrong") {
-  const scratch room;
-  const std::string map = (room.folder / "map").string(), path = (room.folder / "bad").string();
-  build_offset_map(room.file("lines", "ab\n\nc"), map);  // ends 3, 4, 5
+  const testing::own_folder room;
+  const std::string map = room.path + "/map", path = room.path + "/bad";
+  build_offset_map(written(room, "lines", "ab\n\nc"), map);  // ends 3, 4, 5
   const std::string good = content_of(map), name = "reshard: offset map " + path + ": ";
   REQUIRE(good.size() == 64 + 3 * 6 + 2);
   const auto read = [&](const std::string& content) {
-    room.file("bad", content);
+    written(room, "bad", content);
     return refused([&] { const offset_map all(path); });
   };
   CHECK(read(good) == "accepted");
@@ -350,8 +357,8 @@ TEST_CASE("a file that is shorter, longer, another or damaged is not the map's")
 }
 
 TEST_CASE("one token of a file changes: told where it is the end of a document that is looked at, or three within") {
-  const scratch room;
-  const std::string map = (room.folder / "map").string(), other = (room.folder / "other").string();
+  const testing::own_folder room;
+  const std::string map = room.path + "/map", other = room.path + "/other";
   int ends_told = 0, within_told = 0, unseen = 0;
   for (const auto& [count, width] : {std::pair{20, 2}, std::pair{64, 1}, std::pair{150, 1}}) {
     const document_form form{width, 7};
@@ -377,13 +384,13 @@ TEST_CASE("one token of a file changes: told where it is the end of a document t
                                  : "accepted");
       }
     }
-    build_offset_map(room.file("tokens", bytes_of(tokens, width)), map, form);
+    build_offset_map(written(room, "tokens", bytes_of(tokens, width)), map, form);
     const offset_map whole(map);
     REQUIRE(whole.count() == count);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       std::vector<std::uint64_t> changed = tokens;
       changed[i] = tokens[i] != 7 ? 7 : another(i);
-      room.file("other", bytes_of(changed, width));
+      written(room, "other", bytes_of(changed, width));
       CHECK(refused([&] { whole.require_of(other, form); }) == sentence[i]);
       ++(sentence[i] == "accepted" ? unseen : tokens[i] == 7 ? ends_told : within_told);
     }
