@@ -13,7 +13,14 @@ using namespace reshard;
 
 namespace {
 constexpr index_t most = std::numeric_limits<index_t>::max();
+
+/// How many samples a rank was dealt.
+index_t dealt(const oracle::walked_job& job, rank_t rank) {
+  index_t count = 0;
+  for (const oracle::used_sample& one : job.steps[0].samples) count += one.rank == rank ? 1 : 0;
+  return count;
 }
+}  // namespace
 
 TEST_CASE("shares of samples and of sequences follow each other and are what dealing one by one gives") {
   for (rank_t ranks = 1; ranks <= 9; ++ranks)
@@ -33,8 +40,8 @@ TEST_CASE("shares of samples and of sequences follow each other and are what dea
           CHECK(share.contains(one.begin) == (one.rank == r));
         for (const oracle::used_sample& one : tokens.steps[0].samples)
           CHECK(sequences.contains(interval{one.begin, one.begin + one.length}) == (one.rank == r));
-        CHECK(gradient_weight(share, batch) ==
-              doctest::Approx(static_cast<double>(share.size()) / static_cast<double>(batch)));
+        CHECK(gradient_weight(share, batch) * static_cast<double>(batch) ==
+              doctest::Approx(static_cast<double>(dealt(serial, r))).epsilon(1e-15));
       }
       CHECK(serial_cursor{begin}.after(batch) == serial_cursor{begin + batch});
       CHECK(token_cursor{begin}.after(batch, length) == token_cursor{begin + batch * length});
@@ -79,6 +86,15 @@ TEST_CASE("up to the ends of 64 bits nothing is lost") {
   CHECK_REFUSED(token_cursor{0}.step(index_t{1} << 32, index_t{1} << 31),
                 "cursor: 0 tokens and a batch of 4294967296 sequences of 2147483648 do not fit 64 bits");
   CHECK_REFUSED(token_cursor{most - 3}.step(2, 2), "tokens and a batch of 2 sequences of 2 do not fit 64 bits");
+  CHECK(serial_cursor{most - 9}.step(9) == interval{most - 9, most});
+  CHECK(serial_cursor{most - 9}.after(9) == serial_cursor{most});
+  CHECK(token_cursor{most - 4}.step(2, 2) == interval{most - 4, most});
+  CHECK(token_cursor{0}.step(most, 1) == interval{0, most});
+  CHECK(token_cursor{0}.step(1, most) == interval{0, most});
+  CHECK(token_cursor{most - 4}.inputs(1, 2, 2) == interval{most - 2, most});
+  CHECK(token_cursor{most - 5}.targets(1, 2, 2) == interval{most - 2, most});
+  CHECK_REFUSED(token_cursor{most - 4}.targets(1, 2, 2), "9223372036854775807 + 1 does not fit 64 bits");
+  CHECK_REFUSED(token_cursor{1}.step(most, 1), "cursor: 1 tokens and a batch of 9223372036854775807 sequences of 1");
 }
 
 TEST_CASE("what is no step is refused") {
@@ -92,5 +108,12 @@ TEST_CASE("what is no step is refused") {
   CHECK_REFUSED(token_cursor{}.targets(-1, 2, 4), "cursor: there is no sequence -1 in a batch of 2");
   CHECK_REFUSED(micro_batch({0, 4}, 2, 2), "cursor: micro-batch 2 of 2; they count from 0, and there is at least 1");
   CHECK_REFUSED(micro_batch({0, 4}, 0, 0), "cursor: micro-batch 0 of 0");
+  CHECK_REFUSED(micro_batch({0, 4}, -1, 2), "cursor: micro-batch -1 of 2");
+  CHECK_REFUSED(micro_batch({0, 4}, -2, -1), "cursor: micro-batch -2 of -1");
+  CHECK_REFUSED(token_cursor{-1}.step(8, 1), "cursor: it is at -1, and counts from 0");
+  CHECK_REFUSED(token_cursor{}.step(0, 1), "cursor: a batch of 0 samples; it has at least 1");
+  CHECK_REFUSED(token_cursor{}.share(8, 1, 0, 0), "cursor: 0 ranks; there is at least 1");
+  CHECK_REFUSED(token_cursor{}.share(8, 1, 4, 4), "cursor: there is no rank 4; ranks are 0 to 3");
+  CHECK_REFUSED(token_cursor{}.share(8, 1, -1, 4), "cursor: there is no rank -1; ranks are 0 to 3");
   CHECK_REFUSED(gradient_weight({0, 4}, 0), "cursor: a batch of 0 samples; it has at least 1");
 }

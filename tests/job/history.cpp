@@ -136,6 +136,13 @@ TEST_CASE("versions, and what is refused with nothing changed") {
   CHECK_REFUSED(h.share(5, 0), "history: there is no step 5; it has 5 steps");
   CHECK_REFUSED(h.share(0, 3), "cursor: there is no rank 3; ranks are 0 to 2");
   CHECK_REFUSED(step_history(-1), "history: it starts at -1, and data count from 0");
+  CHECK_REFUSED(h.cursor(-1), "history: there is no version -1; they are 0 to 5");
+  CHECK_REFUSED(h.run_of(-1), "history: there is no step -1; it has 5 steps");
+  CHECK_REFUSED(h.share(0, -1), "cursor: there is no rank -1; ranks are 0 to 2");
+  CHECK_REFUSED(h.add(1, 0), "cursor: a batch of 0 samples; it has at least 1");
+  CHECK_REFUSED(h.add(1, 1, 1, 0), "cursor: sequences of 0 tokens; they have at least 1");
+  CHECK(h == before);
+  h.undo_to(5);
   CHECK(h == before);
   h.undo_to(3);
   CHECK(h.version() == 3);
@@ -144,6 +151,50 @@ TEST_CASE("versions, and what is refused with nothing changed") {
   CHECK(h.runs().size() == 1);
   h.undo_to(0);
   CHECK(h == step_history(7));
+}
+
+TEST_CASE("each version that a history of three runs can go back to, and what is added there") {
+  step_history whole(3);
+  whole.add(2, 5, 2);
+  whole.add(3, 4, 1, 2);
+  whole.add(1, 6, 3);
+  const index_t began[] = {3, 8, 13, 21, 27, 33, 39};
+  const rank_t ranks[] = {2, 2, 3, 1, 1, 1};
+  for (index_t to = 0; to <= 6; ++to) {
+    step_history back = whole;
+    back.undo_to(to);
+    CHECK(back.version() == to);
+    CHECK(back.cursor() == began[to]);
+    CHECK(back.runs().size() == (to == 0 ? 0u : to <= 2 ? 1u : to == 3 ? 2u : 3u));
+    for (index_t v = 0; v <= to; ++v) CHECK(back.cursor(v) == began[v]);
+    for (index_t s = 0; s < to; ++s) CHECK(back.run_of(s).ranks == ranks[s]);
+    back.add(4, 8);
+    CHECK(back.cursor() == began[to] + 8);
+    CHECK(back.run_of(to) == step_run{.first = to, .count = 1, .ranks = 4, .batch = 8, .begin = began[to]});
+  }
+  step_history none(7);
+  none.undo_to(0);
+  CHECK(none == step_history(7));
+  CHECK(none.cursor() == 7);
+  CHECK_REFUSED(none.undo_to(1), "history: it cannot go back to version 1; versions are 0 to 0");
+  CHECK_REFUSED(none.run_of(0), "history: there is no step 0; it has 0 steps");
+}
+
+TEST_CASE("a history goes up to the end of 64 bits, and not beyond") {
+  step_history steps, sevens(7), wide(10), tokens(most - 12);
+  steps.add(1, 1, most);
+  CHECK(steps.version() == most);
+  CHECK(steps.cursor() == most);
+  CHECK_REFUSED(steps.add(1, 1), "do not fit 64 bits");
+  sevens.add(3, 7, most / 7 - 1);  // 2^63 - 1 is a multiple of 7
+  CHECK(sevens.cursor() == most);
+  CHECK_REFUSED(step_history(8).add(3, 7, most / 7 - 1), "steps of 7 from 8 do not fit 64 bits");
+  CHECK_REFUSED(wide.add(1, most / 2, 2), "history: 2 steps of 4611686018427387903 from 10 do not fit 64 bits");
+  CHECK_REFUSED(wide.add(1, most / 2, 3), "history: 3 steps of 4611686018427387903 from 10 do not fit 64 bits");
+  CHECK(wide == step_history(10));
+  tokens.add(1, 2, 2, 3);
+  CHECK(tokens.cursor() == most);
+  CHECK(tokens.share(1, 0) == interval{most - 6, most});
 }
 
 TEST_CASE("a cursor is small state: eight bytes, the same on all devices, and the job goes on where it was") {
