@@ -3,8 +3,11 @@
 // beyond.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <reshard/job/detail/fraction.hpp>
 
@@ -68,6 +71,48 @@ TEST_CASE("up to 128 bits: what the compiler's integers say") {
   }
 }
 
+TEST_CASE("numbers beside each power of two, each with each: what the compiler's integers say") {
+  std::vector<wide> all = {0};
+  for (const int bit : {0, 1, 2, 15, 16, 30, 31, 32, 33, 47, 62, 63})
+    for (const int off : {-1, 0, 1}) all.push_back((static_cast<wide>(1) << bit) + static_cast<wide>(off));
+  for (const int bit : {64, 65, 95, 96, 97, 126}) {
+    all.push_back(static_cast<wide>(1) << bit);
+    all.push_back((static_cast<wide>(1) << bit) - 1);
+    all.push_back((static_cast<wide>(0xFFFFFFFFu) << (bit - 32)) + 5);
+  }
+  for (const wide a : all) {
+    const natural n = of(a);
+    int bits = 0, twos = 0;
+    while (bits < 128 && a >> bits != 0) ++bits;
+    while (a != 0 && (a >> twos & 1) == 0) ++twos;
+    CHECK(n.bits() == bits);
+    CHECK(n.zero() == (a == 0));
+    CHECK(n.narrow() == (bits <= 64));
+    CHECK(n.low() == static_cast<std::uint64_t>(a));
+    if (a != 0) CHECK(n.twos() == twos);
+    if (bits <= 64) CHECK(n == natural(static_cast<std::uint64_t>(a)));
+    CHECK(n.text() == decimal(a));
+    CHECK(n.value() == doctest::Approx(static_cast<double>(a)).epsilon(1e-15));
+    for (int shift = 0; shift < 200; ++shift) CHECK(n.halved(shift) == of(shift < 128 ? a >> shift : 0));
+    for (const wide b : all) {
+      CHECK((n < of(b)) == (a < b));
+      CHECK((n == of(b)) == (a == b));
+      CHECK(n + of(b) == of(a + b));
+      if (a >> 64 == 0 && b >> 64 == 0) CHECK(n * of(b) == of(a * b));
+      if (b == 0) continue;
+      natural rest, less = of(a < b ? b : a);
+      CHECK(n.divided(of(b), rest) == of(a / b));
+      CHECK(rest == of(a % b));
+      less.subtract(of(a < b ? a : b));
+      CHECK(less == of(a < b ? b - a : a - b));
+      wide x = a, y = b;
+      while (y != 0) x = std::exchange(y, x % y);
+      if (a != 0) CHECK(common_divisor(n, of(b)) == of(x));
+      if (a % b == 0) CHECK(exact_quotient(n, of(b)) == of(a / b));
+    }
+  }
+}
+
 TEST_CASE("beyond: (a b + c) / b is a and c; a divisor that both have is found, and dividing by it leaves none") {
   dice random(1);
   for (int i = 0; i < testing::tries(60); ++i) {
@@ -93,6 +138,25 @@ TEST_CASE("beyond: (a b + c) / b is a and c; a divisor that both have is found, 
 
 TEST_CASE("a quotient and a rest are those of the division, whatever the digits") {
   dice random(9);
+  const auto check = [](const natural& a, const natural& b) {
+    natural rest;
+    const natural quotient = a.divided(b, rest);
+    return rest < b && quotient * b + rest == a;
+  };
+  const std::uint64_t ends[] = {0, 1, 0x80000000u, 0xFFFFFFFFu};
+  std::vector<natural> three;  // digits
+  for (const std::uint64_t high : ends)
+    for (const std::uint64_t middle : ends)
+      for (const std::uint64_t low : ends) {
+        const natural word = std::uint64_t{1} << 32;
+        three.push_back((natural(high) * word + natural(middle)) * word + natural(low));
+      }
+  for (const natural& b : three) {
+    if (b.zero()) continue;
+    int wrong = 0;
+    for (const natural& a : three) wrong += check(a, b) && check(a * three[50], b) ? 0 : 1;
+    CHECK(wrong == 0);
+  }
   const auto digits = [&](index_t count) {  // many of them at either end, where an estimated digit is corrected
     natural n = 0;
     for (index_t i = 0; i < count; ++i) {
@@ -107,11 +171,7 @@ TEST_CASE("a quotient and a rest are those of the division, whatever the digits"
   };
   for (int i = 0; i < testing::tries(2000); ++i) {
     const natural a = digits(random.within(0, 9)), b = digits(random.within(1, 6));
-    if (b.zero()) continue;
-    natural rest;
-    const natural quotient = a.divided(b, rest);
-    CHECK(rest < b);
-    CHECK(quotient * b + rest == a);
+    if (!b.zero()) CHECK(check(a, b));
   }
 }
 
@@ -134,6 +194,14 @@ TEST_CASE("fractions are in lowest terms, ordered, and where they are said to be
   CHECK_REFUSED(fraction(-1, 2), "fraction: -1 / 2; the one is at least 0 and the other at least 1");
   CHECK_REFUSED(fraction(1, 0), "fraction: 1 / 0;");
   CHECK_REFUSED(fraction::between({1, 2}, {1, 3}, 4, 3), "fraction: 4 / 3 of the way; it is from 0 to 1");
+  CHECK_REFUSED(fraction::between({1, 2}, {1, 3}, -1, 3), "fraction: -1 / 3 of the way; it is from 0 to 1");
+  CHECK_REFUSED(fraction::between({1, 2}, {1, 3}, 0, 0), "fraction: 0 / 0 of the way; it is from 0 to 1");
+  CHECK(fraction::between({1, 2}, {1, 3}, 0, 1) == fraction(1, 2));
+  CHECK(fraction::between({1, 2}, {1, 3}, 1, 1) == fraction(1, 3));
+  CHECK(fraction::between({1, 2}, {1, 3}, INT64_MAX, INT64_MAX) == fraction(1, 3));
+  CHECK_REFUSED(fraction(1, -1), "fraction: 1 / -1;");
+  CHECK(fraction(0, 5) == fraction(0, 1));
+  CHECK(fraction::of_parts(0, 5) == fraction());
 }
 
 TEST_CASE("of thousands of bits, the double is the quotient") {
@@ -141,4 +209,28 @@ TEST_CASE("of thousands of bits, the double is the quotient") {
   for (int i = 0; i < 60; ++i) f = fraction::between(f, fraction(2, 7), 1, 1'000'000'007 + 2 * i);
   CHECK(f.text().size() > 600);
   CHECK(f.value() == doctest::Approx(1.0 / 3).epsilon(1e-6));
+}
+
+TEST_CASE("a double lies within a few units of its last place from the fraction, however many bits that takes") {
+  fraction up(1, 3), down(7, 8);
+  int narrow = 0, wide_ones = 0;
+  for (int i = 0; i < 130; ++i) {
+    for (const fraction& f : {up, down}) {
+      const auto n = static_cast<std::uint64_t>(std::ldexp(f.value(), 62));  // exactly: these are between 1/4 and 1
+      REQUIRE(n >= std::uint64_t{1} << 60);
+      REQUIRE(n <= std::uint64_t{1} << 62);
+      const std::uint64_t units = n >> 50;
+      CHECK(fraction::of_parts(n - units, std::uint64_t{1} << 62) < f);
+      CHECK(f < fraction::of_parts(n + units, std::uint64_t{1} << 62));
+      ++(f.text().size() > 2 * 302 ? wide_ones : narrow);  // digits of 1000 bits
+    }
+    up = fraction::between(up, fraction(2, 3), 1, 1'000'003 + 2 * i);
+    down = fraction::between(down, fraction(5, 7), 1, 997 + 2 * i);
+  }
+  CHECK(narrow > 50);
+  CHECK(wide_ones > 50);
+  for (index_t n = 0; n < 40; ++n)
+    for (index_t d = 1; d < 40; ++d) CHECK(fraction(n, d).value() == static_cast<double>(n) / static_cast<double>(d));
+  CHECK(fraction(INT64_MAX, 1).value() == 9223372036854775808.0);
+  CHECK(fraction(1, INT64_MAX).value() == 1 / 9223372036854775808.0);
 }

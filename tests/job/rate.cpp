@@ -24,6 +24,7 @@ constexpr index_t most = std::numeric_limits<index_t>::max();
 
 /// A quotient of 128 bits, reduced.
 __extension__ using wide = __int128;
+__extension__ using unsigned_wide = unsigned __int128;
 struct quotient {
   wide n = 0, d = 1;
 };
@@ -53,6 +54,18 @@ quotient wanted(const std::vector<rate_change>& changes, std::size_t count, inde
   return reduced(m0.n * m1.d * last.ramp + (m1.n * m0.d - m0.n * m1.d) * (t - last.at), m0.d * m1.d * last.ramp);
 }
 
+/// floor(2^32 sqrt(batch / base)), for numbers below 2^40.
+std::uint64_t root_of_2_64(index_t batch, index_t base) {
+  std::uint64_t root = 0;
+  for (std::uint64_t more = std::uint64_t{1} << 52; more > 0; more /= 2) {
+    const std::uint64_t larger = root + more;
+    if (static_cast<unsigned_wide>(larger) * larger <=
+        (static_cast<unsigned_wide>(batch) << 64) / static_cast<unsigned_wide>(base))
+      root = larger;
+  }
+  return root;
+}
+
 /// Elan's Algorithm 1, lines 18 to 31, as printed: t, T0 and T are numbers of iterations.
 double printed_rate(double lr0, double k, index_t big_t, index_t t0, index_t t) {
   const double lr_t = lr0 * k;
@@ -67,18 +80,45 @@ TEST_CASE("all N, N' <= 32 and batches up to 512: linear is the batches' ratio, 
     for (index_t batch = 1; batch <= 512; ++batch) {
       CHECK(rate_factor(batch, base, rate_power::linear) == fraction(batch, base));
       const fraction root = rate_factor(batch, base, rate_power::root);
-      const double exact = std::sqrt(static_cast<double>(batch) / static_cast<double>(base));
-      CHECK(root.value() <= exact * (1 + 1e-15));
-      CHECK(root.value() > exact - 1.01 / 4294967296.0);
       const auto common = std::gcd(batch, base);
       const auto top = static_cast<index_t>(std::lround(std::sqrt(batch / common))),
                  over = static_cast<index_t>(std::lround(std::sqrt(base / common)));
       if (top * top * common == batch && over * over * common == base) CHECK(root == fraction(top, over));
+      else CHECK(root == fraction::of_parts(root_of_2_64(batch, base), std::uint64_t{1} << 32));
     }
   CHECK(rate_factor(512, 256, rate_power::root).text() == "6074000999/4294967296");
   CHECK(rate_factor(1024, 256, rate_power::root).text() == "2/1");
   CHECK(rate_factor(1, most, rate_power::root).text() == "1/4294967296");
   CHECK(rate_factor(most, 1, rate_power::root).text() == "13043817825332782211/4294967296");
+}
+
+TEST_CASE("a whole root, beside every square") {
+  CHECK(detail::root_of(0) == 0);
+  for (std::uint64_t root = 1; root < 300; ++root)
+    for (std::uint64_t x = root * root; x < (root + 1) * (root + 1); ++x) CHECK(detail::root_of(x) == root);
+  for (int bit = 8; bit <= 64; ++bit)
+    for (const std::uint64_t root :
+         {(~std::uint64_t{0} >> (64 - bit)), std::uint64_t{1} << (bit - 1), (std::uint64_t{1} << (bit - 1)) + 3,
+          std::uint64_t{0xB504F333F9DE6484} >> (64 - bit)}) {
+      const unsigned_wide square = static_cast<unsigned_wide>(root) * root;
+      CHECK(detail::root_of(square) == root);
+      CHECK(detail::root_of(square - 1) == root - 1);
+      CHECK(detail::root_of(square + 2 * static_cast<unsigned_wide>(root)) == root);
+    }
+}
+
+TEST_CASE("the last change at or before a sample counts, of however many") {
+  for (index_t count = 0; count <= 20; ++count) {
+    rate_schedule schedule(1);
+    for (index_t i = 0; i < count; ++i) schedule.add({10 + 5 * i, 2 + i, 0});
+    for (index_t t = 0; t < 10 + 5 * count + 5; ++t)
+      CHECK(schedule.factor(t) == (t < 10 || count == 0 ? fraction(1, 1) : fraction(1 + least(count, (t - 5) / 5), 1)));
+    for (index_t t = 10 + 5 * count; t >= 0; --t) {
+      schedule.undo_to(t);
+      CHECK(schedule.factor(most) ==
+            (t < 10 || count == 0 ? fraction(1, 1) : fraction(1 + least(count, (t - 5) / 5), 1)));
+    }
+  }
 }
 
 TEST_CASE("random changes, ramps over each other: the formula, at every sample that is asked") {
@@ -184,6 +224,12 @@ TEST_CASE("what is refused") {
   CHECK_REFUSED(schedule.add({11, 512, -1}), "rate: a ramp of -1 samples; it has at least 0");
   CHECK_REFUSED(schedule.add({11, 0, 1}), "rate: a batch of 0 samples beside one of 256; both have at least 1");
   CHECK_REFUSED(schedule.factor(-1), "rate: there is no sample -1; they count from 0");
+  CHECK_REFUSED(rate_factor(0, 1, rate_power::root),
+                "rate: a batch of 0 samples beside one of 1; both have at least 1");
+  CHECK_REFUSED(rate_factor(1, 0, rate_power::root),
+                "rate: a batch of 1 samples beside one of 0; both have at least 1");
+  CHECK_REFUSED(rate_factor(1, 0, rate_power::linear), "rate: a batch of 1 samples beside one of 0");
+  CHECK(rate_factor(1, 1, rate_power::root) == fraction(1, 1));
   CHECK_REFUSED(rate_schedule(0), "rate: a base batch of 0 samples; it has at least 1");
   CHECK_REFUSED(rate_schedule(1).add({-1, 1, 0}), "rate: a change at sample -1 after one at 0");
   CHECK(schedule.factor(most) == fraction(2, 1));
