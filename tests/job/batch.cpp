@@ -108,6 +108,46 @@ TEST_CASE("the answer, and every k that was tried") {
   CHECK(choose_batch(1, 1, 1, at(0, 1, 1)) == batch_choice{1, 1, {1}});
 }
 
+TEST_CASE(
+    "each k that could be the first to do: which were asked about until then; and the least limit that allows it") {
+  for (rank_t n = 1; n <= 9; ++n)
+    for (rank_t to = 1; to <= 40; ++to)
+      for (const index_t batch : {1, 7, 40, 41}) {
+        std::vector<index_t> ks = {1};
+        while (ks.back() * 2 * n <= to) ks.push_back(ks.back() * 2);
+        for (std::size_t first = 0; first <= ks.size(); ++first) {
+          const bool some = first < ks.size() || to == 1;
+          const std::size_t which = to == 1 ? 0 : first;
+          const auto optimum = [&](index_t b) { return some && b == ks[which] * batch ? to : greatest(1, to - 1); };
+          batch_choice wanted{batch * to / n, 0, ks};
+          if (some) {
+            wanted = {ks[which] * batch, ks[which], ks};
+            wanted.tried.resize(which + 1);
+          }
+          CAPTURE(n);
+          CAPTURE(to);
+          CAPTURE(batch);
+          const std::string over = std::to_string(wanted.batch) + " samples over " + std::to_string(to) + " ranks";
+          if (wanted.batch < to) {
+            const std::string sentence = testing::refused([&] { choose_batch(n, batch, to, optimum); });
+            CHECK(sentence == "reshard: batch: " + over + "; each has at least one, so at most " +
+                                  std::to_string(wanted.batch) + " ranks");
+            continue;
+          }
+          CHECK(choose_batch(n, batch, to, optimum) == wanted);
+          const index_t most_of_one = wanted.batch / to + (wanted.batch % to > 0 ? 1 : 0), less = most_of_one - 1;
+          CHECK(choose_batch(n, batch, to, optimum, most_of_one) == wanted);
+          if (less == 0) continue;
+          index_t ranks = 1;
+          while (ranks * less < wanted.batch) ++ranks;
+          CHECK(testing::refused([&] { choose_batch(n, batch, to, optimum, less); }) ==
+                "reshard: batch: " + over + " are " + std::to_string(most_of_one) + " a rank, and the limit is " +
+                    std::to_string(less) + "; at least " + std::to_string(ranks) + " ranks, or a batch of at most " +
+                    std::to_string(less * to) + ", would do");
+        }
+      }
+}
+
 TEST_CASE("what is refused, by name; up to the ends of 64 bits") {
   const wants_each one{1};
   const auto none = [](index_t) { return rank_t{1}; };
@@ -132,6 +172,12 @@ TEST_CASE("what is refused, by name; up to the ends of 64 bits") {
   CHECK(choose_batch(most, most, most, one).batch == most);
   CHECK(choose_batch(1, 1, most, [](index_t batch) { return batch; }).tried.size() == 63);
   CHECK(choose_batch(1, most, 2, one, most - 1).batch == most);
+  CHECK_REFUSED(choose_batch(1, most, 2, one, most / 2), "or a batch of at most 9223372036854775806, would do");
+  CHECK_REFUSED(choose_batch(-1, 8, 4, one), "batch: from -1 to 4 ranks; there is at least 1");
+  CHECK_REFUSED(choose_batch(1, 8, -4, one), "batch: from 1 to -4 ranks; there is at least 1");
+  CHECK_REFUSED(choose_batch(4, 8, 4, [](index_t) { return rank_t{-1}; }), "batch: the optimum for 8 samples is -1");
+  CHECK(testing::refused([] { require_samples(3, 3); }) == "accepted");
+  CHECK_REFUSED(require_samples(3, 4), "batch: 3 samples over 4 ranks; each has at least one, so at most 3 ranks");
   CHECK_REFUSED(choose_batch(most - 1, most, 1, wants_each{1}, most - 1),
                 "or a batch of at most 9223372036854775806, would do");
 }

@@ -2,6 +2,7 @@
 // With how many ranks is a batch fastest: by looking at every n; and a model fitted to what a model says is that model.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <span>
 #include <vector>
@@ -94,6 +95,86 @@ TEST_CASE("a model is fitted to what it says, and coefficients are never below 0
   CHECK(found.c == 0);
 }
 
+TEST_CASE("of noisy rows: no other coefficients at or above 0 have smaller squares") {
+  dice random(2);
+  int left_out[3] = {};
+  for (int i = 0; i < 60; ++i) {
+    const step_model truth{.a = static_cast<double>(random.below(3)),
+                           .b = static_cast<double>(random.below(3)) / 10,
+                           .c = static_cast<double>(random.below(3)) / 10};
+    std::vector<measured_throughput> rows;
+    for (index_t row = random.within(6, 12); row > 0; --row) {
+      const index_t n = random.within(1, 16), batch = n * random.within(1, 30);
+      const double seconds =
+          std::abs(truth.seconds(batch, n) + static_cast<double>(random.within(-199, 200)) / 100) + 0.01;
+      rows.push_back({batch, n, static_cast<double>(batch) / seconds});
+    }
+    const step_model found = fit_step_model(rows, 8);
+    const double x[] = {found.a, found.b, found.c};
+    double slope[3] = {}, scale[3] = {};  // of the squares, by each coefficient: 0, or not below 0 where that is 0
+    for (const measured_throughput& row : rows) {
+      const double of[] = {1, static_cast<double>(row.batch) / static_cast<double>(row.ranks),
+                           static_cast<double>(row.ranks)};
+      const double seconds = static_cast<double>(row.batch) / row.samples_per_second;
+      for (int j = 0; j < 3; ++j) {
+        slope[j] += (found.seconds(row.batch, row.ranks) - seconds) * of[j];
+        scale[j] += seconds * of[j];
+      }
+    }
+    for (int j = 0; j < 3; ++j) {
+      CHECK(x[j] >= 0);
+      if (x[j] > 0) CHECK(std::abs(slope[j]) < 1e-9 * scale[j]);
+      else CHECK(slope[j] > -1e-9 * scale[j]);
+      left_out[j] += x[j] == 0 ? 1 : 0;
+    }
+  }
+  MESSAGE("left out: a " << left_out[0] << ", b " << left_out[1] << ", c " << left_out[2] << " times");
+  for (const int times : left_out) CHECK_DRAWN(times > 5);
+}
+
+TEST_CASE("squares are those of the rows, with each choice of coefficients; what tells too little apart is no fit") {
+  const std::vector<measured_throughput> rows = {{64, 1, 30}, {64, 2, 50}, {64, 4, 90}, {512, 8, 200}, {512, 64, 300}};
+  for (unsigned used = 1; used < 8; ++used) {
+    double found[3] = {7, 7, 7}, squares = 7, sum = 0;
+    REQUIRE(detail::fit_some(rows, used, found, squares));
+    for (int j = 0; j < 3; ++j)
+      if ((used & (1u << j)) == 0) CHECK(found[j] == 0);
+    for (const measured_throughput& row : rows) {
+      const auto batch = static_cast<double>(row.batch), ranks = static_cast<double>(row.ranks);
+      const double off = batch / row.samples_per_second - found[0] - found[1] * batch / ranks - found[2] * ranks;
+      sum += off * off;
+    }
+    CHECK(squares == doctest::Approx(sum).epsilon(1e-12));
+  }
+  // the same a few million times larger or smaller, batches or ranks: nothing hangs on what is counted in
+  for (const index_t larger : {index_t{1}, index_t{1'000'003}, index_t{1} << 30})
+    for (const rank_t wider : {rank_t{1}, rank_t{1'003}, rank_t{1} << 20}) {
+      std::vector<measured_throughput> scaled = rows, lacks_b = rows, lacks_c = rows;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        scaled[i].batch *= larger * wider, scaled[i].ranks *= wider;
+        lacks_b[i].batch = 24 * larger * rows[i].ranks;
+        lacks_c[i].batch *= larger * wider, lacks_c[i].ranks = wider;
+      }
+      double found[3] = {}, squares = 0;
+      CHECK(detail::fit_some(scaled, 7, found, squares));
+      CHECK_FALSE(detail::fit_some(lacks_b, 7, found, squares));
+      CHECK(detail::fit_some(lacks_b, 5, found, squares));
+      CHECK_FALSE(detail::fit_some(lacks_c, 7, found, squares));
+      CHECK(detail::fit_some(lacks_c, 3, found, squares));
+    }
+}
+
+TEST_CASE("the first that holds is found by halving: in any range, with few questions") {
+  for (rank_t low = 0; low <= 3; ++low)
+    for (rank_t high = low; high <= 70; ++high)
+      for (rank_t first = low; first <= high; ++first) {
+        int asked = 0, most = 0;
+        const rank_t found = detail::first_rank(low, high, [&](rank_t n) { return ++asked, n >= first; });
+        while (((high - low) >> most) != 0) ++most;
+        CHECK((found == first && asked <= most));
+      }
+}
+
 TEST_CASE("a batch is chosen by a table or a model as by any other function") {
   const step_model m{.a = 0.05, .b = 0.002, .c = 0.0045, .most_ranks = 64};  // sqrt(b B / c) is best
   CHECK(m(128) == 8);
@@ -121,4 +202,17 @@ TEST_CASE("what is refused") {
       fit_step_model(alike, 8),
       "throughput: 3 rows do not tell a, b and c of a + b B / n + c n apart; three that differ in B / n and in n do");
   CHECK_REFUSED(fit_step_model(two, 0), "throughput: a model of at most 0 ranks; that is 1 to 4194304");
+  const std::vector<measured_throughput> three = {{8, 1, 1}, {8, 2, 1.5}, {8, 4, 1.75}};
+  CHECK_REFUSED(fit_step_model(three, 4'194'305), "throughput: a model of at most 4194305 ranks; that is 1 to 4194304");
+  for (const rank_t ranks : {1, 2, 4'194'303, 4'194'304}) CHECK(fit_step_model(three, ranks).most_ranks == ranks);
+  CHECK_REFUSED(table.add({0, 1, 1}), "throughput: a batch of 0 samples over 1 ranks; each has at least one");
+  CHECK_REFUSED(table.add({8, 4, 0.99e-100}), "is not from 1e-100 to 1e100 samples a second");
+  CHECK_REFUSED(table.add({8, 4, 1.01e100}), "is not from 1e-100 to 1e100 samples a second");
+  table.add({8, 8, 1e-100});
+  table.add({9, 8, 1e100});
+  table.add({1, 1, 1});
+  CHECK(table.rows().size() == 4);
+  CHECK(table.rows()[1] == measured_throughput{8, 8, 1e-100});
+  CHECK(table(8) == 2);
+  CHECK(table(1) == 1);
 }
