@@ -3,6 +3,7 @@
 // refusals with their devices included.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -146,6 +147,95 @@ TEST_CASE("random worlds: every blob goes from the lowest device that has it to 
   for (const long count : {met.absent, met.moved, met.kept, met.per_rank, met.empty, met.differs, met.rules,
                            met.missing, met.of_same, met.too_much})
     if (!testing::few()) CHECK_DRAWN(count > 10);
+}
+
+TEST_CASE("a name has one rule on a device, whatever lies beside it; each blob is found again, and none else") {
+  const blob_id all[] = {{"a"}, {"a", "0"}, {"a", "1"}, {"b"}, {"b", "0"}, {"ab"}, {"ab", "0"}, {"c", "0"}, {"c", "1"}};
+  constexpr unsigned count = 9;
+  for (unsigned chosen = 0; chosen < 1u << count; ++chosen)
+    for (const bool backwards : {false, true}) {
+      small_state mine;
+      std::vector<blob_id> there;
+      for (unsigned i = 0; i < count; ++i) {
+        const unsigned which = backwards ? count - 1 - i : i;
+        if ((chosen >> which & 1u) == 0) continue;
+        const blob_id& id = all[which];
+        bool other_rule = false;
+        for (const blob_id& one : there) other_rule = other_rule || (one.name == id.name && one.same() != id.same());
+        const std::string sentence = refused([&] { mine.add({id, bytes_of(id.text())}); });
+        CHECK(sentence == (other_rule ? "reshard: small state " + id.name +
+                                            " is both the same on all devices and per rank; a name has one rule"
+                                      : "accepted"));
+        if (!other_rule) there.push_back(id);
+      }
+      CHECK(mine.blobs().size() == there.size());
+      bytes_t counted = 0;
+      for (const blob_id& id : all) {
+        const bool is_there = std::find(there.begin(), there.end(), id) != there.end();
+        CHECK(mine.has(id) == is_there);
+        if (is_there) CHECK(mine.bytes_of(id) == bytes_of(id.text()));
+        else CHECK_REFUSED(mine.bytes_of(id), "there is no small state " + id.text() + " among ");
+        counted += is_there ? static_cast<bytes_t>(id.name.size() + id.key.size() + id.text().size()) : 0;
+      }
+      CHECK(mine.counted() == counted);
+    }
+}
+
+TEST_CASE("names and keys of each length: up to 255 bytes are legal, and a name has one") {
+  for (const std::size_t name : {0u, 1u, 31u, 33u, 254u, 255u, 256u, 300u})
+    for (const std::size_t key : {0u, 1u, 254u, 255u, 256u, 257u}) {
+      const blob_id id{std::string(name, 'n'), std::string(key, 'k')};
+      const std::string wrong =
+          name == 0 ? "reshard: a blob of small state has no name" + (key > 0 ? ", and the key " + id.key : "")
+          : name > 255 || key > 255
+              ? "reshard: a blob of small state has a name or a key of " + std::to_string(std::max(name, key)) +
+                    " bytes; at most 255 are legal: " + std::string(std::min<std::size_t>(name, 32), 'n') + ".."
+              : "accepted";
+      CHECK(refused([&] { require_legal(id); }) == wrong);
+      CHECK(id.bytes() == static_cast<bytes_t>(name + key));
+      CHECK(id.same() == (key == 0));
+    }
+}
+
+TEST_CASE("a device has 1 MiB at most afterwards, what comes from others counted, to the byte") {
+  const auto said = [](const blob_id& id, bytes_t bytes) { return blob_directory{.has = {{id, bytes, 1}}}; };
+  for (const bytes_t more : {0, 1}) {
+    blob_directory asks = said({"own"}, 100);
+    asks.wants = {{"of", "0"}, {"of", "0"}};
+    const bytes_t rest = most_small_bytes - (3 + 100) - 3 - 6;
+    CHECK(refused([&] {
+            static_cast<void>(small_state_routes({said({"of", "0"}, rest + more), said({"shared"}, 0), asks}));
+          }) == (more == 0 ? "accepted"
+                           : "reshard: device 2 would have 1048577 bytes of small state; at most 1048576 a device are "
+                             "legal, names and keys counted"));
+    const bytes_t alike = most_small_bytes - 4;
+    CHECK(refused([&] {
+            static_cast<void>(small_state_routes({{.takes_part = false}, said({"same"}, alike + more), {}}));
+          }) == (more == 0 ? "accepted"
+                           : "reshard: device 1 would have 1048577 bytes of small state; at most 1048576 a device are "
+                             "legal, names and keys counted"));
+  }
+}
+
+TEST_CASE("what is called meanwhile is called at every 1024th blob taken up, compared, asked for or dealt") {
+  int called = 0;
+  const auto call = [&] { ++called; };
+  const auto what = detail::sink<>::of(call);
+  detail::now_and_then breath(what);
+  for (int drawn = 1; drawn <= 5000; ++drawn) {
+    breath.draw();
+    CHECK(called == drawn / 1024);
+  }
+  for (const int blobs : {170, 171, 341, 342, 1000}) {  // on two devices each, asked for by one
+    blob_directory has, asks;
+    for (int i = 0; i < blobs; ++i) {
+      has.has.push_back({{"b" + std::to_string(i), "0"}, 8, 1});
+      asks.wants.push_back(has.has.back().id);
+    }
+    called = 0;
+    CHECK(detail::routes_of({has, has, asks}, what).size() == static_cast<std::size_t>(blobs));
+    CHECK(called == (2 * blobs + blobs + blobs + blobs) / 1024);
+  }
 }
 
 TEST_CASE("what nobody asks for: of ranks, and not of who takes no part") {
