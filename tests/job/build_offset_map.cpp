@@ -3,6 +3,8 @@
 // again goes on with. (job/offset_map.cpp asks maps of random files what they say.)
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +15,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <reshard/job/build_offset_map.hpp>
@@ -76,7 +79,31 @@ void set_written(const std::string& path, long seconds, long nanoseconds) {
 }
 constexpr std::uint64_t stretch_words = std::uint64_t{64} << 20;
 static_assert(offset_map_builder::stretch == long_lines::stretch);
+
+/// How files are read and written meanwhile: so many bytes at most by a call, each second of which is interrupted; all
+/// fail with an error that is set.
+struct slow_files {
+  std::size_t most = 0;  // 0: as always
+  int calls = 0, error = 0;
+
+  ssize_t call(long number, int file, const void* bytes, std::size_t count, off_t at) {
+    if (error != 0 || (most != 0 && ++calls % 2 == 1)) {
+      errno = error != 0 ? error : EINTR;
+      return -1;
+    }
+    return ::syscall(number, file, bytes, most == 0 ? count : std::min(count, most), at);
+  }
+};
+slow_files reads, writes;
 }  // namespace
+
+/// These take the place of the C library's.
+extern "C" ssize_t pread(int file, void* to, std::size_t count, off_t at) {
+  return reads.call(SYS_pread64, file, to, count, at);
+}
+extern "C" ssize_t pwrite(int file, const void* from, std::size_t count, off_t at) {
+  return writes.call(SYS_pwrite64, file, from, count, at);
+}
 
 TEST_CASE("a map is a head, the ends of its documents in six bytes each, and two bytes of nothing") {
   const scratch room;
@@ -150,6 +177,35 @@ TEST_CASE("a file of many reads and many ends: none is lost where one follows th
     check(tokens, {static_cast<index_t>(width), 2});
   }
   check(std::vector<std::uint64_t>(900'000, 2), {1, 2});  // 5,400,000 bytes of ends
+}
+
+TEST_CASE("calls that are interrupted or do less than they were asked for are gone on with; others are told") {
+  const testing::own_folder room;
+  const std::string source = room.path + "/source", map = room.path + "/map";
+  std::string bytes;
+  for (int i = 0; i < 40'000; ++i) bytes += little_endian({i % 3 == 0 ? 7u : static_cast<std::uint64_t>(i + 8)}, 8);
+  write(source, bytes + bytes.substr(0, 16));
+  const document_form form{8, 7};
+  build_offset_map(source, map, form);
+  const std::string whole = content_of(map);
+  CHECK(offset_map(map).count() == 13'334 + 2);  // a delimiter, and one without, behind
+  for (const std::size_t most : {999u, 4096u, 131'071u}) {
+    reads = writes = {.most = most};
+    build_offset_map(source, map, form);
+    CHECK(reads.calls >= static_cast<int>(2 * 320'016 / most));
+    CHECK(writes.calls >= static_cast<int>(2 * whole.size() / most));
+    reads = writes = {};
+    CHECK(content_of(map) == whole);
+  }
+  reads.error = EIO;
+  CHECK(testing::refused([&] { build_offset_map(source, map, form); }) ==
+        "reshard: " + source + " cannot be read: Input/output error");
+  reads = {};
+  writes.error = ENOSPC;
+  CHECK(testing::refused([&] { build_offset_map(source, map, form); }) ==
+        "reshard: " + map + ".part cannot be written: No space left on device");
+  writes = {};
+  CHECK(content_of(map) == whole);
 }
 
 TEST_CASE("what was begun is gone on with only where each bit of it is as it was left") {

@@ -209,6 +209,22 @@ TEST_CASE("what nobody asks for is told on all devices, or refused by all where 
       CHECK(has[d] == (!strict && d < 2 ? 1u : 0u));
     }
   }
+  for (const rank_t go_on : {0, 1, 2, 3}) {  // of three loaders
+    thread_group loaders(3, soon);
+    const std::vector<std::string> sentences = thrown(loaders, [&](auto& here) {
+      std::vector<blob_id> wanted;
+      if (here.device() < go_on) wanted.push_back(cursor(here.device()));
+      static_cast<void>(
+          carry_small_state(one_blob(cursor(here.device()), 8), wanted, here, {.unasked = when_unasked::refuse}));
+    });
+    const std::string which[] = {"cursor[loader=0], which with 2 more", "cursor[loader=1], which with 1 more",
+                                 "cursor[loader=2], which"};
+    for (const std::string& sentence : sentences)
+      CHECK(sentence == (go_on == 3 ? ""
+                                    : "refusal reshard: no device asks for small state " + which[go_on] +
+                                          " would be on no device; ask for what shall stay, or let it be told "
+                                          "(when_unasked::tell)"));
+  }
   thread_group world(2, soon);
   std::size_t told = 0;
   world.run([&](auto& here) {  // what is asked for, and what is the same on all, is nowhere on the list
