@@ -109,6 +109,7 @@ TEST_CASE("a map is a head, the ends of its documents in six bytes each, and two
   const scratch room;
   const std::string map = (room.folder / "map").string();
   const auto built = [&](const std::string& content, const document_form& form = {}) {
+    write(map + ".part", std::string(5000, 'z'));  // of nothing: it goes
     build_offset_map(room.file("source", content), map, form);
     CHECK_FALSE(testing::fs::exists(map + ".part"));
     return content_of(map);
@@ -243,6 +244,10 @@ TEST_CASE("what was begun is gone on with only where each bit of it is as it was
   CHECK(lie([](auto& head) { head.documents = 2; }) == 0);
   CHECK(lie([](auto& head) { head.documents = head.ends_sum = 0; }) == long_lines::stretch);
   CHECK(lie([](auto& head) { head.documents = -1, head.ends_sum = 0; }) == 0);
+  write(of.part, begun + std::string(5000, 'z'));  // ends that no head had counted yet: they are found again
+  build_offset_map(of.source, of.map);
+  CHECK(content_of(of.map) ==
+        map_bytes({stretch_words, stretch_words + 1, stretch_words + 5}, stretch_words + 5, stretch_words + 5, {}));
 }
 
 TEST_CASE("what was begun is gone on with unless the file was written after it, by a nanosecond") {
