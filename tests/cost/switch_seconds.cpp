@@ -2,19 +2,28 @@
 // The formula by hand: which ports a stream loads, what a slot costs, parts of streams that are shorter than stages.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <reshard/cost/detail/switch_seconds.hpp>
 #include <reshard/cost/floor_seconds.hpp>
+#include <reshard/cost/slot_traffic.hpp>
 #include <reshard/parallelism/config.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
+#include "../support/any_links.hpp"
+#include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/tiny.hpp"
 
 using namespace reshard;
-using testing::refused;
+using testing::any_world, testing::dice, testing::in_words, testing::links_in_words, testing::port_in_words;
+using testing::refused, testing::slot_in_words, testing::traffic_in_words;
 
 namespace {
 constexpr bytes_t gb = 1'000'000'000;
@@ -29,6 +38,186 @@ port_table ports_of(const cluster& on) {
 }
 bool near(double a, double b) { return std::abs(a - b) <= 1e-13; }
 }  // namespace
+
+TEST_CASE("any cluster, any two of its devices: the ports between them, by the contract's words") {
+  dice random(11);
+  int across = 0, apart = 0, shared = 0, gaps = 0, lost = 0;
+  for (int n = 0; n < 60; ++n) {
+    const any_world world(random, false);
+    const port_table on(world.change());
+    const links_in_words words(world.on);
+    REQUIRE(on.seats().size() == world.part.size());
+    lost += world.lost.empty() ? 0 : 1;
+    gaps += world.part.back() + 1 > std::ssize(world.part) ? 1 : 0;
+    std::map<port_in_words, std::pair<rank_t, double>> all;  // of those that take part: the lowest, and how fast
+    for (std::size_t i = 0; i < world.part.size(); ++i) {
+      const rank_t d = world.part[i];
+      const node_kind& kind = words.node(d);
+      CHECK(on.seats()[i].device == d);
+      CHECK(on.seat_of(d) == i);
+      CHECK(on.of(d).node == words.node_of(d));
+      CHECK(on.of(d).nic == words.nic_of(d));
+      CHECK(on.of(d).kind == kind);
+      CHECK(on.ports()[on.copy_engine(d)] == port{port_kind::copy, d, kind.copy_GBps * 1e9});
+      for (const char* way : {"nic_out", "nic_in"}) all.try_emplace(words.nic(way, d), d, kind.nic_GBps);
+      for (const char* way : {"nvlink_out", "nvlink_in"}) all.try_emplace({way, d, 0}, d, kind.nvlink_GBps);
+      all.try_emplace({"copy", d, 0}, d, kind.copy_GBps);
+      if (kind.spine_GBps != no_limit)
+        for (const char* way : {"spine_out", "spine_in"}) all.try_emplace(words.spine(way, d), d, kind.spine_GBps);
+      CHECK(on.seats()[on.of(d).nic_seat].device == all[words.nic("nic_in", d)].first);
+      CHECK(words.node_of(on.seats()[on.of(d).node_seat].device) == words.node_of(d));
+      CHECK((on.of(d).node_seat == 0 || words.node_of(world.part[on.of(d).node_seat - 1]) != words.node_of(d)));
+      shared += on.of(d).nic_seat != i ? 1 : 0;
+    }
+    std::map<port_in_words, std::pair<rank_t, double>> told;
+    for (std::size_t p = 0; p < on.ports().size(); ++p)
+      if (const port& one = on.ports()[p]; one.bytes_per_second > 0 || all.contains(in_words(one, words)))
+        if (one != port{}) told[in_words(one, words)] = {one.device, one.bytes_per_second / 1e9};
+    REQUIRE(told.size() == all.size());
+    for (const auto& [name, of] : all) {
+      CHECK(told[name].first == of.first);
+      CHECK(told[name].second == doctest::Approx(of.second));
+    }
+    for (const rank_t src : world.part)
+      for (const rank_t dst : world.part) {
+        CHECK(on.one_node(src, dst) == (words.node_of(src) == words.node_of(dst)));
+        CHECK(on.crosses_rails(src, dst) == words.across(src, dst));
+        CHECK(on.apart(src, dst) == words.apart(src, dst));
+        if (src == dst) continue;
+        std::map<port_in_words, double> passed;
+        std::size_t ports = 0;
+        on.each_port(src, dst, [&](std::size_t p) {
+          passed[in_words(on.ports()[p], words)] = on.ports()[p].bytes_per_second, ++ports;
+        });
+        CHECK(passed == words.between(src, dst));
+        CHECK(ports == passed.size());
+        across += words.across(src, dst) ? 1 : 0, apart += words.apart(src, dst) ? 1 : 0;
+      }
+  }
+  std::printf("%d across rails, %d of them apart; %d share a NIC; %d with gaps, %d with lost devices\n", across, apart,
+              shared, gaps, lost);
+  for (const int met : {across - apart, apart, shared, gaps, lost}) CHECK_DRAWN(met > 10);
+}
+
+TEST_CASE("what crosses rails that do not meet is refused by the first that does") {
+  dice random(12);
+  int refused_ones = 0, later = 0;
+  for (int n = 0; n < 160; ++n) {
+    const any_world world(random, false);
+    const port_table on(world.change());
+    const links_in_words words(world.on);
+    std::vector<sized_stream> streams;
+    for (index_t i = random.below(6); i >= 0; --i) streams.push_back({world.any(random), world.any(random), 1, 1});
+    const auto first =
+        std::find_if(streams.begin(), streams.end(), [&](const sized_stream& s) { return words.apart(s.src, s.dst); });
+    const bool none = first == streams.end();
+    CHECK(refused([&] { require_rails_meet(on, streams); }) ==
+          (none ? "accepted"
+                : "reshard: simulate: device " + std::to_string(first->src) + " sends to device " +
+                      std::to_string(first->dst) +
+                      " over NICs of different numbers, which do not meet where spine_GBps is 0"));
+    refused_ones += none ? 0 : 1;
+    later += !none && first != streams.begin() ? 1 : 0;
+  }
+  CHECK_DRAWN(refused_ones > 10);
+  CHECK_DRAWN(refused_ones < 150);
+  CHECK_DRAWN(later > 3);
+}
+
+namespace {
+/// Elements of part k of S equal ones, of so many, by counting: the i-th is in the part that (i + 1) S / elements ends in.
+index_t counted_part(index_t elements, index_t k, index_t stages) {
+  index_t found = 0;
+  for (index_t i = 1; i <= elements; ++i) {
+    index_t part = 0;
+    while ((part + 1) * elements < i * stages) ++part;
+    found += part == k ? 1 : 0;
+  }
+  return found;
+}
+/// Streams as plans give them: those of a pair side by side, retained ones among them.
+std::vector<sized_stream> any_streams(dice& random, const any_world& world, index_t most) {
+  std::map<std::pair<rank_t, rank_t>, std::vector<sized_stream>> pairs;
+  for (index_t i = random.within(1, 8); i > 0; --i) {
+    const std::pair<rank_t, rank_t> pair(world.any(random), random.below(4) == 0 ? world.part[0] : world.any(random));
+    pairs[pair].push_back({pair.first, pair.second, random.within(1, most), random.within(1, 4)});
+    if (random.coin()) pairs[pair].push_back({pair.first, pair.second, random.within(1, most), random.within(1, 4)});
+  }
+  std::vector<sized_stream> all;
+  for (const auto& [pair, streams] : pairs) all.insert(all.end(), streams.begin(), streams.end());
+  return all;
+}
+/// A slot, with `amount(stream)` bytes of each.
+template <typename Amount>
+slot_in_words slot_of(const links_in_words& words, const std::vector<sized_stream>& streams, Amount&& amount) {
+  slot_in_words slot;
+  for (const sized_stream& s : streams) {
+    const double bytes = amount(s);
+    slot.copies(words, s.src, bytes);
+    if (s.src == s.dst) continue;
+    slot.copies(words, s.dst, bytes);
+    slot.passes(words, s.src, s.dst, bytes);
+  }
+  return slot;
+}
+}  // namespace
+
+TEST_CASE("any streams in any number of stages: the formula, slot by slot and port by port") {
+  dice random(13);
+  int exact = 0, even = 0, short_ones = 0, waits = 0;
+  for (int n = 0; n < 120; ++n) {
+    const any_world world(random, true);
+    const port_table on(world.change());
+    const links_in_words words(world.on);
+    const index_t stages = random.within(1, 9);
+    const std::vector<sized_stream> streams = any_streams(random, world, random.coin() ? 12 : 60'000);
+    const bool small = std::all_of(streams.begin(), streams.end(), [](const auto& s) { return s.elements <= 12; });
+    for (const sized_stream& s : streams)
+      for (index_t k = 0; k < stages && small; ++k) CHECK(s.in_stage(k, stages) == counted_part(s.elements, k, stages));
+    switch_seconds wanted;  // streams of at least S elements even; then as they are
+    double as_they_are = 0;
+    index_t messages = 0;
+    for (index_t k = 0; k < stages; ++k) {
+      const auto part = [&](const sized_stream& s) { return static_cast<double>(s.in_stage(k, stages) * s.width); };
+      slot_in_words slot = slot_of(words, streams, part);
+      traffic_in_words moved;
+      for (const sized_stream& s : streams)
+        if (part(s) > 0 && s.src != s.dst)
+          slot.messages.insert({s.src, s.dst, 0}), moved[{s.src, s.dst, 0}] += s.in_stage(k, stages) * s.width;
+      as_they_are += slot.longest();
+      messages += slot.most_messages();
+      wanted.ports +=
+          slot_of(words, streams, [&](const sized_stream& s) {
+            return s.elements < stages ? part(s) : static_cast<double>(s.bytes()) / static_cast<double>(stages);
+          }).longest();
+      const slot_traffic traffic = traffic_of_slot(on, streams, k, stages);
+      CHECK(traffic.seconds == doctest::Approx(slot.longest() + 1e-6 * world.on.stage_us +
+                                               1e-6 * world.on.message_us * static_cast<double>(slot.most_messages())));
+      for (const rank_t d : world.part) check_traffic(traffic.devices[on.seat_of(d)], words, d, moved);
+    }
+    wanted.messages = 1e-6 * world.on.message_us * static_cast<double>(messages);
+    wanted.slots = 1e-6 * world.on.stage_us * static_cast<double>(stages);
+    const double rounded = slot_of(words, streams, [&](const sized_stream& s) {
+                             return s.elements % stages == 0 ? 0.0 : static_cast<double>(s.width);
+                           }).longest();
+    const bool counted = static_cast<double>(stages) * rounded > 2e-4 * wanted.total();
+    const switch_seconds found = seconds_of(on, streams, stages);
+    CHECK(found.ports == doctest::Approx(counted ? as_they_are : wanted.ports).epsilon(1e-11));
+    CHECK(found.messages == doctest::Approx(wanted.messages).epsilon(1e-11));
+    CHECK(found.slots == doctest::Approx(wanted.slots).epsilon(1e-11));
+    const slot_in_words whole =
+        slot_of(words, streams, [](const sized_stream& s) { return static_cast<double>(s.bytes()); });
+    CHECK(found.busiest.seconds == doctest::Approx(whole.longest()).epsilon(1e-11));
+    const port busiest{found.busiest.kind, found.busiest.device, 0};
+    CHECK(whole.seconds.at(in_words(busiest, words)) == doctest::Approx(whole.longest()).epsilon(1e-11));
+    ++(counted ? exact : even);
+    short_ones += std::any_of(streams.begin(), streams.end(), [&](const auto& s) { return s.elements < stages; });
+    waits += messages > 0 && world.on.message_us > 0 ? 1 : 0;
+  }
+  std::printf("%d counted as they are, %d as even parts; %d with short streams, %d with messages\n", exact, even,
+              short_ones, waits);
+  for (const int met : {exact, even, short_ones, waits}) CHECK_DRAWN(met > 15);
+}
 
 TEST_CASE("inside a node NVLink, between nodes the NICs, across rails both spines; and the copy engine twice") {
   const port_table on = ports_of(links(5));
