@@ -217,9 +217,9 @@ struct summed {
 using summed_streams = std::map<std::tuple<int, rank_t, rank_t, std::uint32_t, std::uint64_t>, summed>;
 
 /// Hops as they come, in no order: nobody checks that a device had what it sends.
-std::vector<transfer> any_hops(dice& random, const any_world& world, int phases, index_t most) {
+std::vector<transfer> any_hops(dice& random, const any_world& world, int phases, index_t most, index_t count = 20) {
   std::vector<transfer> all;
-  for (index_t i = random.within(1, 20); i > 0; --i) {
+  for (index_t i = random.within(1, count); i > 0; --i) {
     transfer t{.src = world.any(random), .dst = world.any(random), .states = random.coin() ? master : moments};
     t.phase = static_cast<int>(random.below(phases));
     t.stream = static_cast<std::uint64_t>(random.within(1, 3)) << (random.coin() ? 0 : 40);
@@ -276,7 +276,8 @@ TEST_CASE("any hops in any order: each stream of a hop once, by its key; what ca
   int merged = 0, came = 0, asked_less = 0;
   for (int n = 0; n < 200; ++n) {
     const any_world world(random, true);
-    const std::vector<transfer> hops = any_hops(random, world, static_cast<int>(random.within(1, 4)), 20);
+    const std::vector<transfer> hops =
+        any_hops(random, world, static_cast<int>(random.within(1, 4)), 20, random.coin() ? 20 : 90);
     relayed_streams streams;
     CHECK(streams.streams().empty());
     CHECK(streams.phases() == 1);

@@ -53,14 +53,13 @@ class relayed_streams {
         return;
       }
     recent = streams_.size();
-    bool needed = false, known = t.phase > 1;
-    if (!streams_.empty()) {
-      const relayed_stream& last = streams_.back();
-      if (!known && last.phase <= 1 && last.sized.src == t.src && last.states == t.states.bits() &&
-          last.stream == t.stream)
-        known = true, needed = last.stays;
+    bool needed = false;
+    if (t.phase <= 1) {
+      const relayed_stream* const last = streams_.empty() ? nullptr : &streams_.back();
+      const bool follows = last != nullptr && last->phase <= 1 && last->sized.src == t.src &&
+                           last->states == t.states.bits() && last->stream == t.stream;
+      needed = follows ? last->stays : stays();
     }
-    if (!known) needed = stays();
     streams_.push_back({{t.src, t.dst, elements, t.states.bytes_per_element()},
                         t.stream,
                         t.states.bits(),
@@ -111,8 +110,7 @@ class relayed_streams {
       return static_cast<std::size_t>(s.phase) * sources + static_cast<std::size_t>(s.sized.src);
     };
     const auto before = [](const relayed_stream& a, const relayed_stream& b) { return a.key() < b.key(); };
-    if (phases > streams_.size() / std::max<std::size_t>(sources, 1))
-      return std::sort(streams_.begin(), streams_.end(), before);
+    if (phases * sources > streams_.size()) return std::sort(streams_.begin(), streams_.end(), before);
     std::vector<std::size_t> ends(phases * sources + 1, 0);
     for (const relayed_stream& s : streams_) ++ends[group(s) + 1];
     for (std::size_t g = 1; g < ends.size(); ++g) ends[g] += ends[g - 1];
@@ -130,7 +128,7 @@ class relayed_streams {
   void mark_sources() {
     std::vector<std::tuple<rank_t, std::uint64_t, std::uint32_t>> came;
     for (const relayed_stream& s : streams_)
-      if (s.phase == 0 && s.stream != 0) came.emplace_back(s.sized.dst, s.stream, s.states);
+      if (s.phase == 0) came.emplace_back(s.sized.dst, s.stream, s.states);
     std::sort(came.begin(), came.end());
     for (relayed_stream& s : streams_)
       if (s.phase > 1 ||
