@@ -2,15 +2,25 @@
 // The baseline policy by hand: who sends to whom, when meetings end, and what a message for every tensor costs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <reshard/cost/dynatrain_policy.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/space/listed_holding.hpp>
 
+#include "../support/any_tensors.hpp"
+#include "../support/dice.hpp"
 #include "../support/whole_on.hpp"
 
 using namespace reshard;
+using testing::any_tensors, testing::any_world, testing::dice, testing::links_in_words, testing::slot_in_words;
 
 namespace {
 constexpr cluster links{.gpus = 4, .each = {.nvlink_GBps = 1e-3, .nic_GBps = 1e-4, .copy_GBps = 1}};
@@ -85,4 +95,131 @@ TEST_CASE("the three modes of three tensors for one neighbour") {
   CHECK(found.naive.value_or(0) == doctest::Approx(30e-6 + wire + 50e-6));
   CHECK(found.synchronous.value_or(0) == doctest::Approx(10e-6 + wire + 50e-6));
   CHECK(found.asynchronous.value_or(0) == doctest::Approx(10e-6 + wire + 50e-6));
+}
+
+namespace {
+/// When the last meeting ends: step after step, whoever has bytes for each other.
+template <typename Lasts>
+double ended_by_steps(rank_t devices, const std::set<std::pair<rank_t, rank_t>>& pairs, Lasts&& lasts) {
+  std::map<rank_t, double> free;
+  double last = 0;
+  for (rank_t step = 1; step < 2 * devices; ++step)
+    for (rank_t a = 0; a < devices; ++a)
+      if (const rank_t b = a ^ step; a < b && (pairs.contains({a, b}) || pairs.contains({b, a})))
+        last = std::max(last, free[a] = free[b] = std::max(free[a], free[b]) + lasts(a, b));
+  return last;
+}
+
+/// The policy by its words, row by row.
+struct counted_policy {
+  std::map<std::tuple<rank_t, rank_t, bool>, index_t> elements;                // to, from, whether of the moments
+  std::map<std::pair<rank_t, rank_t>, bytes_t> bytes;                          // to, from
+  std::map<std::pair<rank_t, rank_t>, std::set<std::pair<int, int>>> tensors;  // each once in every state
+
+  counted_policy(const any_tensors& given, const links_in_words& words) {
+    for (const any_tensors::row& row : given.rows)
+      for (const rank_t d : row.needs) {
+        if (row.had.empty()) continue;
+        rank_t source = *row.had.begin();
+        for (auto h = row.had.rbegin(); h != row.had.rend(); ++h)
+          if (words.node_of(*h) == words.node_of(d)) source = *h;
+        if (row.had.contains(d)) source = d;
+        elements[{d, source, row.moments}] += row.elements;
+        if (source == d) continue;
+        bytes[{d, source}] += row.bytes;
+        for (int state = row.moments ? 1 : 0; state <= (row.moments ? 2 : 0); ++state)
+          tensors[{d, source}].insert({row.tensor, state});
+      }
+  }
+};
+}  // namespace
+
+TEST_CASE(
+    "any tensors on any devices: who sends how much of which tensors to whom, row by row, and the three seconds") {
+  dice random(41);
+  int messages = 0, falling = 0, impossible = 0, both_ways = 0;
+  for (int n = 0; n < 120; ++n) {
+    const any_tensors given(random, random.below(3) == 0);
+    const auto change = given.change();
+    const port_table on(change);
+    const links_in_words words(given.world.on);
+    const counted_policy wanted(given, words);
+    const baseline_plan told = baseline_plan_of(change);
+    std::vector<sized_stream> streams;
+    for (const auto& [of, elements] : wanted.elements)
+      streams.push_back({std::get<1>(of), std::get<0>(of), elements, std::get<2>(of) ? 8 : 2});
+    CHECK(told.streams == streams);
+    std::vector<baseline_message> counted;
+    for (const auto& [of, bytes] : wanted.bytes)
+      counted.push_back({of.second, of.first, bytes, std::ssize(wanted.tensors.at(of))});
+    CHECK(told.messages == counted);
+    const baseline_seconds found = seconds_of(on, told);
+    const bool possible = std::none_of(counted.begin(), counted.end(),
+                                       [&](const baseline_message& m) { return words.apart(m.src, m.dst); });
+    for (const std::optional<double>& one : {found.naive, found.synchronous, found.asynchronous})
+      CHECK(one.has_value() == possible);
+    falling += std::is_sorted(given.world.from.begin(), given.world.from.end()) ? 0 : 1;
+    impossible += possible ? 0 : 1;
+    if (!possible) continue;
+    slot_in_words slot;
+    std::set<std::pair<rank_t, rank_t>> pairs;
+    for (const sized_stream& s : streams) {
+      slot.copies(words, s.src, static_cast<double>(s.bytes()));
+      if (s.src == s.dst) continue;
+      slot.copies(words, s.dst, static_cast<double>(s.bytes()));
+      slot.passes(words, s.src, s.dst, static_cast<double>(s.bytes()));
+      slot.messages.insert({s.src, s.dst, 0}), pairs.insert({s.src, s.dst});
+      both_ways += pairs.contains({s.dst, s.src}) ? 1 : 0, ++messages;
+    }
+    const double message = 1e-6 * given.world.on.message_us, stage = 1e-6 * given.world.on.stage_us;
+    const auto lasts = [&](rank_t a, rank_t b, bool naive) {
+      double longest = 0, slowest = no_limit;
+      std::size_t most = 0;
+      for (const auto& way : {std::pair(a, b), std::pair(b, a)}) {
+        if (wanted.bytes.contains(way))
+          longest = std::max(longest, static_cast<double>(wanted.bytes.at(way))),
+          most = std::max(most, wanted.tensors.at(way).size());
+      }
+      for (const auto& [port, bytes_per_second] : words.between(a, b)) slowest = std::min(slowest, bytes_per_second);
+      return longest / slowest + message * (naive ? static_cast<double>(most) : 1.0);
+    };
+    const rank_t devices = given.world.part.back() + 1;
+    const auto ends = [&](bool naive) {
+      return ended_by_steps(devices, pairs, [&](rank_t a, rank_t b) { return lasts(a, b, naive); }) + stage;
+    };
+    CHECK(*found.synchronous == doctest::Approx(ends(false)).epsilon(1e-12));
+    CHECK(*found.naive == doctest::Approx(ends(true)).epsilon(1e-12));
+    CHECK(*found.asynchronous ==
+          doctest::Approx(slot.longest() + message * static_cast<double>(slot.most_messages()) + stage).epsilon(1e-12));
+  }
+  std::printf("%d messages, %d of pairs that send both ways; %d with ranks in no order of devices, %d impossible\n",
+              messages, both_ways, falling, impossible);
+  for (const int met : {messages, both_ways, falling, impossible}) CHECK_DRAWN(met > 10);
+}
+
+TEST_CASE("any messages: meetings step after step, each once both are free") {
+  dice random(42);
+  for (int n = 0; n < 150; ++n) {
+    const any_world world(random, true);
+    const port_table on(world.change());
+    const links_in_words words(world.on);
+    std::map<std::pair<rank_t, rank_t>, std::pair<bytes_t, index_t>> both;  // the lower first: the most of each
+    std::set<std::pair<rank_t, rank_t>> pairs;
+    std::vector<baseline_message> messages;
+    for (index_t i = random.below(12); i > 0; --i) {
+      const baseline_message m{world.any(random), world.any(random), random.within(1, 5000), random.within(1, 9)};
+      if (m.src == m.dst || !pairs.insert({m.src, m.dst}).second) continue;
+      messages.push_back(m);
+      auto& [bytes, tensors] = both[std::minmax({m.src, m.dst})];
+      bytes = std::max(bytes, m.bytes), tensors = std::max(tensors, m.tensors);
+    }
+    const auto cost = [](index_t tensors) { return 0.01 * static_cast<double>(tensors * tensors); };
+    const double wanted = ended_by_steps(world.part.back() + 1, pairs, [&](rank_t a, rank_t b) {
+      double slowest = no_limit;  // of the ports that bytes from the lower to the higher pass
+      for (const auto& [port, bytes_per_second] : words.between(a, b)) slowest = std::min(slowest, bytes_per_second);
+      const auto& [bytes, tensors] = both.at({a, b});
+      return cost(tensors) + static_cast<double>(bytes) / slowest;
+    });
+    CHECK(last_meeting_ends(on, messages, cost) == doctest::Approx(wanted).epsilon(1e-12));
+  }
 }

@@ -2,15 +2,23 @@
 // Floors by hand: which bytes must pass a node's NICs and a device's NVLink, each once.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <reshard/cost/floor_seconds.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/space/listed_holding.hpp>
 
+#include "../support/any_tensors.hpp"
+#include "../support/dice.hpp"
 #include "../support/whole_on.hpp"
 
 using namespace reshard;
+using testing::any_tensors, testing::dice, testing::links_in_words;
 
 namespace {
 constexpr bytes_t all = 48;  // 24 elements of 2 bytes
@@ -76,4 +84,96 @@ TEST_CASE("a node's NICs are those of devices that take part") {
   CHECK(seconds(whole_tensor({0, 1, 2, 3}, {4, 6}, 1e-4)) == doctest::Approx(48 / 2e5));
   CHECK(seconds(whole_tensor({0, 1, 2, 3}, {4, 6}, 1e-5)) == doctest::Approx(48 / 1.1e5));  // a device: NVLink + NIC
   CHECK(seconds(whole_tensor({0}, {0})) == 0);
+}
+
+namespace {
+/// The floors by their words, row by row, of nodes and devices by their numbers.
+struct counted_floors {
+  std::map<index_t, node_floor> nodes;
+  std::map<rank_t, device_floor> devices;
+
+  counted_floors(const any_tensors& given, const links_in_words& words) {
+    for (const any_tensors::row& row : given.rows) {
+      if (row.had.empty()) continue;  // brought by nobody
+      std::set<index_t> had, need;
+      for (const rank_t d : row.had) had.insert(words.node_of(d));
+      for (const rank_t d : row.needs) need.insert(words.node_of(d));
+      for (const index_t y : need) {
+        if (had.contains(y)) continue;
+        nodes[y].in += row.bytes;
+      }
+      for (const index_t y : had)
+        if (had.size() == 1 && std::any_of(need.begin(), need.end(), [&](index_t other) { return other != y; }))
+          nodes[y].out += row.bytes;
+      bool neighbour_lacks = false;
+      for (const rank_t d : row.needs) {
+        if (row.had.contains(d)) continue;
+        devices[d].lacks += row.bytes;
+        if (had == std::set<index_t>{words.node_of(d)}) devices[d].from_node += row.bytes, neighbour_lacks = true;
+      }
+      if (row.had.size() == 1 && neighbour_lacks) devices[*row.had.begin()].to_node += row.bytes;
+    }
+  }
+};
+}  // namespace
+
+TEST_CASE(
+    "any tensors on any devices: what must pass each node and device, row by row, and the largest of the floors") {
+  dice random(31);
+  int in = 0, out = 0, from_node = 0, to_node = 0, lost = 0;
+  for (int n = 0; n < 120; ++n) {
+    const any_tensors given(random, false);
+    const auto change = given.change();
+    const port_table on(change);
+    const links_in_words words(given.world.on);
+    const floor_bytes told = floor_bytes_of(change, on);
+    counted_floors wanted(given, words);
+    std::map<index_t, std::set<index_t>> nics;
+    for (const rank_t d : given.world.part) nics[words.node_of(d)].insert(words.nic_of(d));
+    double most = 0;
+    for (const rank_t d : given.world.part) {
+      const std::size_t i = on.seat_of(d);
+      const device_floor &of = wanted.devices[d], &found = told.devices[i];
+      CHECK(found.lacks == of.lacks);
+      CHECK(found.from_node == of.from_node);
+      CHECK(found.to_node == of.to_node);
+      const node_floor& y = wanted.nodes[words.node_of(d)];
+      const bool lowest = on.of(d).node_seat == i;
+      CHECK(told.nodes[i].in == (lowest ? y.in : 0));
+      CHECK(told.nodes[i].out == (lowest ? y.out : 0));
+      const double nvlink = words.node(d).nvlink_GBps * 1e9, nic = words.node(d).nic_GBps * 1e9;
+      const auto count = static_cast<double>(nics[words.node_of(d)].size());
+      most = std::max({most, static_cast<double>(std::max(of.from_node, of.to_node)) / nvlink,
+                       static_cast<double>(of.lacks) / (nvlink + nic),
+                       static_cast<double>(std::max(y.in, y.out)) / (count * nic)});
+      in += y.in > 0, out += y.out > 0, from_node += of.from_node > 0, to_node += of.to_node > 0;
+    }
+    CHECK(floor_seconds(told, on) == doctest::Approx(most).epsilon(1e-12));
+    lost += std::any_of(given.rows.begin(), given.rows.end(), [](const auto& row) { return row.had.empty(); });
+  }
+  std::printf("%d into nodes, %d out of them, %d from neighbours, %d to neighbours, %d with rows lost\n", in, out,
+              from_node, to_node, lost);
+  for (const int met : {in, out, from_node, to_node}) CHECK_DRAWN(met > 50);
+  CHECK_DRAWN(lost > 5);
+}
+
+TEST_CASE("each floor alone is the largest where its bytes are the most") {
+  const auto change = whole_tensor({0, 1, 2, 3}, {4, 6}, 1e-5);  // node 1: two NICs of 1e5 bytes a second each
+  const port_table on(change);
+  floor_bytes floors;
+  floors.nodes.resize(on.seats().size()), floors.devices.resize(on.seats().size());
+  CHECK(floor_seconds(floors, on) == 0);
+  const std::size_t node = on.seat_of(4), device = on.seat_of(6);
+  for (bytes_t node_floor::*way : {&node_floor::in, &node_floor::out}) {
+    floors.nodes[node].*way = 600;
+    CHECK(floor_seconds(floors, on) == doctest::Approx(600 / 2e5));
+    floors.nodes[node].*way = 0;
+  }
+  for (bytes_t device_floor::*way : {&device_floor::from_node, &device_floor::to_node}) {
+    floors.devices[device].*way = 600;
+    CHECK(floor_seconds(floors, on) == doctest::Approx(600 / 1e4));
+    floors.devices[device].*way = 0;
+  }
+  floors.devices[device].lacks = 600;
+  CHECK(floor_seconds(floors, on) == doctest::Approx(600 / 1.1e5));
 }

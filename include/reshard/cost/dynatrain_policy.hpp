@@ -61,10 +61,8 @@ std::pair<int, box<2>> tensors_of_box(const H& h, int f, const family_box& b) {
 template <Holding From, Holding To, Holding Sources>
 class baseline_router {
  public:
-  baseline_router(const layout_switch<From, To>& change, const Sources& sources) : change_(&change), from_(&sources) {
-    for (rank_t r = 1; ascending_ && r < change.from().ranks(); ++r)
-      ascending_ = change.from_devices().device_of(r - 1) < change.from_devices().device_of(r);
-  }
+  baseline_router(const layout_switch<From, To>& change, const Sources& sources)
+      : change_(&change), from_(&sources), ascending_(change.from_devices().ascending()) {}
 
   void add(rank_t device, baseline_plan& result) const {
     struct named_box {
@@ -133,7 +131,7 @@ class baseline_router {
 
   const layout_switch<From, To>* change_;
   const Sources* from_;
-  bool ascending_ = true;  // ranks of FROM sit on ascending devices
+  bool ascending_;  // ranks of FROM sit on ascending devices
 };
 
 template <Holding From, Holding To, Holding Sources>
