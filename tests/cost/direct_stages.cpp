@@ -16,6 +16,7 @@
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
+#include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/each_element.hpp"
 #include "../support/refused.hpp"
@@ -23,7 +24,7 @@
 #include "../support/tries.hpp"
 
 using namespace reshard;
-using testing::dice;
+using testing::any_tensors, testing::dice;
 using testing::each_element;
 using testing::element;
 
@@ -35,7 +36,8 @@ struct walked {
   bytes_t floor = 0, unread = 0;
   std::vector<bytes_t> live;  // in each stage, without what nobody reads
 
-  walked(const computed_switch& change, rank_t device, index_t stages) : live(static_cast<std::size_t>(stages), 0) {
+  template <typename Switch>
+  walked(const Switch& change, rank_t device, index_t stages) : live(static_cast<std::size_t>(stages), 0) {
     const staged_plan p = stage_plan(make_plan(change, device), change, stages);
     const auto of = [&](const tensor_id& tensor) -> const family& { return change.to().family_at(tensor.family); };
     std::map<element, index_t> last;  // of FROM: -1 read by nobody, S retained
@@ -91,7 +93,8 @@ struct seen_of {
   int tried = 0, refused = 0, with_unread = 0, kept_none = 0, kept_some = 0, kept_all = 0;
 };
 
-void check_budget(const computed_switch& change, bytes_t budget, seen_of& seen) {
+template <typename Switch>
+void check_budget(const Switch& change, bytes_t budget, seen_of& seen) {
   std::optional<index_t> wanted;
   std::vector<walked> at;
   bytes_t least_budget = -1, excess_of_wanted = 0;
@@ -199,4 +202,59 @@ TEST_CASE("a budget that no number of stages keeps, and the least that one does"
   CHECK_FALSE(named.kept);
   CHECK(named.how.stages == 3);
   CHECK(named.least_budget == named.excess);
+}
+
+namespace {
+/// Every device of a switch in a few numbers of stages: what it exceeds, and whether a budget is kept.
+template <typename Switch>
+void check_every_device(const Switch& change, int& above) {
+  for (const index_t stages : {1, 3, 8}) {
+    std::vector<bytes_t> excess;
+    for (rank_t d = 0; d < change.devices(); ++d) {
+      const walked w(change, d, stages);
+      excess.push_back(w.peak(0) - w.floor);
+      above += excess.back() > 0 ? 1 : 0;
+      const direct_memory memory(change, d, sources::release);
+      CHECK(memory.excess(stages) == excess.back());
+      CHECK(memory.within(excess.back(), stages) == excess.back());
+      CHECK(memory.within(excess.back() + 1, stages) == excess.back());
+      if (excess.back() > 0) CHECK_FALSE(memory.within(excess.back() - 1, stages).has_value());
+      const direct_memory kept(change, d, sources::keep);
+      CHECK(kept.excess(stages) == 0);
+      CHECK(kept.within(0, stages) == 0);
+    }
+    const rank_t begin = stages % change.devices(), end = std::min(change.devices(), begin + stages);
+    CHECK(direct_excess(change, {begin, end}, stages) ==
+          *std::max_element(&excess[static_cast<std::size_t>(begin)], excess.data() + end));
+    CHECK(direct_excess(change, {begin, end}, stages, sources::keep) == 0);
+    CHECK(direct_excess(change, {0, 0}, stages) == 0);
+  }
+}
+}  // namespace
+
+TEST_CASE("any tensors, lost ones among them: excess, S and u of every device, by walking every element") {
+  dice random(92);
+  seen_of seen;
+  int above = 0, lost = 0, sought = 0;
+  for (int n = 0; n < testing::tries(40); ++n) {
+    const any_tensors given(random, false);
+    const auto change = given.change();
+    check_every_device(change, above);
+    const bytes_t most = greatest(1, direct_excess(change, {0, change.devices()}, 1));
+    check_budget(change, random.within(1, most), seen);
+    check_budget(change, most, seen);
+    lost += lost_bytes(change) > 0 ? 1 : 0;
+    if (random.below(4) != 0) continue;
+    bytes_t least_of_all = direct_excess(change, {0, change.devices()}, 1);
+    for (index_t stages = 2; stages <= 4096; stages *= 2)
+      least_of_all = std::min(least_of_all, direct_excess(change, {0, change.devices()}, stages));
+    CHECK(least_direct_budget(change, {0, change.devices()}) == std::max<bytes_t>(1, least_of_all));
+    sought += least_of_all > 1 ? 1 : 0;
+    if (least_of_all > 1) CHECK_FALSE(direct_stages(change, {0, change.devices()}, least_of_all - 1).kept);
+    CHECK(direct_stages(change, {0, change.devices()}, std::max<bytes_t>(1, least_of_all)).kept);
+  }
+  std::printf("%d devices above both sides, %d switches with something lost, %d least budgets above 1\n", above, lost,
+              sought);
+  for (const int met : {above, seen.with_unread, seen.kept_some, seen.kept_all}) CHECK_DRAWN(met > 5);
+  CHECK_DRAWN(lost > 2);
 }
