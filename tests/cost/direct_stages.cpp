@@ -236,7 +236,7 @@ TEST_CASE("any tensors, lost ones among them: excess, S and u of every device, b
   dice random(92);
   seen_of seen;
   int above = 0, lost = 0, sought = 0;
-  for (int n = 0; n < testing::tries(40); ++n) {
+  for (int n = 0; n < 40; ++n) {
     const any_tensors given(random, false);
     const auto change = given.change();
     check_every_device(change, above);
