@@ -12,6 +12,7 @@
 #include <reshard/transport/mailbox_group.hpp>
 #include <reshard/transport/thread_group.hpp>
 
+#include "../support/dice.hpp"
 #include "../support/tiny.hpp"
 
 using namespace reshard;
@@ -140,9 +141,10 @@ TEST_CASE_TEMPLATE("where ranks sit is the same for all, also for a device that 
   all.push_back({{.on = nodes_of(2), .devices = 12}, "FROM on devices 0-1, TO on 0-1 of 12 in nodes of 2"});
   all.push_back({{.devices = 12, .lost = {7, 8, 10}}, "TO on 0-1 of 12, lost 7-8,10"});
   all.push_back({{.devices = 12, .lost = {7}, .lost_elements = when_lost::leave_out},
-                 "TO on 0-1 of 12, lost 7, their elements left out"});
+                 "TO on 0-1 of 12, lost 7, what is lost left out"});
   all.push_back({{.devices = 12, .lost = {7}, .empty = {8, 9}}, "TO on 0-1 of 12, lost 7, empty 8-9"});
   all.push_back({{.devices = 12, .empty = {7}}, "TO on 0-1 of 12, empty 7"});
+  all.push_back({{.devices = 12, .lost_elements = when_lost::leave_out}, "TO on 0-1 of 12, what is lost left out"});
   for (const rank_t odd : {0, 11})
     for (const otherwise& o : all) {
       CAPTURE(o.words);
@@ -328,4 +330,230 @@ TEST_CASE("who is gone was given nothing, and all who are left may have been giv
       for (const std::string& s : sentences)
         CHECK(s == (alike ? "" : "device 1 was given b of 1 and device 2 b of 2; all make one switch"));
     }
+}
+
+namespace {
+
+/// Something that a device may be given, and the words for it, whole.
+struct told {
+  detail::given what;
+  std::string words;
+};
+/// Every one has its words, and a number that no other one has and that an agreement may bring.
+void check_each_by_itself(const std::vector<told>& all) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(all[i].words);
+    CHECK(all[i].what.text == all[i].words);
+    CHECK(all[i].what.value >= 0);
+    CHECK(all[i].what.value < detail::refused);
+    for (std::size_t j = 0; j < i; ++j) {
+      CAPTURE(all[j].words);
+      CHECK(all[i].what.value != all[j].what.value);
+    }
+  }
+}
+
+/// A Holding of the caller's own.
+struct of_ones_own : computed_holding {
+  using computed_holding::computed_holding;
+};
+
+}  // namespace
+
+TEST_CASE("a digest's number is its first 62 bits") {
+  testing::dice random(1);
+  digest of;
+  for (int i = 0; i < 100; ++i) {
+    of.add(static_cast<std::int64_t>(random.bits()));
+    const std::int64_t number = detail::number_of(of);
+    CHECK(number >= 0);
+    CHECK(number < std::int64_t{1} << 62);
+    CHECK(static_cast<std::uint64_t>(number) == of.value() / 4);
+  }
+}
+
+TEST_CASE("budgets, uses of sources, and states each have a number and words of their own") {
+  check_each_by_itself({{detail::given_budget(no_budget), "no budget"},
+                        {detail::given_budget(no_budget - 1), detail::text_of("a budget of ", no_budget - 1, " bytes")},
+                        {detail::given_budget(0), "a budget of 0 bytes"},
+                        {detail::given_budget(1), "a budget of 1 bytes"}});
+  CHECK(detail::given_budget(17).value == 17);
+  check_each_by_itself({{detail::given_sources(sources::keep), "sources that are kept"},
+                        {detail::given_sources(sources::release), "sources that are released"}});
+  const auto of = [](const char* list, std::initializer_list<int> moving, bool statistics = false) {
+    const state_list states = state_list::parse(list);
+    state_set all = statistics ? states.only(statistic_state) : state_set();
+    for (const int s : moving) all = all | states.only(s);
+    return detail::given_states(states, all);
+  };
+  const char* const usual = "param:bf16:3,b:fp32:1";
+  check_each_by_itself({{of(usual, {0, 1}), "the states 0=param:bf16:3,1=b:fp32:1"},
+                        {of(usual, {0, 1}, true), "the states 0=param:bf16:3,1=b:fp32:1"},
+                        {of(usual, {0}), "the states 0=param:bf16:3"},
+                        {of(usual, {1}), "the states 1=b:fp32:1"},
+                        {of(usual, {}, true), "the states of statistics alone"},
+                        {of("param:bf16:3,b:fp32:2", {0, 1}), "the states 0=param:bf16:3,1=b:fp32:2"},
+                        {of("param:fp16:3,b:fp32:1", {0, 1}), "the states 0=param:fp16:3,1=b:fp32:1"},
+                        {of("param:bf16:3,c:fp32:1", {0, 1}), "the states 0=param:bf16:3,1=c:fp32:1"},
+                        {of("b:fp32:1,param:bf16:3", {0, 1}), "the states 0=b:fp32:1,1=param:bf16:3"}});
+}
+
+TEST_CASE("routes and what they go over each have a number and words of their own") {
+  const auto direct = [](index_t chains, index_t stages, const cluster& on) {
+    return detail::given_routing({relay::never, chains, stages}, on);
+  };
+  for (const cluster& on : {cluster(), nodes_of(2), clusters::h100}) {  // nothing else counts
+    CHECK(direct(1, 7, on).value == 7);
+    CHECK(direct(3, 7, on).value == 7);
+    CHECK(direct(1, 7, on).text == "direct routes in 7 stages");
+  }
+  const auto relayed = [](index_t chains, index_t stages, const cluster& on) {
+    return detail::given_routing({relay::always, chains, stages}, on);
+  };
+  const auto kinds = [](std::vector<node_kind> nodes) { return cluster{.gpus = 8, .nodes = std::move(nodes)}; };
+  const std::string words = "relay over 1 chains a node in 1 stages, nodes of ";
+  check_each_by_itself(
+      {{relayed(1, 1, nodes_of(2)), words + "2 NICs"},
+       {relayed(2, 1, nodes_of(2)), "relay over 2 chains a node in 1 stages, nodes of 2 NICs"},
+       {relayed(1, 2, nodes_of(2)), "relay over 1 chains a node in 2 stages, nodes of 2 NICs"},
+       {relayed(1, 1, {.gpus = 2, .each = {.nics = 1}}), words + "1 NICs"},
+       {relayed(1, 1, {.gpus = 2, .each = {.nics = 1, .nic_GBps = 50}}), words + "1 NICs"},
+       {relayed(1, 1, {.gpus = 2, .each = {.nics = 1, .nic_GBps = 50.5}}), words + "1 NICs"},
+       {relayed(1, 1, kinds({{.count = 2}})), words + "8 NICs"},
+       {relayed(1, 1, kinds({{.count = 1}, {.count = 1}})), words + "8,8 NICs"},
+       {relayed(1, 1, kinds({{.count = 2, .nics = 4}})), words + "4 NICs"},
+       {relayed(1, 1, kinds({{.count = 2, .nics = 4}, {.count = 1, .nics = 1}})), words + "4,1 NICs"},
+       {relayed(1, 1, kinds({{.count = 2, .nics = 1}, {.count = 1, .nics = 4}})), words + "1,4 NICs"},
+       {relayed(1, 1, kinds({{.count = 1, .nics = 4}, {.count = 2, .nics = 1}, {}})), words + "4,1,8 NICs"}});
+  cluster listed = kinds({{.count = 2, .nics = 4}});  // `each` is of no node
+  listed.each.nics = 3;
+  CHECK(relayed(1, 1, listed).value == relayed(1, 1, kinds({{.count = 2, .nics = 4}})).value);
+}
+
+TEST_CASE("tensors, seats and layouts each have a number and words of their own") {
+  const auto one = [](const char* name, index_t rows, index_t columns) {
+    const shard_list list({{0, name, bf16, {rows, columns}, {0, 0}, {rows, columns}}}, 1);
+    return detail::given_family(listed_holding(list), 0);
+  };
+  check_each_by_itself({{one("a", 4, 8), "tensor 0 as a of 1 x 1 x 1 x 4 x 8"},
+                        {one("b", 4, 8), "tensor 0 as b of 1 x 1 x 1 x 4 x 8"},
+                        {one("ab", 4, 8), "tensor 0 as ab of 1 x 1 x 1 x 4 x 8"},
+                        {one("a", 8, 4), "tensor 0 as a of 1 x 1 x 1 x 8 x 4"},
+                        {one("a", 4, 9), "tensor 0 as a of 1 x 1 x 1 x 4 x 9"}});
+
+  const auto seats = [](const placement& placed) {
+    return detail::given_placement(layout_switch(space(testing::tiny(4), parse_degrees("dp=2")),
+                                                 space(testing::tiny(4), parse_degrees("tp=4")), placed));
+  };
+  const auto leave_out = when_lost::leave_out;
+  const std::string usual = "FROM on devices 0-1, TO on 0-3";
+  check_each_by_itself({{seats({}), usual + " of 4"},
+                        {seats({.devices = 5}), usual + " of 5"},
+                        {seats({.on = nodes_of(2)}), usual + " of 4 in nodes of 2"},
+                        {seats({.on = nodes_of(1)}), usual + " of 4 in nodes of 1"},
+                        {seats({.from = device_map({1, 0})}), "FROM on devices 1,0, TO on 0-3 of 4"},
+                        {seats({.from = device_map({0, 2})}), "FROM on devices 0,2, TO on 0-3 of 4"},
+                        {seats({.from = device_map({1, 2})}), "FROM on devices 1-2, TO on 0-3 of 4"},
+                        {seats({.to = device_map({1, 2, 3, 0})}), "FROM on devices 0-1, TO on 1-3,0 of 4"},
+                        {seats({.to = device_map({3, 0, 1, 2})}), "FROM on devices 0-1, TO on 3,0-2 of 4"},
+                        {seats({.devices = 7, .lost = {4}}), usual + " of 7, lost 4"},
+                        {seats({.devices = 7, .lost = {5}}), usual + " of 7, lost 5"},
+                        {seats({.devices = 7, .lost = {4, 5}}), usual + " of 7, lost 4-5"},
+                        {seats({.devices = 7, .lost = {4, 6}}), usual + " of 7, lost 4,6"},
+                        {seats({.devices = 7, .empty = {4}}), usual + " of 7, empty 4"},
+                        {seats({.devices = 7, .empty = {4, 5}}), usual + " of 7, empty 4-5"},
+                        {seats({.devices = 7, .empty = {4, 6}}), usual + " of 7, empty 4,6"},
+                        {seats({.devices = 7, .lost = {4}, .empty = {6}}), usual + " of 7, lost 4, empty 6"},
+                        {seats({.devices = 7, .lost = {6}, .empty = {4}}), usual + " of 7, lost 6, empty 4"},
+                        {seats({.devices = 7, .lost = {4}, .lost_elements = leave_out, .empty = {6}}),
+                         usual + " of 7, lost 4, empty 6, what is lost left out"},
+                        {seats({.devices = 7, .lost_elements = leave_out, .empty = {6}}),
+                         usual + " of 7, empty 6, what is lost left out"},
+                        {seats({.lost_elements = leave_out}), usual + " of 4, what is lost left out"}});
+
+  const auto list_of = [](std::vector<shard> shards, rank_t ranks) {
+    return detail::given_side(listed_holding(shard_list(std::move(shards), ranks)));
+  };
+  const auto listed = [](const detail::given& list, index_t boxes, rank_t ranks) {
+    return told{list, detail::text_of("a list of ", boxes, " boxes on ", ranks, " ranks, hash ", list.value)};
+  };
+  const auto part = [](rank_t rank, const char* tensor, index_t row, index_t rows, const char* state = "param") {
+    return shard{rank, tensor, std::string_view(state) == "param" ? bf16 : fp32, {8, 4}, {row, 0}, {rows, 4}, state};
+  };
+  check_each_by_itself(
+      {{detail::given_side(computed_holding(space(testing::tiny(4), parse_degrees("tp=2")))), "'tp=2'"},
+       {detail::given_side(computed_holding(space(testing::tiny(4), parse_degrees("dp=2")))), "'dp=2'"},
+       {detail::given_side(of_ones_own(space(testing::tiny(4), parse_degrees("dp=2")))), "a holding of 2 ranks"},
+       {detail::given_side(of_ones_own(space(testing::tiny(4), parse_degrees("dp=3")))), "a holding of 3 ranks"},
+       listed(list_of({part(0, "a", 0, 4), part(1, "a", 4, 4)}, 2), 2, 2),
+       listed(list_of({part(0, "a", 0, 4), part(1, "a", 4, 4)}, 3), 2, 3),
+       listed(list_of({part(1, "a", 0, 4), part(0, "a", 4, 4)}, 2), 2, 2),
+       listed(list_of({part(0, "a", 0, 3), part(1, "a", 3, 5)}, 2), 2, 2),
+       listed(list_of({part(0, "a", 0, 4), part(1, "a", 0, 4)}, 2), 1, 2),
+       listed(list_of({part(0, "a", 4, 4), part(1, "a", 4, 4)}, 2), 1, 2),
+       listed(list_of({part(0, "a", 0, 4)}, 2), 1, 2),
+       listed(list_of({part(0, "a", 0, 4, "master")}, 2), 1, 2),
+       listed(list_of({part(0, "a", 0, 8), part(1, "b", 0, 8)}, 2), 2, 2),
+       listed(list_of({part(1, "a", 0, 8), part(0, "b", 0, 8)}, 2), 2, 2),
+       listed(list_of({part(0, "a", 0, 8), part(1, "b", 0, 8), part(1, "b", 0, 8, "master")}, 2), 3, 2)});
+}
+
+TEST_CASE("which of two sides is which counts") {
+  const space a(testing::tiny(4), parse_degrees("dp=2")), b(testing::tiny(4), parse_degrees("tp=2"));
+  const detail::given there = detail::given_layouts(layout_switch(a, b)),
+                      back = detail::given_layouts(layout_switch(b, a));
+  check_each_by_itself({{there, "FROM as 'dp=2' and TO as 'tp=2'"}, {back, "FROM as 'tp=2' and TO as 'dp=2'"}});
+  const device_map low(2), high({2, 3});
+  check_each_by_itself(
+      {{detail::given_placement(layout_switch(a, b, {.from = low, .to = high})), "FROM on devices 0-1, TO on 2-3 of 4"},
+       {detail::given_placement(layout_switch(a, b, {.from = high, .to = low})),
+        "FROM on devices 2-3, TO on 0-1 of 4"}});
+}
+
+TEST_CASE("all that is given, in the order in which differences are told") {
+  const layout_switch change(space(testing::tiny(4), parse_degrees("dp=2")),
+                             space(testing::tiny(4), parse_degrees("tp=2")), {.on = nodes_of(1)});
+  const std::vector<detail::given> all =
+      detail::all_given(change, {.budget = 5, .after_use = sources::keep, .route = {relay::always, 2, 3}});
+  const int families = change.to().families();
+  std::vector<std::string> words = {"a budget of 5 bytes", "sources that are kept",
+                                    detail::given_states(change.list(), change.states()).text,
+                                    "relay over 2 chains a node in 3 stages, nodes of 1 NICs"};
+  for (int f = 0; f < families; ++f) words.push_back(detail::given_family(change.to(), f).text);
+  words.push_back("no more than " + std::to_string(families) + " tensors");
+  words.push_back("FROM on devices 0-1, TO on 0-1 of 2 in nodes of 1");
+  words.push_back("FROM as 'dp=2' and TO as 'tp=2'");
+  REQUIRE(all.size() == words.size());
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i].text == words[i]);
+  CHECK(all[all.size() - 3].value == families);
+}
+
+TEST_CASE("devices that were given anything, against a slow look at all pairs") {
+  testing::dice random(2);
+  int alike = 0, elsewhere = 0;
+  for (int round = 0; round < 60; ++round) {
+    const auto devices = static_cast<std::size_t>(random.within(1, 4)),
+               parts = static_cast<std::size_t>(random.within(1, 3));
+    std::vector<std::vector<detail::given>> given(devices);
+    for (std::size_t d = 0; d < devices; ++d)
+      for (std::size_t i = 0; i < parts; ++i)
+        given[d].push_back({random.below(8) == 0 ? random.below(3) : 0, detail::text_of(d, ".", i)});
+    std::string expected;
+    for (std::size_t i = 0; i < parts && expected.empty(); ++i)
+      for (std::size_t d = 1; d < devices && expected.empty(); ++d)
+        if (given[d][i].value != given[0][i].value)
+          expected =
+              detail::text_of("device 0 was given 0.", i, " and device ", d, " ", d, ".", i, "; all make one switch");
+    std::vector<std::string> sentences(devices);
+    thread_group world(static_cast<rank_t>(devices), std::chrono::seconds(20));
+    world.run([&](auto& here) {
+      const auto d = static_cast<std::size_t>(here.device());
+      sentences[d] = detail::difference_between(here, given[d]);
+      here.all_reduce_max(0);
+    });
+    for (const std::string& s : sentences) CHECK(s == expected);
+    alike += expected.empty() ? 1 : 0, elsewhere += expected.find("device 2") != expected.npos ? 1 : 0;
+  }
+  CHECK_DRAWN(alike >= 5);
+  CHECK_DRAWN(elsewhere >= 5);
 }

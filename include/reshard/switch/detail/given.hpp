@@ -117,9 +117,8 @@ given given_placement(const layout_switch<From, To>& change) {
     of.add(-2), of.add(run.begin), of.add(run.end);
   }
   if (!change.empty_devices().empty()) text += text_of(", empty ", empty.text());
-  if (change.lost_devices().empty() && change.empty_devices().empty()) return {number_of(of), text};
   const bool leaves_out = change.lost_elements() == when_lost::leave_out;
-  return {number_of(of), text_of(text, leaves_out ? ", their elements left out" : "")};
+  return {number_of(of), text_of(text, leaves_out ? ", what is lost left out" : "")};
 }
 
 /// One side: its degrees, or every box of a list with its holders; of a Holding of the caller's own only how many ranks

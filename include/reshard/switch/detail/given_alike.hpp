@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,22 +45,22 @@ std::string difference_between(T& transport, const std::vector<given>& mine) {
   std::string values = "=";  // a device that is gone says nothing
   for (const given& one : mine) values.append(reinterpret_cast<const char*>(&one.value), sizeof one.value);
   const std::vector<std::string> told = transport.gather(values);
-  rank_t first = -1, other = -1;
+  std::optional<rank_t> first, other;
   std::size_t differs = mine.size();
   for (std::size_t d = 0; d < told.size(); ++d) {
     if (told[d].empty()) continue;
-    if (first < 0) first = static_cast<rank_t>(d);
-    const std::string& usual = told[static_cast<std::size_t>(first)];
+    if (!first) first = static_cast<rank_t>(d);
+    const std::string& usual = told[static_cast<std::size_t>(*first)];
     const auto [at, its] = std::mismatch(usual.begin(), usual.end(), told[d].begin(), told[d].end());
     if (at == usual.end()) continue;
     const std::size_t part = static_cast<std::size_t>(at - usual.begin() - 1) / sizeof(std::int64_t);
-    if (other < 0 || part < differs) differs = part, other = static_cast<rank_t>(d);
+    if (part < differs) differs = part, other = static_cast<rank_t>(d);
   }
-  if (other < 0) return {};
-  const bool asked = transport.device() == first || transport.device() == other;
+  if (!other) return {};
+  const bool asked = transport.device() == *first || transport.device() == *other;
   const std::vector<std::string> words = transport.gather(asked ? mine[differs].text : std::string());
   const auto of_device = [&](rank_t d) { return words[static_cast<std::size_t>(d)]; };
-  return text_of("device ", first, " was given ", of_device(first), " and device ", other, " ", of_device(other),
+  return text_of("device ", *first, " was given ", of_device(*first), " and device ", *other, " ", of_device(*other),
                  "; all make one switch");
 }
 
