@@ -16,12 +16,15 @@
 #include <reshard/switch/prepared_switch.hpp>
 #include <reshard/switch/switch_state.hpp>
 #include <reshard/testing/known_values.hpp>
+#include <reshard/transport/forwarding.hpp>
 #include <reshard/transport/mailbox_group.hpp>
 #include <reshard/transport/thread_group.hpp>
 
 #include "../support/judged.hpp"
 #include "../support/refused.hpp"
 #include "../support/sanitized.hpp"
+#include "../support/switches.hpp"
+#include "../support/tiny.hpp"
 
 using namespace reshard;
 
@@ -226,4 +229,93 @@ TEST_CASE("a run waits until every device's sources are ready") {
     }
   });
   CHECK(wrong == 0);
+}
+
+namespace {
+
+/// An endpoint that looks, after every slot and at the end of a run, at the pages in which its device passes bytes on.
+template <typename Endpoint>
+struct passing : forwarding<Endpoint> {
+  using typename forwarding<Endpoint>::moves;
+  using forwarding<Endpoint>::inner;
+  const binding& after;
+  bool stays;
+  testing::arena_pages passed = {};
+  index_t slots = 0, moved = 0, wrong = 0, ended = 0;
+  bytes_t most = 0;
+
+  moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+    const reshard::footprint taken = inner.footprint(plan);
+    passed = testing::arena_pages(plan, into, after,
+                                  [&](index_t slot) { return taken.written_in.at(static_cast<std::size_t>(slot)); });
+    slots = plan.times().slots();
+    return inner.prepare(plan, into, pages);
+  }
+  void move(moves& prepared, index_t slot) {
+    inner.move(prepared, slot);
+    moved = slot + 1;
+    if (ended == 0)  // of a later run others may write to the next slot's already
+      wrong += passed.resident_bytes() != passed.at_end_of(slot, inner.facts().lag, stays) ? 1 : 0;
+    most = std::max(most, passed.resident_bytes());
+  }
+  std::int64_t all_reduce_max(std::int64_t n) {
+    if (slots > 0 && moved == slots) {  // what ends a run
+      wrong += passed.resident_bytes() != (stays ? all() : 0) ? 1 : 0;
+      ++ended, moved = 0;
+    }
+    return inner.all_reduce_max(n);
+  }
+  bytes_t all() const { return page_bytes * static_cast<bytes_t>(passed.pages.size()); }
+};
+
+template <typename World>
+void check_passing(bytes_t budget, index_t in_stages) {
+  CAPTURE(budget);
+  CAPTURE(in_stages);
+  const layout_switch change(space(testing::tiny(2), parse_degrees("tp=2,pp=2,zero=1")),
+                             space(testing::tiny(2), parse_degrees("dp=4,zero=1")), {.on = nodes_of(2)});
+  const routing route{relay::always, 1, in_stages};
+  std::atomic<index_t> wrong = 0, ended = 0;
+  std::atomic<bytes_t> most = 0, passed_on = 0;
+  World world(change.devices(), soon);
+  world.run([&](auto& here) {
+    const rank_t d = here.device();
+    both_sides mine(change, d);
+    const bool stays = budget == no_budget;
+    passing<std::remove_reference_t<decltype(here)>> looking{{here}, mine.after.tensors(), stays};
+    prepared_switch again(change, mine.before.tensors(), mine.after.tensors(), looking,
+                          {.budget = budget, .route = route});
+    for (std::uint64_t run = 1; run <= 2; ++run) {
+      fill(mine.before.tensors(), change.from(), known_values{run});
+      again.run();
+      wrong += wrong_after(mine, change, run) != 0 ? 1 : 0;
+      here.all_reduce_max(0);
+    }
+    bytes_t sent = 0, received = 0, retained = 0, on = 0;
+    const plan p = make_plan(change, d, route);
+    for (const transfer& t : p.sends) sent += t.bytes();
+    for (const transfer& t : p.retains) retained += t.bytes();
+    for (const transfer& t : p.receives) received += t.bytes(), on += t.why == purpose::passed_on ? t.bytes() : 0;
+    const switch_report& report = again.report();
+    CHECK(report.sent == sent);
+    CHECK(report.received == received);
+    CHECK(report.retained == retained);
+    CHECK(report.passed_on == on);
+    CHECK(report.passed_on < report.received);
+    CHECK(report.phases == phases_of(change, route));
+    CHECK((looking.most > 0) == (on > 0));
+    wrong += looking.wrong, ended += looking.ended, most += looking.most, passed_on += on;
+  });
+  CHECK(wrong == 0);
+  CHECK(ended == 2 * change.devices());
+  CHECK(most > 0);
+  CHECK(passed_on > 0);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("pages in which bytes are passed on go with their last reader, but where they stay for all runs",
+                   World, thread_group, mailbox_group) {
+  for (const bytes_t budget : {bytes_t{64_MiB}, no_budget})
+    for (const index_t in_stages : {1, 5}) check_passing<World>(budget, in_stages);
 }

@@ -62,10 +62,11 @@ class ready_run {
       if (its_.options.after_use == sources::release)
         drained = its_.old_pages->spans_by_stage(its_.report.stages, its_.unread_kept);
       if (its_.relayed() && !its_.arena_stays()) passed = its_.arena->by_reader().spans_by_stage(its_.times().slots());
+      // Before all have agreed: of a later run others may write here from then on.
+      for (const memory_block& block : its_.written().blocks()) block.open_again();
       its_.touched = true;  // another may have gone on where this one is told of no agreement
       devices_.agree(sink<proposal&>::of([](proposal&) {}));  // all sources are ready; none exchanges small state
       if (drains()) release(drained, 0);
-      for (const memory_block& block : its_.written().blocks()) block.open_again();
       const index_t lag = its_.report.lag, in_place = its_.times().span() + lag, late = in_place + lag;
       const index_t stages = its_.report.stages, slots = its_.times().slots();
       stage_watch watch(*its_.staged, its_.options);
