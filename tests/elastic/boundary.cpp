@@ -27,6 +27,7 @@ TEST_CASE("the margin grows with the time of a decision over that of a step") {
                   "boundary: a decision takes 0 seconds or more, and a step more than 0; other times were measured");
   CHECK_REFUSED(boundary_margin(1, 0), "and a step more than 0");
   CHECK(boundary_after({3, 9, 4}, 2) == 11);
+  CHECK(boundary_after({-1}, 1) == 0);
   CHECK_REFUSED(boundary_after({}, 2), "boundary: nobody has published a step");
   CHECK_REFUSED(boundary_after({1}, 0),
                 "boundary: a margin of 0 steps; it is at least 1, or who is foremost has passed it");

@@ -93,7 +93,7 @@ struct job_event {
   index_t attempt = 0;
   index_t boundary = 0;        // acked, passed, late: the boundary that it is about
   index_t at = 0;              // ready, passed, finish: the boundary that is named now
-  member_list members = {};    // ready, acked, entered: who says so; broke, accounted: who is dead or silent; come: who
+  member_list members = {};    // ready, acked, entered: who says so; broke, accounted, nobody: who is dead or silent
   std::vector<world> to = {};  // found, ask, accounted: the world
   bool from_copies = false;    // accounted: it begins with copies
   member_name request = {};    // ask: by which request

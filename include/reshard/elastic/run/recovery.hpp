@@ -55,13 +55,8 @@ class recovery {
     std::erase_if(there, [&](const member_name& who) { return has_member(r.concerned(), who); });
     const bool some_came = !has_members(waited_with_, there);
     const bool promised = r.promise_of(core_.me()) != nullptr;
-    if (promised && some_came) {
-      job_event e = event_about(r, job_event_kind::come);
-      e.members = there;
-      core_.happen(e);
-    } else if (promised) {
-      look_again(r, since);
-    }
+    if (promised && some_came) core_.happen(event_about(r, job_event_kind::come));
+    else if (promised) look_again(r, since);
     waited_with_ = there;
   }
 
