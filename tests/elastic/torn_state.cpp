@@ -19,7 +19,7 @@ using detail::torn_state;
 namespace {
 
 const model tiny = make_transformer(
-    {.name = "tiny", .layers = 2, .hidden = 8, .heads = 2, .groups = 2, .head_dim = 4, .ffn = 8, .vocabulary = 16});
+    {.name = "tiny", .layers = 4, .hidden = 8, .heads = 2, .groups = 2, .head_dim = 4, .ffn = 8, .vocabulary = 16});
 
 world world_of(index_t epoch, member_list members, const char* layout) {
   return {.epoch = epoch, .members = std::move(members), .layout = parse_degrees(layout), .first_step = 7, .batch = 4};
@@ -172,10 +172,11 @@ TEST_CASE("what nobody holds any more, in a sentence") {
   const std::string second = missing(lost_record({cut}, {{"a", 9}})), first = missing(lost_record({cut}, {{"b", 9}}));
   CHECK(second.starts_with("of version 9 nobody holds " + of_b + " bytes any more; the first are param of "));
   CHECK(second.ends_with("; b held them"));
-  CHECK(second.find("decoder.layers.1.") != std::string::npos);
+  CHECK(second.find("param of decoder.layers.2.") != std::string::npos);
   CHECK(first.starts_with("of version 9 nobody holds " + of_a + " bytes any more; the first are param of "));
   CHECK(first.ends_with("; a held them"));
   CHECK(first.find("layers.1.") == std::string::npos);
+  CHECK(first.find("layers.2.") == std::string::npos);
   CHECK(second.find("the first", second.find("the first") + 1) == std::string::npos);
   // who lives and is empty held them as well
   const world four = world_of(3, {"a", "b", "c", "d"}, "pp=2,dp=2");

@@ -37,13 +37,10 @@ inline std::string missing_of(const job_record& r, const model& m, const state_l
       from, from, {.to = device_map(elsewhere), .list = list, .lost = lost, .lost_elements = when_lost::leave_out});
   std::string first;
   each_lost(change, [&](const lost_box& b) {
-    if (!first.empty()) return;
-    for (const int state : b.states) {
+    for (const int state : b.states)
       each_tensor(b.family, b.where, [&](const tensor_id& t, const box<3>&) {
         if (first.empty()) first = text_of("; the first are ", list[state].name, " of ", m.tensor(t));
       });
-      break;
-    }
   });
   return text_of("of version ", s.target.version, " nobody holds ", lost_bytes(change), " bytes any more", first, "; ",
                  members_text(without), " held them");
