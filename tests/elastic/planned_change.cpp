@@ -434,9 +434,11 @@ TEST_CASE("a member that does not arm is waited for as long as for groups") {
   for (const double ago : {50, 101}) {
     changing a("a", [](job_settings& s) { s.ready = std::chrono::seconds(100); });
     const job_record r = a.armed(21);
+    a.core.step_seconds = 50;
     a.change.armed(r, seconds_ago(ago));
     CHECK((a.record() == r) == (ago == 50));
     CHECK(a.answer("q") == (ago == 50 ? "" : "failed: a member did not arm"));
+    CHECK(margin_of(a) == 2);  // that was no decision
   }
 }
 
@@ -520,6 +522,7 @@ TEST_CASE("all end before one step that is beyond the foremost by 2, or by 4 whe
   look();
   CHECK(a.phase() == job_phase::done);
   CHECK(a.record().boundary == 15);
+  CHECK(a.core.stop == 15);
   CHECK(a.record().request == "end");
   CHECK(a.answer("end").empty());  // by whoever sees the end
 }

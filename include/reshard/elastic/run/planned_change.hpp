@@ -33,7 +33,7 @@ class planned_change {
   void widen() { margin_ = least(checked_multiply(margin_, 2), most_margin); }
 
   void idle(const job_record& r, time since) {
-    if (all_entered_ && all_entered_->first == r.epoch) entered();
+    if (enters_ && enters_->first == r.epoch) entered();
     if (!is_in(r)) return;
     if (core_.locked([&] { return core_.finished; })) {  // the job is done once all have made all steps
       core_.say(r, "finished");
@@ -100,17 +100,16 @@ class planned_change {
   void entering(const job_record& r) {
     job_event e = event_about(r, job_event_kind::entered);
     e.members = core_.said_by(r, "entered");
-    if (!has_members(e.members, r.now().members)) return;
-    all_entered_ = {r.epoch, r.request};
-    if (core_.happen(e)) entered();  // else another member brought it about, or a death was found out before
+    enters_ = {r.epoch, r.request};
+    if (core_.happen(e)) entered();  // else one is missing, another member was faster, or a death was found out before
   }
 
  private:
-  /// The change that all had entered is in the record: whoever knows of it answers, once it is so.
+  /// That all have entered is in the record: whoever knows of it answers.
   void entered() {
     margin_ = 1;
-    core_.answer(all_entered_->second, "done");
-    all_entered_.reset();
+    core_.answer(enters_->second, "done");
+    enters_.reset();
   }
   /// Whether the trainer's thread is in the record's world.
   bool is_in(const job_record& r) {
@@ -159,7 +158,7 @@ class planned_change {
   world_groups& groups_;
   job_requests requests_;
   pace& pace_;
-  std::optional<std::pair<index_t, member_name>> all_entered_ = {};  // of which epoch, and who asked for it
+  std::optional<std::pair<index_t, member_name>> enters_ = {};  // the world of which epoch, and who asked for it
   index_t margin_ = 1;
   double decision_ = 0.02;
 };
