@@ -200,6 +200,8 @@ TEST_CASE("fractions are in lowest terms, ordered, and where they are said to be
   CHECK(fraction::between({1, 2}, {1, 3}, 1, 1) == fraction(1, 3));
   CHECK(fraction::between({1, 2}, {1, 3}, INT64_MAX, INT64_MAX) == fraction(1, 3));
   CHECK_REFUSED(fraction(1, -1), "fraction: 1 / -1;");
+  CHECK_REFUSED(fraction(0, 0), "fraction: 0 / 0;");
+  CHECK(fraction(0, INT64_MAX).text() == "0/1");
   CHECK(fraction(0, 5) == fraction(0, 1));
   CHECK(fraction::of_parts(0, 5) == fraction());
 }

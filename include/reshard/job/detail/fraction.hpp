@@ -47,10 +47,7 @@ class fraction {
 
  private:
   constexpr fraction(detail::natural top, detail::natural over) : top_(std::move(top)), over_(std::move(over)) {
-    if (top_.zero() || over_.zero()) {
-      over_ = 1;
-      return;
-    }
+    if (top_.zero()) over_ = 1;
     const detail::natural divisor = detail::common_divisor(top_, over_);
     top_ = detail::exact_quotient(top_, divisor);
     over_ = detail::exact_quotient(over_, divisor);

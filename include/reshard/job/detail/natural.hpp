@@ -182,7 +182,7 @@ class natural {
   std::vector<std::uint32_t> digits_;
 };
 
-/// The greatest common divisor of two numbers that are not 0, by halving and subtracting.
+/// The greatest common divisor of two numbers that are not 0, by halving and subtracting; of 0 and n < 2^64 it is n.
 constexpr natural common_divisor(natural a, natural b) {
   if (a.narrow() && b.narrow()) {
     std::uint64_t x = a.low(), y = b.low();
