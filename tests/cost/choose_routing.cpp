@@ -5,20 +5,25 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <reshard/cost/choose_routing.hpp>
 #include <reshard/model/presets.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 
+#include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/tiny.hpp"
 #include "../support/tries.hpp"
 
 using namespace reshard;
-using testing::dice;
+using testing::any_tensors, testing::dice;
 
 namespace {
 computed_switch of(const char* from, const char* to, const cluster& on, rank_t to_first = 0) {
@@ -73,14 +78,14 @@ TEST_CASE("what holders send tells which F need not be tried: the choice is that
     const routing_choice found = choose_relay(change, {.when = relay_when::always});
     double best = std::numeric_limits<double>::infinity();
     routing fastest;
-    for (index_t chains = 1, phases = 4; phases > 3; chains *= 2) {
+    const index_t nodes = ceil_divide(change.devices(), on.gpus);
+    for (index_t chains = 1; chains == 1 || chains < 2 * nodes; chains *= 2) {
       relayed_streams streams = relayed_streams_of(change, chains);
-      phases = streams.phases();
       const relayed_seconds all(ports, streams);
       const double held = detail::seconds_of_holders(change, ports, chains);
       left_out += held > best ? 1 : 0;
-      for (index_t stages = 1; stages <= most_stages; stages *= 2) {
-        if (static_cast<double>(stages) * ports.slot_seconds() > best) break;  // its slots alone take longer
+      const index_t fastest_stages = all.best_stages(most_stages);  // checked where it is made
+      for (const index_t stages : {index_t{1}, index_t{8}, fastest_stages}) {
         const double seconds = all.of_stages(stages).total();
         CHECK(held <= seconds);
         bounded += held > 0.5 * seconds ? 1 : 0;
@@ -252,4 +257,209 @@ TEST_CASE("of two ways fewer seconds, then fewer stages; relay only where it is 
   CHECK(relay_is_better(2.0, 1.0));
   CHECK_FALSE(relay_is_better(1.0, 1.0 - 1e-12));
   CHECK_FALSE(relay_is_better(1.0, {}));
+}
+
+namespace {
+/// Both ways of a switch in every F and S, by looking at each of them.
+template <typename Switch>
+class every_way {
+ public:
+  explicit every_way(const Switch& change) : change_(&change) {
+    if (change.on().has_speeds()) on_.emplace(change);
+    const index_t gpus = change.node_devices();
+    for (index_t chains = 1; chains == 1 || (gpus > 0 && chains < 2 * ceil_divide(change.devices(), gpus)); chains *= 2)
+      chains_.push_back({chains, relayed_streams_of(change, chains)});
+  }
+  routing_choice choose(const routing_wishes& wishes) {
+    const routing_choice direct = this->direct(wishes), relayed = this->relayed(wishes);
+    if (wishes.when == relay_when::never) return direct;
+    if (wishes.when == relay_when::always) return relayed;
+    if (direct.kept && relayed.kept)
+      return direct.seconds && !(relayed.seconds && *relayed.seconds < *direct.seconds * (1 - 1e-9)) ? direct : relayed;
+    if (direct.kept || relayed.kept) return direct.kept ? direct : relayed;
+    return relayed.least_budget < direct.least_budget ? relayed : direct;
+  }
+  routing_choice direct(const routing_wishes& wishes) {
+    routing_choice way;
+    const auto excess = [&](index_t stages) {
+      bytes_t& found = direct_[{wishes.after_use == sources::keep, stages}];
+      if (found == 0) found = 1 + direct_excess(*change_, {0, change_->devices()}, stages, wishes.after_use);
+      return found - 1;
+    };
+    settle(way, wishes, excess);
+    if (!wishes.stages && wishes.budget == 0) way.how.stages = 1;
+    if (on_) way.seconds = direct_seconds(*change_, way.how.stages);
+    return way;
+  }
+  routing_choice relayed(const routing_wishes& wishes) {
+    std::vector<routing_choice> ways;
+    for (auto& [chains, streams] : chains_) {
+      routing_choice way;
+      way.how = {relay::always, chains, 1};
+      way.phases = streams.phases();
+      const auto excess = [&, &streams = streams, &chains = chains](index_t stages) {
+        bytes_t& found = relayed_[{chains, wishes.after_use == sources::keep, stages}];
+        if (found == 0) found = 1 + relay_excess(chains, streams.phases(), stages, wishes.after_use);
+        return found - 1;
+      };
+      settle(way, wishes, excess);
+      if (on_) {
+        const relayed_seconds seconds(*on_, streams);
+        if (!wishes.stages && wishes.budget == 0 && wishes.otherwise == stages_unless_named::fastest) {
+          double fewest = seconds.of_stages(1).total();
+          for (index_t stages = 1; stages <= 4096; stages *= 2) {
+            if (static_cast<double>(stages) * on_->slot_seconds() > fewest) break;  // its slots alone take longer
+            fewest = std::min(fewest, seconds.of_stages(stages).total());
+          }
+          while (seconds.of_stages(way.how.stages).total() > fewest * (1 + 1e-9)) way.how.stages *= 2;
+        }
+        if (way.how.stages <= 4096) way.seconds = seconds.of_stages(way.how.stages).total();
+      }
+      ways.push_back(way);
+    }
+    return best_of(ways);
+  }
+
+ private:
+  static routing_choice best_of(const std::vector<routing_choice>& ways) {
+    std::vector<routing_choice> kept;
+    for (const routing_choice& way : ways)
+      if (way.kept) kept.push_back(way);
+    if (kept.empty())
+      return *std::min_element(ways.begin(), ways.end(), [](const routing_choice& a, const routing_choice& b) {
+        return a.least_budget < b.least_budget;
+      });
+    if (!kept.front().seconds) return kept.front();
+    const auto least = std::min_element(kept.begin(), kept.end(), [](const routing_choice& a, const routing_choice& b) {
+      return *a.seconds < *b.seconds;
+    });
+    std::vector<routing_choice> fast;
+    for (const routing_choice& way : kept)
+      if (*way.seconds <= *least->seconds * (1 + 1e-9)) fast.push_back(way);
+    return *std::min_element(fast.begin(), fast.end(), [](const routing_choice& a, const routing_choice& b) {
+      return a.how.stages < b.how.stages;
+    });
+  }
+  /// Stages that are named, or that a budget wants.
+  template <typename Excess>
+  static void settle(routing_choice& way, const routing_wishes& wishes, Excess&& excess) {
+    if (wishes.stages) way.how.stages = *wishes.stages;
+    if (wishes.budget == 0) return;
+    if (wishes.stages) {
+      way.excess = way.least_budget = excess(*wishes.stages);
+      way.kept = way.excess <= wishes.budget;
+      return;
+    }
+    bytes_t least_budget = excess(1);
+    for (index_t stages = 1; stages <= 4096; stages *= 2) {
+      least_budget = std::min(least_budget, excess(stages));
+      if (excess(stages) > wishes.budget) continue;
+      way.how.stages = stages, way.excess = excess(stages);
+      return;
+    }
+    way.kept = false, way.excess = excess(1), way.least_budget = std::max<bytes_t>(1, least_budget);
+  }
+  bytes_t relay_excess(index_t chains, index_t phases, index_t stages, sources after_use) const {
+    bytes_t most = 0;
+    for (rank_t d = 0; d < change_->devices(); ++d) {
+      const plan p = make_plan(*change_, d, {relay::always, chains, stages});
+      const bytes_t before = held_bytes(change_->from(), change_->from_rank(d), change_->states()),
+                    both = held_bytes(change_->to(), change_->to_rank(d), change_->states()) + before,
+                    after = both - (after_use == sources::keep ? total_bytes(p.retains) : before);
+      most = std::max(most, relayed_memory(p, before, after_use).peak(stages, stages + phases - 1, after) -
+                                std::max(before, after));
+    }
+    return most;
+  }
+
+  const Switch* change_;
+  std::optional<port_table> on_;
+  std::vector<std::pair<index_t, relayed_streams>> chains_;
+  std::map<std::pair<bool, index_t>, bytes_t> direct_;  // one more than it is, by whether sources are kept, and S
+  std::map<std::tuple<index_t, bool, index_t>, bytes_t> relayed_;
+};
+
+/// Which of both keeps a budget, and how often what was taken.
+struct choices_seen {
+  int direct_alone = 0, relay_alone = 0, neither_direct = 0, neither_relay = 0, both_direct = 0, both_relay = 0;
+  int chains = 0, stages = 0, crossing = 0, refused = 0;
+};
+template <typename Switch>
+void check_choice(const Switch& change, every_way<Switch>& every, const routing_wishes& wishes, choices_seen& seen) {
+  const routing_choice wanted = every.choose(wishes), found = choose_routing(change, wishes);
+  CHECK(found.how == wanted.how);
+  CHECK(found.kept == wanted.kept);
+  CHECK(found.phases == wanted.phases);
+  CHECK(found.seconds.has_value() == wanted.seconds.has_value());
+  if (found.seconds) CHECK(*found.seconds == doctest::Approx(*wanted.seconds).epsilon(1e-12));
+  if (wishes.budget > 0) CHECK(found.excess == wanted.excess);
+  if (!wanted.kept) CHECK(found.least_budget == wanted.least_budget);
+  relayed_streams told = found.streams, streams;
+  if (found.how.how == relay::always) streams = relayed_streams_of(change, found.how.chains);
+  CHECK(told.streams().size() == streams.streams().size());
+  seen.chains += found.how.chains > 1 ? 1 : 0, seen.stages += found.how.stages > 1 ? 1 : 0;
+  if (wishes.when != relay_when::faster) return;
+  const bool direct = every.direct(wishes).kept, relayed = every.relayed(wishes).kept,
+             took = found.how.how == relay::always;
+  if (direct && relayed) ++(took ? seen.both_relay : seen.both_direct);
+  else if (direct || relayed) ++(took ? seen.relay_alone : seen.direct_alone);
+  else ++(took ? seen.neither_relay : seen.neither_direct);
+  seen.crossing += change.on().has_speeds() && !every.direct(wishes).seconds ? 1 : 0;
+}
+}  // namespace
+
+TEST_CASE("any tensors and any wishes: the choice is that of looking at both ways, every F and every S") {
+  dice random(9);
+  choices_seen seen;
+  for (int n = 0; n < 40; ++n) {
+    any_tensors given(random, n % 3 != 0);
+    if (n % 5 == 4) given.world.on = nodes_of(random.within(1, 4));  // no speeds
+    given.world.on.stage_us = n % 16 == 7 ? 0 : static_cast<double>(random.within(200, 3000));
+    const auto change = given.change();
+    const bool speeds = change.on().has_speeds();
+    every_way every(change);
+    const std::string sentence = testing::refused([&] { every.relayed({.stages = 1}); });
+    if (sentence != "accepted") {  // it crosses rails that do not meet
+      CHECK(testing::refused([&] { (void)choose_routing(change, {.when = relay_when::always, .stages = 1}); }) ==
+            sentence);
+      ++seen.refused;
+      continue;
+    }
+    const sources after_use = random.coin() ? sources::keep : sources::release;
+    const bytes_t most = std::max<bytes_t>(2, every.relayed({.stages = 1, .budget = 1, .after_use = after_use}).excess);
+    for (int i = 0; i < 7; ++i) {
+      routing_wishes wishes{.when = i > 1 && speeds ? relay_when::faster
+                                    : i == 0        ? relay_when::never
+                                                    : relay_when::always,
+                            .after_use = after_use};
+      if (random.coin()) wishes.stages = random.within(1, 5);
+      const bytes_t low = wishes.stages || (i == 5 && n % 6 == 0) ? 0 : most / 8;
+      if (i % 3 != 0) wishes.budget = random.within(low + 1, low == 0 ? most / 4 + 1 : most);
+      if (random.below(3) == 0) wishes.otherwise = stages_unless_named::one;
+      check_choice(change, every, wishes, seen);
+    }
+  }
+  std::printf(
+      "direct alone keeps it %d times, relay alone %d; neither, direct %d, relay %d; both, direct %d, relay %d; "
+      "%d with chains, %d with stages, %d that direct can't, %d that relay can't\n",
+      seen.direct_alone, seen.relay_alone, seen.neither_direct, seen.neither_relay, seen.both_direct, seen.both_relay,
+      seen.chains, seen.stages, seen.crossing, seen.refused);
+}
+
+TEST_CASE("more stages than a switch is searched in have no seconds where relay makes them, and are made") {
+  const computed_switch change = of("", "dp=4", clusters::a800);
+  CHECK(choose_routing(change, {.when = relay_when::always, .stages = 4096}).seconds.has_value());
+  const routing_choice many = choose_routing(change, {.when = relay_when::always, .stages = 4097});
+  CHECK_FALSE(many.seconds.has_value());
+  CHECK(many.how == routing{relay::always, 1, 4097});
+}
+
+TEST_CASE("a chain of two nodes is one, also where nobody spreads what came inside of a node") {
+  cluster on{.gpus = 2, .each = {.nvlink_GBps = 100, .nic_GBps = 10, .copy_GBps = 1000}};
+  on.stage_us = 1e6;  // a slot takes longer than anything that moves
+  const layout_switch change(testing::whole_on(1, "w", {6, 4}), testing::whole_on(2, "w", {6, 4}),
+                             {.to = device_map(std::vector<rank_t>{2, 4}), .on = on});
+  CHECK(phases_of(change, {relay::always, 1, 1}) == 3);
+  CHECK(phases_of(change, {relay::always, 2, 1}) == 2);
+  CHECK(choose_routing(change, {.when = relay_when::always}).how == routing{relay::always, 2, 1});
 }

@@ -18,11 +18,12 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 
+#include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/points.hpp"
 
 using namespace reshard;
-using testing::dice;
+using testing::any_tensors, testing::dice, testing::links_in_words;
 
 namespace {
 constexpr transformer small{.name = "small",
@@ -278,4 +279,182 @@ TEST_CASE(
     CHECK(f.peak_floor == 2 * 16);
     CHECK(f.peak == 2 * (10 + 4 + 12));
   }
+}
+
+namespace {
+/// A figure of a switch, row by row.
+struct counted_rows {
+  bytes_t before = 0, after = 0, retained = 0, lacks = 0, lost = 0;  // of one device
+
+  counted_rows(const any_tensors& given, rank_t device) {
+    for (const any_tensors::row& row : given.rows) {
+      const bool had = row.had.contains(device), needs = row.needs.contains(device);
+      before += had ? row.bytes : 0;
+      after += needs ? row.bytes : 0;
+      retained += had && needs ? row.bytes : 0;
+      lost += needs && row.had.empty() ? row.bytes : 0;
+      lacks += needs && !had && !row.had.empty() ? row.bytes : 0;
+    }
+  }
+};
+
+/// Sums and maxima over devices, links between them and their messages, of transfers where they arrive.
+void check_sums(const switch_figures& f, const any_tensors& given, const std::vector<plan>& plans) {
+  const links_in_words words(given.world.on);
+  bytes_t moved = 0, retained = 0, between = 0, across = 0, most_in = 0, most_out = 0, lost = 0;
+  std::map<std::pair<rank_t, rank_t>, bytes_t> links;
+  for (const plan& p : plans) {
+    const counted_rows rows(given, p.device);
+    moved += rows.lacks, retained += rows.retained;
+    most_in = std::max(most_in, total_bytes(p.receives)), most_out = std::max(most_out, total_bytes(p.sends));
+    for (const transfer& t : p.receives) {
+      links[{t.src, t.dst}] += t.bytes();
+      if (words.node_of(t.src) != words.node_of(t.dst)) between += t.bytes();
+      if (words.across(t.src, t.dst)) across += t.bytes();
+    }
+  }
+  for (const any_tensors::row& row : given.rows) lost += row.had.empty() && !row.needs.empty() ? row.bytes : 0;
+  CHECK(f.moved == moved);
+  CHECK(f.least == moved);
+  CHECK(f.relayed == 0);
+  CHECK(f.created == 0);
+  CHECK(f.retained == retained);
+  CHECK(f.lost == lost);
+  CHECK(f.max_receive == most_in);
+  CHECK(f.max_send == most_out);
+  CHECK(f.inter_node == (given.world.on.node_count() > 1 ? between : 0));
+  CHECK(f.cross_rail == across);
+  if (f.how.stages == 1) CHECK(f.messages == std::ssize(links));
+  CHECK(f.busiest.size() == std::min<std::size_t>(6, links.size()));
+}
+}  // namespace
+
+TEST_CASE("any tensors, lost ones among them: every device's figures and their sums, row by row") {
+  dice random(2);
+  int lost = 0, across = 0;
+  for (int n = 0; n < 80; ++n) {
+    const any_tensors given(random, false);
+    const auto change = given.change();
+    const index_t stages = random.coin() ? 1 : random.within(2, 5);
+    const sources after_use = random.coin() ? sources::keep : sources::release;
+    figure_collector whole(change, stages, figures_of::whole_switch, after_use);
+    std::vector<plan> plans;
+    for (rank_t d = 0; d < change.devices(); ++d) {
+      plans.push_back(make_plan(change, d));
+      whole.add(plans.back());
+      const counted_rows rows(given, d);
+      const device_figures& told = whole.figures().devices.back();
+      CHECK(told.device == d);
+      CHECK(told.before == rows.before);
+      CHECK(told.after == rows.after + (after_use == sources::keep ? rows.before - rows.retained : 0));
+      CHECK(told.retained == rows.retained);
+      CHECK(told.receive == rows.lacks);
+      CHECK(told.lost == rows.lost);
+      CHECK(told.created == 0);
+      CHECK(told.passed == 0);
+      if (stages == 1) {
+        const bytes_t sent_alone = detail::leaving_bytes(plans.back());
+        const bytes_t in_slot = rows.retained + rows.lacks + rows.lost +
+                                (after_use == sources::keep ? rows.before - rows.retained : sent_alone);
+        CHECK(told.peak == std::max({rows.before, told.after, in_slot}));
+      }
+      figure_collector view(change, stages, figures_of::one_device, after_use);
+      view.add(plans.back());
+      CHECK(view.figures().lost == rows.lost);
+      CHECK(view.figures().moved == rows.lacks + total_bytes(plans.back().sends));
+      CHECK(view.figures().least == rows.lacks + total_bytes(plans.back().sends));
+      CHECK(view.figures().relayed == 0);
+      CHECK(view.figures().peak == told.peak);
+    }
+    check_sums(whole.figures(), given, plans);
+    lost += whole.figures().lost > 0 ? 1 : 0, across += whole.figures().cross_rail > 0 ? 1 : 0;
+  }
+  std::printf("%d with lost rows, %d across rails\n", lost, across);
+  CHECK_DRAWN(lost > 5);
+  CHECK_DRAWN(across > 5);
+}
+
+namespace {
+box<3> any_box(dice& random) {
+  box<3> b;
+  for (interval& i : b.dim) i.begin = random.below(4), i.end = i.begin + random.within(1, 3);
+  return b;
+}
+index_t coordinates_in(const std::vector<box<3>>& boxes) {
+  std::set<std::array<index_t, 3>> in;
+  for (const box<3>& b : boxes) testing::each_point(b, [&](const index_t(&x)[3]) { in.insert({x[0], x[1], x[2]}); });
+  return std::ssize(in);
+}
+}  // namespace
+
+TEST_CASE("a union's volume is the number of its coordinates, however boxes lie") {
+  dice random(3);
+  int overlapping = 0, apart = 0;
+  for (int n = 0; n < 300; ++n) {
+    std::vector<box<3>> boxes;
+    index_t volumes = 0;
+    for (index_t i = random.within(1, 7); i > 0; --i)
+      boxes.push_back(any_box(random)), volumes += boxes.back().volume();
+    const index_t wanted = coordinates_in(boxes);
+    std::vector<box<3>> copy = boxes;
+    CHECK(detail::union_volume(std::span(copy)) == wanted);
+    CHECK(detail::union_volume(std::span(boxes), 1) == wanted);
+    ++(wanted < volumes ? overlapping : apart);
+  }
+  CHECK_DRAWN(overlapping > 50);
+  CHECK_DRAWN(apart > 50);
+}
+
+TEST_CASE("what leaves is what is sent and not retained, each coordinate once in every state of its family") {
+  dice random(4);
+  for (int n = 0; n < 100; ++n) {
+    plan p;
+    std::map<std::pair<std::uint32_t, int>, std::vector<box<3>>> sent, both;
+    bytes_t retained = 0, wanted = 0;
+    const auto add = [&](std::vector<transfer>& list, const box<3>& b) {
+      const state_set states = random.coin() ? adam.named("master") : adam.named("exp_avg") | adam.named("exp_avg_sq");
+      const int family = static_cast<int>(random.below(2));
+      list.push_back({.src = 0, .dst = 1, .states = states, .family = family});
+      list.back().where = {{{0, 1}, {0, 1}, b.dim[0], b.dim[1], b.dim[2]}};
+      both[{states.bits(), family}].push_back(b);
+      return states.bytes_per_element();
+    };
+    for (index_t i = random.below(6); i > 0; --i) add(p.sends, any_box(random));
+    for (index_t row = 0; row < 3; ++row)  // disjoint
+      if (random.coin()) {
+        const box<3> b{{{row, row + 1}, {0, random.within(1, 4)}, {0, random.within(1, 4)}}};
+        retained += b.volume() * add(p.retains, b);
+      }
+    for (const auto& [key, boxes] : both)
+      wanted += coordinates_in(boxes) * (key.first == adam.named("master").bits() ? 4 : 8);
+    CHECK(detail::leaving_bytes(p) == wanted - retained);
+  }
+}
+
+TEST_CASE("of links the six with the most bytes, of equal ones those that were added first") {
+  dice random(5);
+  cluster on = nodes_of(4);
+  int full = 0;
+  for (int n = 0; n < 60; ++n) {
+    switch_figures f;
+    std::vector<std::tuple<bytes_t, index_t, rank_t, rank_t>> all;  // less bytes, when it came
+    bytes_t between = 0, across = 0;
+    for (index_t i = 0, links = random.below(12); i < links; ++i) {
+      const link_figures one{random.below(12), random.below(12), random.within(1, 5)};
+      detail::add_link(f, one, on, n % 3 == 0 ? 0 : 4);
+      all.emplace_back(-one.bytes, i, one.src, one.dst);
+      const bool other_node = one.src / 4 != one.dst / 4;
+      between += n % 3 != 0 && other_node ? one.bytes : 0;
+      across += other_node && one.src % 4 != one.dst % 4 ? one.bytes : 0;
+    }
+    std::sort(all.begin(), all.end());
+    CHECK(f.inter_node == between);
+    CHECK(f.cross_rail == across);
+    REQUIRE(f.busiest.size() == std::min<std::size_t>(all.size(), 6));
+    for (std::size_t i = 0; i < f.busiest.size(); ++i)
+      CHECK(std::tuple(-f.busiest[i].bytes, f.busiest[i].src, f.busiest[i].dst) ==
+            std::tuple(std::get<0>(all[i]), std::get<2>(all[i]), std::get<3>(all[i])));
+    full += all.size() > 6 ? 1 : 0;
+  }
+  CHECK_DRAWN(full > 10);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds how a switch is routed: relay or not, F, and S, once for all devices, by predicted seconds, within a budget.
-// F is 1, 2, 4 .. as long as a chain is longer than a node; S is given, what a budget wants, or the fastest.
+// F is 1, 2, 4 .. as long as nodes pass on what came from others; S is given, what a budget wants, or the fastest.
 // Builds on: cost/direct_stages.hpp, schedule/relayed_memory.hpp, schedule/stage_count.hpp,
 // cost/detail/relayed_seconds.hpp, cost/simulate.hpp.
 #pragma once
 
-#include <limits>
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -88,6 +88,15 @@ class relay_budget {
   std::vector<held_by> devices_;
 };
 
+/// Whether nodes pass on to other nodes what came from one: those that held it before have sent it by phase 1.
+template <Holding From, Holding To>
+[[nodiscard]] bool has_chains(const layout_switch<From, To>& change, const std::vector<relayed_stream>& streams) {
+  const index_t gpus = change.node_devices();
+  return gpus != 0 && std::any_of(streams.begin(), streams.end(), [gpus](const relayed_stream& s) {
+           return s.phase > 1 && s.sized.src / gpus != s.sized.dst / gpus;
+         });
+}
+
 /// What ports take at least with F chains, in any number of stages: what holders send to other nodes, by the busiest of
 /// its ports. Costs the nodes of FROM.
 template <Holding From, Holding To>
@@ -156,7 +165,6 @@ template <Holding From, Holding To>
   std::optional<port_table> on;
   if (change.on().has_speeds()) on.emplace(change);
   const index_t gpus = change.node_devices(), nodes = gpus == 0 ? 1 : ceil_divide(change.devices(), gpus);
-  const index_t phases_without_chains = gpus == 1 ? 2 : 3;  // to carriers, across, and to the devices of a node
   const relayed_streams retained = retained_streams_of(change);
   std::optional<routing_choice> best;
   for (index_t chains = 1;; chains *= 2) {
@@ -181,7 +189,7 @@ template <Holding From, Holding To>
     const bool better = !best || (found.kept && !best->kept) ||
                         (found.kept && best->kept && better_routing(found, *best)) ||
                         (!found.kept && !best->kept && found.least_budget < best->least_budget);
-    const bool last = (!on && found.kept) || found.phases <= phases_without_chains;
+    const bool last = (!on && found.kept) || !detail::has_chains(change, found.streams.streams());
     if (better) best = std::move(found);
     if (last) return std::move(*best);
   }
