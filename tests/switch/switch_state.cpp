@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 
 #include <reshard/memory/rank_storage.hpp>
 #include <reshard/plan/volume.hpp>
+#include <reshard/switch/attempt_switch.hpp>
 #include <reshard/testing/known_values.hpp>
 #include <reshard/transport/forwarding.hpp>
 #include <reshard/transport/mailbox_group.hpp>
@@ -708,4 +711,220 @@ TEST_CASE("two spaces are switched between directly, rank r on device r") {
     switch_state(change, before[d].tensors(), after[d].tensors(), here, {.budget = 1_MiB});
   });
   for (const rank_storage& s : after) CHECK(testing::judged(s.tensors(), change.to()).wrong == 0);
+}
+
+namespace {
+
+/// An endpoint that breaks off at a call that is counted, and is told then how the others part.
+template <typename Endpoint>
+struct breaking : forwarding<Endpoint> {
+  using typename forwarding<Endpoint>::moves;
+  using forwarding<Endpoint>::inner;
+  index_t breaks_at = -1;  // of the calls once all slots are moved
+  parting left = {};       // in_place: of slots
+  rank_t hub = 0;
+  index_t slots = -1, moved = 0, calls = 0, of_slots = -1, with_moved = -1;
+  index_t awaited = -1;    // the slot, last
+  index_t breaks_in = -1;  // in this slot
+
+  void count() {
+    if (slots >= 0 && moved == slots && calls++ == breaks_at) throw peer_failed("reshard: device 7 is gone");
+  }
+  moves prepare(const staged_plan& plan, const binding& into, page_stages& pages) {
+    slots = plan.times().slots();
+    return inner.prepare(plan, into, pages);
+  }
+  void move(moves& prepared, index_t slot) {
+    if (slot == breaks_in) throw peer_failed("reshard: device 7 is gone");
+    inner.move(prepared, slot);
+    moved = slot + 1;
+    count();
+  }
+  void settle() { count(), inner.settle(); }
+  void await(index_t k) {
+    count();
+    inner.await(k);
+    awaited = k;
+  }
+  std::int64_t all_reduce_max(std::int64_t n) {
+    count();
+    return inner.all_reduce_max(n);
+  }
+  parting part(index_t in_slots, bool has_moved) {
+    of_slots = in_slots, with_moved = has_moved ? 1 : 0;
+    return left;
+  }
+  rank_t decides() const { return hub; }
+};
+
+/// Two matrices of a page a row on one device: of the first, FROM has 11 rows and binds 12, and TO wants 8 of them.
+struct rows_of_pages {
+  static constexpr index_t bound = 12, had = 11, wanted = 8;
+  state_list one = state_list::parse("param:bf16:3");
+  layout_switch<listed_holding, listed_holding> change;
+  page_range memory_of_from{bound * page_bytes}, memory_of_to{wanted * page_bytes};
+  binding from{"from", {}, one}, to{"to", {}, one};
+  std::vector<int> given_back = std::vector<int>(bound, 0);  // how often each page was
+  std::function<void(index_t page)> goes = {};
+
+  static shard_list rows(index_t count) {
+    return shard_list({{0, "w", bf16, {16, 2048}, {0, 0}, {count, 2048}, "param"}}, 1);
+  }
+  rows_of_pages() : change(rows(had), rows(wanted), {.list = one}) {
+    from.add({0, {}, {{{0, 1}, {0, bound}, {0, 2048}}}}, {memory_of_from.data(), bound * page_bytes});
+    to.add({0, {}, {{{0, 1}, {0, wanted}, {0, 2048}}}}, {memory_of_to.data(), wanted * page_bytes});
+    std::memset(memory_of_from.data(), 1, static_cast<std::size_t>(bound * page_bytes));
+    from.own({memory_of_from.data(), bound * page_bytes}, pages_are::committed, [this](std::byte* at, bytes_t bytes) {
+      for (index_t page = (at - memory_of_from.data()) / page_bytes; bytes > 0; ++page, bytes -= page_bytes)
+        if (++given_back[static_cast<std::size_t>(page)]; goes) goes(page);
+    });
+    to.own(memory_of_to);
+    from.seal(), to.seal();
+  }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("wherever a switch breaks off once all is in place, each page of the sources goes once", World,
+                   thread_group, mailbox_group) {
+  int broken = 0, staged = 0, unread_first = 0;
+  for (const sources after_use : {sources::release, sources::keep})
+    for (const bytes_t pages : {0, 1, 2, 3, 4, 8, 12})
+      for (index_t at = 0, finished = 0; finished == 0; ++at) {
+        CAPTURE(pages);
+        CAPTURE(at);
+        if (after_use == sources::keep && pages > 0 && pages < 8) break;  // both sides are there at last
+        rows_of_pages s;
+        World world(1, soon);
+        const bytes_t budget = pages == 0 ? no_budget : pages * page_bytes;
+        switch_ending end;
+        world.run([&](auto& here) {
+          breaking<std::remove_reference_t<decltype(here)>> through{{here}, at, {1000, true, {0}}};
+          end = attempt_switch(s.change, s.from, s.to, through,
+                               {.budget = budget, .after_use = after_use, .route = {.stages = 4}});
+          finished = through.calls <= at ? 1 : 0;
+        });
+        const ended::finished* done = std::get_if<ended::finished>(&end);
+        CAPTURE(sentence_of(end));
+        REQUIRE(done != nullptr);
+        CHECK(done->sentence == (finished == 1 ? "" : "reshard: device 7 is gone"));
+        for (const int times : s.given_back) CHECK(times == (after_use == sources::keep ? 0 : 1));
+        broken += 1 - static_cast<int>(finished), staged += done->report.stages > 1 ? 1 : 0;
+        unread_first += done->report.unread_kept == 0 ? 1 : 0;
+      }
+  CHECK(broken > 20);
+  CHECK(staged > 20);
+  CHECK(unread_first > 10);
+}
+
+TEST_CASE_TEMPLATE("a page of the sources goes once all that was in it is known to be in place everywhere", World,
+                   thread_group, mailbox_group) {
+  for (const bytes_t pages : {0, 1, 2, 3, 4, 8, 12}) {
+    CAPTURE(pages);
+    rows_of_pages s;
+    World world(1, soon);
+    std::vector<index_t> awaited(rows_of_pages::bound, -2);
+    switch_report report;
+    world.run([&](auto& here) {
+      breaking<std::remove_reference_t<decltype(here)>> through{{here}};
+      s.goes = [&](index_t page) { awaited[static_cast<std::size_t>(page)] = through.awaited; };
+      report = switch_state(s.change, s.from, s.to, through,
+                            {.budget = pages == 0 ? no_budget : pages * page_bytes, .route = {.stages = 4}});
+    });
+    const slot_times times{report.stages, report.phases, report.lag};
+    const staged_plan p = stage_plan(make_plan(s.change, 0), s.change, times);
+    std::vector<index_t> last(rows_of_pages::bound, *report.unread_kept - 1);  // its stage, or what stands for that
+    for (const staged_piece& piece : p.retains)
+      for (index_t row = piece.where.dim[1].begin; row < piece.where.dim[1].end; ++row)
+        last[static_cast<std::size_t>(row)] = piece.stage;
+    last.back() = -1;  // nobody was told of it
+    for (std::size_t row = 0; row < last.size(); ++row)
+      CHECK(awaited[row] == (pages == 0 ? report.stages - 1 : last[row]));
+    for (index_t byte = 0; byte < rows_of_pages::wanted * page_bytes; ++byte)
+      if (s.memory_of_to.data()[byte] != std::byte{1}) FAIL_CHECK("byte ", byte);
+  }
+}
+
+namespace {
+
+/// How a switch ends on one device, from what the contract says of endings alone.
+std::string ending_of(const parting& left, rank_t hub, index_t stages, sources after_use) {
+  const bool hub_lives = std::count(left.survivors.begin(), left.survivors.end(), hub) > 0;
+  if (left.in_place >= stages && !left.survivors.empty()) return "finished";
+  if (left.all_have_all && !hub_lives) return "unknown";
+  return after_use == sources::keep ? "failed" : "torn";
+}
+/// What an ending tells, as a text.
+std::string told_by(const switch_ending& end) {
+  const auto list = [](const std::vector<index_t>& numbers) {
+    std::string text;
+    for (const index_t n : numbers) text += " " + std::to_string(n);
+    return text;
+  };
+  const auto unread = [&](const std::optional<std::vector<index_t>>& of) { return of ? "; u" + list(*of) : ""; };
+  if (std::get_if<ended::finished>(&end)) return "finished";
+  if (const auto* e = std::get_if<ended::refused>(&end)) return e->everywhere ? "refused everywhere" : "refused";
+  if (const auto* e = std::get_if<ended::failed>(&end)) return "failed;" + list(e->survivors);
+  const auto of = [&](const char* how, const auto& e) {
+    return std::string(how) + detail::text_of(" ", e.in_place, " of ", e.stages, ";") + list(e.survivors) +
+           unread(e.unread_kept);
+  };
+  if (const auto* e = std::get_if<ended::torn>(&end)) return of("torn", *e);
+  return of("unknown", *std::get_if<ended::unknown>(&end));
+}
+
+}  // namespace
+
+namespace {
+template <typename World>
+switch_report unbroken(const switch_options& options) {
+  rows_of_pages s;
+  World world(1, soon);
+  switch_report report;
+  world.run([&](auto& here) { report = switch_state(s.change, s.from, s.to, here, options); });
+  return report;
+}
+template <typename World>
+void check_endings(const switch_options& options, const switch_report& report, const parting& left, rank_t hub,
+                   std::set<std::string>& met) {
+  for (index_t breaks_in = 0; breaks_in < report.stages; ++breaks_in) {
+    rows_of_pages s;
+    World world(1, soon);
+    switch_ending end;
+    world.run([&](auto& here) {
+      breaking<std::remove_reference_t<decltype(here)>> through{{here}, -1, left, hub};
+      through.breaks_in = breaks_in;
+      end = attempt_switch(s.change, s.from, s.to, through, options);
+      CHECK(through.of_slots == report.stages);
+      CHECK(through.with_moved == 1);
+    });
+    std::string expected = ending_of(left, hub, report.stages, options.after_use), living;
+    met.insert(expected);
+    for (const rank_t d : left.survivors) living += " " + std::to_string(d);
+    if (expected == "failed") expected += ";" + living;
+    if (expected == "torn" || expected == "unknown") {
+      expected += detail::text_of(" ", left.in_place, " of ", report.stages, ";", living);
+      if (options.budget != no_budget) expected += detail::text_of("; u ", *report.unread_kept);
+    }
+    CHECK(told_by(end) == expected);
+    CHECK(sentence_of(end) == "reshard: device 7 is gone");
+  }
+}
+}  // namespace
+
+TEST_CASE("how a switch ends, for all that devices may tell one another when it broke off") {
+  std::set<std::string> met;
+  for (const sources after_use : {sources::release, sources::keep})
+    for (const bytes_t budget : {no_budget, after_use == sources::keep ? 8 * page_bytes : 1 * page_bytes}) {
+      const switch_options options{.budget = budget, .after_use = after_use, .route = {.stages = 3}};
+      const switch_report report = unbroken<thread_group>(options);
+      for (const std::vector<rank_t>& survivors : {std::vector<rank_t>{}, {0}, {0, 2}, {1}})
+        for (const bool all_have_all : {false, true})
+          for (const rank_t hub : {0, 1})
+            for (index_t in_place = 0; in_place <= report.stages + 1; ++in_place)
+              check_endings<thread_group>(options, report, {in_place, all_have_all, survivors}, hub, met);
+      // its slots are not only those that send
+      check_endings<mailbox_group>(options, unbroken<mailbox_group>(options), {0, false, {0}}, 0, met);
+    }
+  CHECK(met.size() == 4);
 }

@@ -591,8 +591,9 @@ TEST_CASE("what comes in place: pages are there when it is posted, sources until
           sources.seal();
           fill(before.tensors(), change.from());
           testing::watched<decltype(here)> seen{{here}, before, after};
+          seen.budget = budget;
           const switch_report report = switch_state(change, sources, after.tensors(), seen, {.budget = budget});
-          peaks_differ += report.memory.peak == seen.seen ? 0 : 1;
+          peaks_differ += report.memory.peak == seen.seen && seen.every_slot ? 0 : 1;
           wrong += compare(after.tensors(), change.to()).wrong;
           absent += wire.absent;
           here.all_reduce_max(0);

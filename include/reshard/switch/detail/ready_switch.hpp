@@ -38,7 +38,8 @@ struct ready_switch {
   index_t unread_kept = 0;                          // u of this device
   std::vector<index_t> kept_by_device = {};         // u of each; none where all are S
 
-  // How far a run came: it was begun, it came to move, and the sources of so many stages have gone.
+  // How far a run came: it was begun, it came to move, and so many lists of sources have gone: what no stage reads, and
+  // then stage by stage.
   bool touched = false, moved = false;
   index_t left = 0;
 

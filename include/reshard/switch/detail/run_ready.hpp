@@ -66,7 +66,8 @@ class ready_run {
       for (const memory_block& block : its_.written().blocks()) block.open_again();
       its_.touched = true;  // another may have gone on where this one is told of no agreement
       devices_.agree(sink<proposal&>::of([](proposal&) {}));  // all sources are ready; none exchanges small state
-      if (drains()) release(drained, 0);
+      its_.left = 0;
+      if (drains()) leave(drained, 0);
       const index_t lag = its_.report.lag, in_place = its_.times().span() + lag, late = in_place + lag;
       const index_t stages = its_.report.stages, slots = its_.times().slots();
       stage_watch watch(*its_.staged, its_.options);
@@ -76,11 +77,10 @@ class ready_run {
         its_.moved = true;
         transport_.move(*its_.moves, slot);
         if (slot >= in_place) tell(watch, slot - in_place, at_last);
-        if (drains() && slot >= late) leave(drained, slot - late);
+        if (drains() && slot >= late) leave(drained, slot - late + 1);
         if (slot >= 2 * lag && !passed.empty()) give_arena_back(passed, slot - 2 * lag);
       }
-      for (index_t k = drains() ? greatest(0, stages - lag) : 0; k < stages; ++k) leave(drained, k);
-      if (!drains()) release(drained, 0);
+      while (its_.left <= stages) leave(drained, its_.left);
       for (index_t slot = greatest(0, slots - 2 * lag); slot < slots && !passed.empty(); ++slot)
         give_arena_back(passed, slot);
       transport_.all_reduce_max(0);  // nobody's lists are read any more
@@ -93,8 +93,7 @@ class ready_run {
     if (its_.options.after_use == sources::keep) return;
     const std::vector<std::vector<block_span>> drained =
         its_.old_pages->spans_by_stage(its_.report.stages, its_.unread_kept);
-    if (!drains()) release(drained, 0);
-    for (; its_.left < its_.report.stages; ++its_.left) release(drained, its_.left + 1);
+    for (; its_.left <= its_.report.stages; ++its_.left) release(drained, its_.left);
   }
 
  private:
@@ -130,11 +129,13 @@ class ready_run {
   }
   /// Whether sources go as they drain; without a budget none goes before the last stage is in place everywhere.
   bool drains() const { return its_.options.budget != no_budget; }
-  /// Once every device has all of stage k in place, its sources go; without a budget, once it has all.
-  void leave(const std::vector<std::vector<block_span>>& drained, index_t k) {
-    transport_.await((drains() ? k : its_.report.stages - 1) + its_.times().span());
-    release(drained, k + 1);
-    its_.left = k + 1;
+  /// A stage's sources, list k + 1, go once every device has all of it in place, and list 0, which no stage reads, at
+  /// once; without a budget all go once every device has everything.
+  void leave(const std::vector<std::vector<block_span>>& drained, index_t list) {
+    const index_t last = drains() ? list - 1 : its_.report.stages - 1;
+    if (last >= 0) transport_.await(last + its_.times().span());
+    release(drained, list);
+    its_.left = list + 1;
   }
   void release(const std::vector<std::vector<block_span>>& drained, index_t at) const {
     if (drained.empty() || drained[static_cast<std::size_t>(at)].empty()) return;
