@@ -103,12 +103,16 @@ TEST_CASE("a job begins once somebody has heard that there is none, and is found
   a.enlist("z");
   a.driver.turn();
   CHECK(a.record() == r);
-  a.enlist("b"), a.enlist("a");
+  a.enlist("b");  // as many as were asked for
   a.driver.turn();
   r = a.record();
   CHECK(r.phase == job_phase::idle);
   REQUIRE(r.worlds.size() == 1);
   CHECK(r.worlds[0] == world{.epoch = 1, .members = {"z", "b"}, .layout = {.tp = 2}, .batch = 6});
+
+  driven more;  // who is more than that is a spare
+  for (const char* who : {"z", "b", "a"}) more.enlist(who);
+  CHECK(more.turn(job_record{}).worlds[0].members == member_list{"z"});
 }
 
 TEST_CASE("each phase has its event, and a job that is over answers what is asked") {
@@ -240,6 +244,7 @@ TEST_CASE("who hears that the job went on without it ends its waits, but for who
   CHECK(said(out, 3, 3, true) == "");
   CHECK(said(out, 3, 4, false) == "");
   CHECK(said(out, 0, 0, false) == "");
+  CHECK(said(out, 1, 1, false) == sentence);
   CHECK(said(in, 3, 3, false) == "");
 }
 
@@ -272,6 +277,54 @@ TEST_CASE("groups of a change end with it, and what waits in one that is over en
   broke.attempt = 4;  // what it waits for is of this attempt
   CHECK(stands_after(broke) == std::pair(false, false));
   CHECK(stands_after(record_at(job_phase::idle, {world_at(4, {"b"})})) == std::pair(false, true));  // it is out
+
+  const job_record out = record_at(job_phase::idle, {world_at(4, {"b"})});
+  for (const index_t attempt : {4, 0}) {  // who leaves waits for nothing that was begun before
+    driven a;
+    a.core.leaving = true;
+    job_record waited_for = made_for;
+    if (attempt == 0) waited_for = out;
+    const std::stop_token stop = a.groups.stop_of(waited_for);
+    a.turn(out);
+    CHECK(stop.stop_requested() == (attempt == 4));
+  }
+}
+
+TEST_CASE("no copies are made where the world is over, the job has ended or this member is out") {
+  const auto copies = [](const job_record& r, bool leaving = false) {
+    driven a("a", [](job_settings& s) { s.snapshot = 1; });
+    world two = world_at(3, {"a", "b"});
+    two.layout.dp = 1, two.layout.pp = 2;
+    const rank_storage arrays(space(a.core.settings.model, two.layout), 0, "arrays", pages_are::committed);
+    a.copies.settle(two, arrays.tensors());
+    a.core.leaving = leaving;
+    a.core.at = detail::trainer_at::update;
+    a.turn(r);
+    a.told();
+    a.copies.before_step(10);
+    const bool copied = a.told() == "copied\n";
+    CHECK(copied == !a.core.copies.empty());
+    a.copies.drop();
+    return copied;
+  };
+  CHECK(copies(driven::idle()));
+  CHECK(copies(driven::named(job_phase::armed)));
+  CHECK(copies(driven::entering({"a", "b"}, {"a"})));
+  for (const job_phase phase : {job_phase::recovering, job_phase::waiting, job_phase::lost, job_phase::done})
+    CHECK_FALSE(copies(driven::over(phase)));
+  for (const bool leaving : {true, false})
+    CHECK_FALSE(copies(record_at(job_phase::idle, {world_at(4, {"b"})}), leaving));
+}
+
+TEST_CASE("how long a phase has lasted is counted from when it was first seen") {
+  bool stays = false;
+  for (int tried = 0; tried < 8 && !stays; ++tried) {  // a machine may stand still for as long
+    driven a("a", [](job_settings& s) { s.ready = patience(20); });
+    const the_time begun = just_now();
+    while (just_now() - begun < std::chrono::milliseconds(25)) a.turn(driven::idle());
+    stays = a.turn(driven::named(job_phase::proposed)).phase == job_phase::proposed;
+  }
+  CHECK(stays);
 }
 
 TEST_CASE("words about other epochs are forgotten by who said them") {
@@ -315,6 +368,8 @@ TEST_CASE("pulses are heard of the world's members; while one is entered of both
     const auto [who, world] = caller_of(b, patience(one.heard ? 20'000 : 30));
     CHECK(who == (one.heard ? "a" : ""));
     if (!one.heard) continue;
+    a.turn(one.r, 3);
+    CHECK(caller_of(b, patience(5)).first.empty());  // once
     CHECK(world == (one.both ? a.core.number_of("entering", one.r.epoch, 0, one.r.concerned())
                              : a.core.number_of("world", one.r.epoch, 0, one.r.now().members)));
   }
@@ -338,6 +393,14 @@ TEST_CASE("evidence against a member that was thought to live breaks the world, 
     return then.phase == r.phase ? "-" : std::string(name(then.phase)) + " " + members_text(then.gone);
   };
   const job_record idle = driven::idle();
+  {
+    driven a;  // what else is due has another turn
+    a.put(a.core.keys.requests() + "q", stored_text(parse_request("q", {"batch", "8"})));
+    a.put(idle);
+    a.core.suspects = {"b"};
+    a.driver.turn();
+    CHECK(a.answer("q").empty());
+  }
   CHECK(after({"b"}, idle) == "recovering b");
   CHECK(after({"b", "x"}, idle) == "recovering b and x");
   CHECK(after({"x"}, idle) == "-");
@@ -384,7 +447,18 @@ TEST_CASE("a step that broke off by itself is of nobody's death for two patience
   a.core.failed.clear();
   a.driver.turn();
   CHECK(a.driver.rest() == patience(200));
+  a.core.failed = "it broke off";
+  for (const job_phase end : {job_phase::done, job_phase::lost}) {
+    a.turn(driven::over(end, {}));
+    CHECK(a.driver.rest() == patience(200));
+  }
+  a.turn(driven::idle());
+  a.core.suspects = {"x"}, a.core.failed_since = seconds_ago(2001);  // that of others says nothing
+  a.driver.turn();
+  CHECK(a.record().gone == member_list{"a"});
   // of others there is evidence: then that is told
+  a.core.failed_since = just_now();
+  a.turn(driven::idle());
   a.core.failed = "it broke off", a.core.failed_since = seconds_ago(1e4), a.core.suspects = {"b"};
   a.driver.turn();
   CHECK(a.record().gone == member_list{"b"});

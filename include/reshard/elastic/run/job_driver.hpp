@@ -110,9 +110,9 @@ class job_driver {
   /// Whose pulses are heard: those of the world; while one is entered, of both. Who is known to be gone has none.
   void hear(const job_record& r) {
     if (r.epoch == 0 || r.phase == job_phase::recovering || r.phase == job_phase::waiting) return;
-    const bool both = r.phase == job_phase::entering;
-    const member_list all = both ? r.concerned() : r.now().members;
-    const std::uint64_t number = core_.number_of(both ? "entering" : "world", r.epoch, 0, all);
+    const member_list all = r.concerned();  // of both worlds while one is entered
+    const std::uint64_t number =
+        core_.number_of(r.phase == job_phase::entering ? "entering" : "world", r.epoch, 0, all);
     if (number == heard_ || !has_member(all, core_.me())) return;
     std::vector<pulse_peer> peers;
     for (const member_name& who : all) {
@@ -128,14 +128,13 @@ class job_driver {
   /// Whether evidence begins a recovery; against who is known to be gone it is none. Of a step or a change that broke
   /// off by itself nobody is known to be gone: this member says that it is, promises, and has its place again.
   bool broke(const job_record& r) {
-    doubts_ = false;
-    if (r.epoch == 0 || is_end(r.phase) || r.phase == job_phase::recovering) return false;
     job_event e = event_about(r, job_event_kind::broke);
     core_.locked([&] {
       e.members = core_.suspects;
       if (!why_ignored(r, e).empty()) e.members.clear();
       const bool recovered_since = r.epoch > core_.failed_in && !r.promises.empty();
-      const bool goes_on = r.phase != job_phase::waiting;  // where it waits all know that it broke
+      // Where it waits all know that it broke.
+      const bool goes_on = r.phase != job_phase::waiting && !is_end(r.phase);
       doubts_ = e.members.empty() && !core_.failed.empty() && !recovered_since && goes_on;
       if (doubts_ && seconds_since(core_.failed_since) > 2 * seconds(core_.settings.wait)) e.members = {core_.me()};
     });
