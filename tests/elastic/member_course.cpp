@@ -129,6 +129,7 @@ TEST_CASE("a founded job: arrays are made and set, then the group, and then ther
   CHECK(a.said(trained::founded(), "here") == "1");
   CHECK((a.core.epoch == 1 && a.core.holds == 1 && a.core.tried == 1 && a.core.version == 0));
   CHECK((a.core.published == 0 && a.core.at == trainer_at::rest && !a.core.leaving));
+  CHECK(a.watcher.switch_seconds == 0);
   CHECK(a.course.now() == trained::first());
   CHECK(a.course.why() == job_end::runs);
   CHECK(a.steps(trained::founded()));
@@ -226,6 +227,7 @@ TEST_CASE("a change that was planned: steps up to the boundary, over to the othe
     const job_record idle = record_at(job_phase::idle, {trained::second()});
     CHECK_FALSE(a.steps(idle));
     CHECK(a.told() == "goes on in 2 0\nin epoch 2, asked\n");
+    CHECK(a.watcher.switch_seconds > 0);
     CHECK((a.core.epoch == 2 && a.core.holds == 2 && a.core.version == 3 && a.core.published == 3));
     CHECK(a.core.stop == std::numeric_limits<index_t>::max());
     CHECK(!a.core.torn);
@@ -253,13 +255,74 @@ TEST_CASE("after a death nobody stops at a boundary: the world is recovered, and
   CHECK(a.core.failed.empty());
   CHECK(!a.core.torn);
   a.core.suspects = {"b", "a"};
+  a.core.version = 5, a.core.failed = "what came after";
   CHECK_FALSE(a.steps(record_at(job_phase::idle, {trained::second(7)})));
   CHECK(a.told() == "goes on in 2 0\nin epoch 2, recovered\n");
   CHECK((!a.core.promised && !a.core.finished && a.core.stage == update_stage::nothing));
   CHECK((a.core.version == 7 && a.core.published == 7));
   CHECK(a.core.stop == std::numeric_limits<index_t>::max());
   CHECK(a.core.suspects == member_list{"a"});
+  CHECK(a.core.failed.empty());
   CHECK(a.moved(0, 1));
+}
+
+TEST_CASE("who stood at a boundary when a member died stands there no more in the next world") {
+  trained a;
+  a.found(7);
+  a.core.stop = 7;
+  CHECK_FALSE(a.steps(trained::founded()));
+  CHECK(a.told() == "boundary\n");
+  a.steps(trained::recovers(7));
+  const job_record idle = record_at(job_phase::idle, {trained::second(7)});
+  a.steps(idle);
+  a.told();
+  CHECK(a.steps(idle));
+  CHECK(a.told().empty());
+  a.core.stop = 7;
+  CHECK_FALSE(a.steps(idle));
+  CHECK(a.told() == "boundary\n");
+}
+
+TEST_CASE("who is in no world any more has a part in the change to the next one, and leaves, or is a spare by it") {
+  for (const bool planned : {true, false}) {
+    trained a;
+    a.found(3);
+    job_record r = record_at(job_phase::entering, {trained::first(), world_at(2, {"b"}, 3)});
+    if (!planned) r.promises = {{{"a", 3}, 0, 1}};
+    a.put(r);
+    a.say("b", r, "here");
+    CHECK_FALSE(a.steps(r));
+    CHECK(a.told() == std::string(planned ? "boundary\nstopped at 3\ndecided\n" : "") +
+                          "failed: reshard: nobody knows where b is called\n");
+    CHECK((a.core.leaving == planned && a.core.tried == 2));
+    a.core.leaving = false;
+    CHECK_FALSE(a.steps(record_at(job_phase::idle, {world_at(2, {"b"}, 3)})));
+    CHECK(a.course.why() == (planned ? job_end::left : job_end::runs));
+    CHECK(a.told() == (planned ? "" : "goes on in 1 -1\n"));
+    if (planned) continue;
+    CHECK((a.core.epoch == 0 && a.core.holds == 0 && a.core.version == holds_nothing));
+    CHECK(a.course.now().epoch == 0);
+  }
+}
+
+TEST_CASE("where there is no step it waits a little, unless the record is another by then") {
+  trained a;
+  const job_record r = a.put(record_at(job_phase::idle, {world_at(3, {"b"})}));
+  const auto takes = [&] {
+    const the_time begun = just_now();
+    CHECK_FALSE(a.course.steps(r));
+    return just_now() - begun;
+  };
+  const auto least = [&] {
+    auto shortest = takes();
+    for (int n = 0; n < 7; ++n) shortest = std::min(shortest, takes());
+    return shortest;
+  };
+  CHECK(least() >= std::chrono::milliseconds(20));
+  a.put(record_at(job_phase::idle, {world_at(4, {"b"})}));
+  CHECK(least() < std::chrono::milliseconds(20));
+  a.core.record.reset();
+  CHECK(least() < std::chrono::milliseconds(20));
 }
 
 TEST_CASE("a change that breaks off is told; its arrays are given up before the next ones are made") {
@@ -355,8 +418,27 @@ TEST_CASE("how a job ends for a member: it is done, lost, left, or the job went 
   CHECK(ends(others_end, 0, false) == "done: ");  // a spare's
   CHECK(ends(others, 0, false) == "runs: ");
   job_record broke = record_at(job_phase::recovering, {world_at(2, {"b"}), world_at(3, {"c"})});
+  job_record entered = record_at(job_phase::entering, {world_at(2, {"b"}), world_at(3, {"b", "c"})});
+  CHECK(ends(entered, 1, false) == "expelled: the job went on in epoch 3 without it");
+  CHECK(ends(entered, 0, false) == "runs: ");
   CHECK(ends(broke, 1, false) == "expelled: the job went on in epoch 3 without it");
   CHECK(ends(broke, 0, false) == "runs: ");
+}
+
+TEST_CASE("arrays that a switch gave back in part are no state of one world: at the end the trainer has none") {
+  for (const bool budget : {false, true}) {
+    trained a([&](job_settings& s) { s.budget = budget ? index_t{1} << 20 : no_budget; });
+    a.found(3);
+    a.steps(trained::enters());
+    a.told();
+    CHECK(a.core.torn.has_value() == budget);
+    job_record lost = record_at(job_phase::lost, {trained::first(), trained::second()});
+    lost.gone = {"a"};
+    CHECK_FALSE(a.steps(lost));
+    CHECK(a.course.why() == job_end::lost);
+    CHECK(a.told() == (budget ? "goes on in 1 -1\n" : ""));
+    CHECK((a.core.holds == (budget ? 0 : 1) && !a.core.torn));
+  }
 }
 
 TEST_CASE("who was taken for gone waits while the world that is entered without it may come to nothing") {
@@ -452,8 +534,10 @@ TEST_CASE("a spare waits, and what broke off while it was to come is no matter o
 
 TEST_CASE("who asks a store that does not answer asks again until it does") {
   int times = 0;
+  const the_time begun = just_now();
   detail::member_course::until_stored([&] {
     if (++times < 3) throw store_unreachable("it does not answer");
   });
   CHECK(times == 3);
+  CHECK(just_now() - begun >= std::chrono::milliseconds(100));  // it leaves it some time
 }

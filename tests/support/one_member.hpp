@@ -45,13 +45,15 @@ struct told_all : job_watcher {
     say("broken: " + std::to_string(epoch) + ", " + std::string(why) + ", " + std::to_string(version));
   }
   void failed(const std::string& sentence) override { say("failed: " + sentence); }
-  void entered(const world& w, std::string_view why, double) override {
+  void entered(const world& w, std::string_view why, double took) override {
+    switch_seconds = took;
     say("in epoch " + std::to_string(w.epoch) + ", " + std::string(why));
   }
   void stopped(index_t step, double) override { say("stopped at " + std::to_string(step)); }
 
   void say(const std::string& line) { lines += line + "\n"; }
   std::string lines;
+  double switch_seconds = -1;  // of the world that was entered last
 };
 
 struct one_member {

@@ -46,8 +46,7 @@ class member_course {
     }
     const bool entering = r.phase == job_phase::entering, planned = r.promises.empty();
     // The change is decided, and steps go on up to the boundary.
-    if (entering && planned && core_.epoch > 0 && core_.epoch + 1 == r.epoch && core_.version < r.now().first_step)
-      return next_step(r);
+    if (entering && planned && core_.epoch + 1 == r.epoch && core_.version < r.now().first_step) return next_step(r);
     const bool part = mine || takes_part(r);
     if (!part && core_.epoch > 0) {
       // It was taken for gone; should that world come to nothing, others may need what it holds.
@@ -61,8 +60,9 @@ class member_course {
     }
     if (r.epoch > core_.tried) return enter(r), false;
     if (entering || core_.epoch != r.epoch) {  // until all have entered, or it breaks
-      if (!entering && came_) settle(r.now());
-      return !entering && came_ ? false : wait(r);
+      if (entering || !came_) return wait(r);
+      settle(r.now());
+      return false;
     }
     return next_step(r);
   }
@@ -109,9 +109,9 @@ class member_course {
     else end(job_end::lost, missing_of(r, core_.settings.model, core_.settings.list));
   }
 
-  /// A member of the world that state comes from has a part in the switch, though it is not in the next one.
+  /// A member of the world that state comes from has a part in the switch, though it is not in the next one. Where none
+  /// is entered state comes from nowhere.
   bool takes_part(const job_record& r) const {
-    if (r.phase != job_phase::entering) return false;
     const state_source s = source_of(r);
     return s.takes_part(core_.me());
   }
