@@ -144,6 +144,54 @@ TEST_CASE("each_held and each_shared are of every family; who is told to hold no
   }
 }
 
+namespace {
+bytes_t bytes_on(const computed_holding& h, rank_t rank) {
+  bytes_t bytes = 0;
+  for (const role r : {role::parameter, role::optimizer})
+    each_held(h, rank, r,
+              [&](int, const family_box& b) { bytes += b.volume() * h.states().of(r).bytes_per_element(); });
+  return bytes;
+}
+}  // namespace
+
+TEST_CASE(
+    "in every order of the axes, who is told to hold no more than a lower rank does not; in the usual one many are") {
+  int orders = 0, told = 0;
+  for (const index_t ffn : {11, 22, 12})  // the first slice of a buffer has gaps that the second has not
+    for (const char* sizes : {"tp=2,pp=2,dp=2,ep=2,etp=1,zero=1", "tp=2,cp=2,dp=2,ep=2,etp=2,zero=1"}) {
+      const model m = make_transformer({.name = "m",
+                                        .layers = 2,
+                                        .hidden = 12,
+                                        .heads = 2,
+                                        .groups = 2,
+                                        .head_dim = 3,
+                                        .vocabulary = 10,
+                                        .experts = 2,
+                                        .expert_ffn = ffn});
+      degrees d = parse_degrees(sizes);
+      const rank_order usual = d.order;
+      order_axis(&axes)[5] = d.order.axis;
+      std::sort(std::begin(axes), std::end(axes));
+      do {
+        if (!is_legal(m, d)) continue;
+        CAPTURE(to_text(d));
+        const computed_holding h(space(m, d));
+        bytes_t most = 0;
+        ++orders;
+        for (rank_t rank = 0; rank < h.ranks(); ++rank) {
+          const bytes_t mine = bytes_on(h, rank);
+          const bool no_more = h.as_much_as_a_lower_rank(rank);
+          if (no_more) CHECK(mine <= most);
+          if (d.order == usual) CHECK(no_more == (rank % d.tp != 0 && rank % (d.expert_tp() * d.ep) != 0));
+          most = std::max(most, mine);
+          told += no_more ? 1 : 0;
+        }
+      } while (std::next_permutation(std::begin(axes), std::end(axes)));
+    }
+  CHECK(orders > 200);
+  CHECK(told > 50);
+}
+
 TEST_CASE("what is sharded, and by what; slices of a bucket are equal and follow each other; ranks have one by dp") {
   const computed_holding buffers = four_layers_by("tp=2,dp=2,zero=1"), rows = four_layers_by("dp=2,zero=2,shard=rows");
   for (const role r : roles) {

@@ -3,6 +3,7 @@
 // ranks, instances, copies of embeddings and experts in dense buffers.
 #include <doctest/doctest.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -82,9 +83,47 @@ bool consistent(const rank_product& all, rank_t world) {
 }
 }  // namespace
 
+namespace {
+/// Whether a product's ranks are these, and what it says of each.
+bool is(const rank_product& all, const std::vector<rank_t>& ranks, rank_t world) {
+  return ranks_in(all) == ranks && consistent(all, world);
+}
+
+/// How often slices of a list, copied embeddings, slices of several ranks and of two axes as one were asked of.
+struct asked_of {
+  int lists = 0, copies = 0, of_several = 0, of_two_axes = 0;
+};
+
+/// Asks of what chunk k has of a family, of expert part e, tensor part t and slice i of it.
+void check_holders(const space& s, const detail::holder_ranks& holders, int f, index_t k, index_t e, index_t t,
+                   index_t i, asked_of& asked) {
+  std::vector<rank_t> replicas, sharers, list;
+  for (rank_t r = 0; r < s.ranks(); ++r) {
+    if (!stage_has(s, f, k, r) || s.expert_index(f, r) != e) continue;
+    if (s.tensor_parts(f) > 1 && s.tensor_index(f, r) != t) continue;
+    replicas.push_back(r);
+    if (s.shard_index(s.shard_kind(f), r) == i) sharers.push_back(r);
+  }
+  const rank_product whole = holders.replicas(s, f, k, e, t, list);
+  CHECK(is(whole, replicas, s.ranks()));
+  std::vector<index_t> stages;
+  s.each_stage_holding(f, k, [&](index_t stage) { stages.push_back(stage); });
+  const bool progress = stages.size() < 3 || stages[1] - stages[0] == stages[2] - stages[1];
+  CHECK((whole.listed == nullptr) == progress);
+  const rank_product of_slice = holders.sharers(s, f, k, e, t, i, list);
+  CHECK(is(of_slice, sharers, s.ranks()));
+  if (holders.lists_slices(s, f)) CHECK(of_slice.listed != nullptr);
+  asked.lists += of_slice.listed != nullptr ? 1 : 0;
+  asked.copies += s.shared_between_stages(f) ? 1 : 0;
+  asked.of_several += sharers.size() > 1 ? 1 : 0;
+  asked.of_two_axes += s.degrees().instances == 4 && s.degrees().dp == 6 && of_slice.listed == nullptr ? 1 : 0;
+}
+}  // namespace
+
 TEST_CASE("replicas and sharers are the ranks that a scan of the world finds, ascending") {
   dice random;
-  int spaces = 0, lists = 0, copies = 0, of_several = 0, of_two_axes = 0;
+  asked_of asked;
+  int spaces = 0;
   for (int tried = 0; spaces < testing::tries(400) && tried < 100000; ++tried) {
     const model m = any_model(random);
     const degrees d = any_degrees(random);
@@ -98,30 +137,53 @@ TEST_CASE("replicas and sharers are the ranks that a scan of the world finds, as
       if (s.chunk_members(f, k).empty()) continue;
       const index_t e = random.below(s.expert_parts(f)), t = random.below(s.tensor_parts(f)),
                     i = random.below(s.shards(s.shard_kind(f)));
-      std::vector<rank_t> replicas, sharers, list;
-      for (rank_t r = 0; r < s.ranks(); ++r) {
-        if (!stage_has(s, f, k, r) || s.expert_index(f, r) != e) continue;
-        if (s.tensor_parts(f) > 1 && s.tensor_index(f, r) != t) continue;
-        replicas.push_back(r);
-        if (s.shard_index(s.shard_kind(f), r) == i) sharers.push_back(r);
-      }
-      const rank_product whole = holders.replicas(s, f, k, e, t, list);
-      CHECK(ranks_in(whole) == replicas);
-      CHECK(consistent(whole, s.ranks()));
-      const rank_product of_slice = holders.sharers(s, f, k, e, t, i, list);
-      CHECK(ranks_in(of_slice) == sharers);
-      CHECK(consistent(of_slice, s.ranks()));
-      if (holders.lists_slices(s, f)) CHECK(of_slice.listed != nullptr);
-      lists += of_slice.listed != nullptr ? 1 : 0;
-      copies += s.shared_between_stages(f) ? 1 : 0;
-      of_several += sharers.size() > 1 ? 1 : 0;
-      of_two_axes += d.instances == 4 && d.dp == 6 && of_slice.listed == nullptr ? 1 : 0;
+      check_holders(s, holders, f, k, e, t, i, asked);
     }
   }
-  MESSAGE(spaces, " spaces; ", lists, " lists, ", copies, " of copied embeddings, ", of_several,
-          " slices of several ranks, ", of_two_axes, " of two axes as one");
+  MESSAGE(spaces, " spaces; ", asked.lists, " lists, ", asked.copies, " of copied embeddings, ", asked.of_several,
+          " slices of several ranks, ", asked.of_two_axes, " of two axes as one");
   CHECK(spaces >= testing::tries(400));
-  for (const int met : {lists, copies, of_several, of_two_axes}) CHECK_DRAWN(met > 0);
+  for (const int met : {asked.lists, asked.copies, asked.of_several, asked.of_two_axes}) CHECK_DRAWN(met > 0);
+}
+
+TEST_CASE("of every kind of group, copy and expert all chunks, parts and slices are asked, one by one") {
+  const struct {
+    const char* layout;
+    bool tied, predicts;
+  } cases[] = {{"order=cp-tp-ep-dp-pp,tp=2,cp=4,pp=2,dp=6,instances=4", true, false},  // lists: 6 slices of 4, 6 apart
+               {"tp=2,cp=4,pp=2,dp=6,instances=4", true, false},                       // side by side
+               {"order=tp-dp-ep-cp-pp,tp=2,cp=4,pp=2,dp=6,instances=4", false, false},
+               {"order=tp-dp-cp-ep-pp,tp=2,cp=3,pp=2,dp=4,instances=2", false, false},
+               {"tp=2,cp=4,pp=2,dp=2,instances=4", false, false},           // 2 slices: of every second along cp
+               {"order=cp-tp-ep-dp-pp,tp=2,cp=2,pp=2,dp=2", false, false},  // experts' tensor parts lie otherwise
+               {"order=pp-tp-dp-ep-cp,tp=2,pp=2,dp=4,instances=2", false, false},
+               {"tp=2,cp=2,pp=2,dp=3,ep=3,etp=2", false, false},
+               {"tp=2,cp=2,pp=2,dp=3,ep=2,etp=3", false, false},
+               {"order=tp-ep-cp-dp-pp,tp=2,cp=2,pp=2,dp=4,ep=4,etp=1,instances=2", false, false},
+               {"tp=2,pp=3,vpp=2,dp=2", true, false},
+               {"tp=2,pp=3,dp=2,string=Et*6|t*6m|L", true, true},   // copies on stages 0, 1, 2
+               {"tp=2,pp=4,dp=2,string=Et*6|t*6m||L", true, true},  // and on 0, 1, 3: a list
+               {"order=cp-tp-ep-dp-pp,tp=2,cp=2,pp=4,dp=3,instances=3,string=Et*6|t*6m||L", true, true}};
+  asked_of asked;
+  for (const auto& c : cases) {
+    CAPTURE(std::string(c.layout));
+    transformer sized = sizes;
+    sized.tied = c.tied, sized.predictions = c.predicts ? 1 : 0;
+    const space s(make_transformer(sized), parse_degrees(c.layout));
+    const detail::holder_ranks holders(s);
+    for (int f = 0; f < s.families(); ++f) {
+      const family& of = s.family_at(f);
+      bool alike = false;  // to one before it, as far as its holders go
+      for (int g = 0; g < f; ++g)
+        alike = alike || (s.family_at(g).mesh == of.mesh && s.family_at(g).place == of.place &&
+                          s.tensor_parts(g) == s.tensor_parts(f) && s.expert_parts(g) == s.expert_parts(f));
+      for (index_t k = 0; k < s.pipeline().chunks() && !alike; ++k)
+        for (index_t e = 0; e < s.expert_parts(f) && !s.chunk_members(f, k).empty(); ++e)
+          for (index_t t = 0; t < s.tensor_parts(f); ++t)
+            for (index_t i = 0; i < s.shards(s.shard_kind(f)); ++i) check_holders(s, holders, f, k, e, t, i, asked);
+    }
+  }
+  for (const int met : {asked.lists, asked.copies, asked.of_several, asked.of_two_axes}) CHECK(met > 40);
 }
 
 namespace {

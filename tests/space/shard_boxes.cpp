@@ -292,6 +292,19 @@ TEST_CASE(
         shard_of + ": dimension 0 is said to have extent 3; the tensor's is 6");  // rows of both parts
   CHECK(said([](shard& s) { s.whole.at[1] = 5; }) ==
         shard_of + ": dimension 1 is said to have extent 5; the tensor's is 4");
+  const auto beyond = [&](int dims, index_t number) {  // numbers behind a tensor's dimensions count for nothing
+    shard s = dims == 2 ? fine : shard{0, "decoder.final_layernorm.weight", bf16, {4}, {1}, {2}};
+    for (extents* all : {&s.whole, &s.offset, &s.shape})
+      for (int i = dims; i < family_ndim; ++i) all->at[i] = number;
+    const shard_place at = locate(table, s);
+    index_t elements = 0;
+    shard_boxes(table, s, at, [&](const family_box& b, index_t) { elements += b.volume(); });
+    return elements;
+  };
+  for (const index_t number : {-1, 3, 100}) {
+    CHECK(beyond(1, number) == 2);
+    CHECK(beyond(2, number) == 12);
+  }
   model own;
   own.name = "own";
   own.add({.name = "load", .extent = {1, 1, 1, 1, 4}, .place = home::last_stage, .shape_ndim = 1});

@@ -541,3 +541,55 @@ TEST_CASE("models of one's own: every element is with the ranks that the contrac
        {uneven, over_parts, vectors, stacked, by_parts, no_axis, copies, folded_experts, ordered, instances})
     CHECK_DRAWN(seen > 0);
 }
+
+namespace {
+/// Whether chunk() gives the parts of every piece of a family equally many elements, and those that cut_of gives them.
+bool cut_where_chunk_cuts(const model& m, const space& s, int f) {
+  const family& of = s.family_at(f);
+  const index_t degree = s.tensor_parts(f), parts = degree * s.expert_parts(f);
+  std::vector<index_t> elements(static_cast<std::size_t>(s.pieces(f) * parts));
+  bool same = true;
+  testing::each_point(of.whole(), [&](const index_t(&x)[family_ndim]) {
+    numbered of_experts{x[1], of.extent[1]};
+    if (s.deals_experts(f)) of_experts.chunk(s.degrees().ep);
+    const index_t part = part_and_row(of, stored_element(m, of, x, true), true, degree).first;
+    const family_box alone{{{x[0], x[0] + 1}, {x[1], x[1] + 1}, {x[2], x[2] + 1}, {x[3], x[3] + 1}, {x[4], x[4] + 1}}};
+    const int piece = s.piece_of(f, alone);
+    for (index_t e = 0; e < s.expert_parts(f); ++e)
+      for (index_t t = 0; t < degree; ++t)
+        same =
+            same && s.shard_box(f, piece, {0, of.extent[0]}, e, t).contains(x) == (t == part && e == of_experts.part);
+    ++elements[static_cast<std::size_t>(piece * parts + of_experts.part * degree + part)];
+  });
+  for (std::size_t i = 0; i < elements.size(); ++i)
+    same = same && elements[i] == elements[i - i % static_cast<std::size_t>(parts)];
+  return same;
+}
+}  // namespace
+
+TEST_CASE("a family is cut unevenly iff equal parts are not where chunk() cuts, and never where chunk() does not") {
+  dice random(2);
+  int uneven = 0, even = 0, megatron = 0, by_parts = 0;
+  for (int n = 0; n < 100000 && uneven + even < 2 * testing::tries(2000); ++n) {
+    const model m = own_model(random);
+    const degrees d = own_degrees(random, m);
+    if (!is_legal(m, d)) continue;
+    const space s(m, d);
+    CAPTURE(to_text(d));
+    for (int f = 0; f < s.families(); ++f) {
+      const family& of = s.family_at(f);
+      const std::string what = testing::text(of.whole()) + " of " + std::to_string(of.shape_ndim) +
+                               " dimensions, axis " + std::to_string(of.tensor_axis);
+      CAPTURE(what);
+      if (d.names == names_as::megatron) {
+        CHECK_FALSE(s.cut_unevenly(f));
+        ++megatron;
+        continue;
+      }
+      CHECK(s.cut_unevenly(f) != cut_where_chunk_cuts(m, s, f));
+      ++(s.cut_unevenly(f) ? uneven : even);
+      by_parts += s.cut_unevenly(f) || s.cut_of(f).outer == 1 ? 0 : 1;
+    }
+  }
+  for (const int seen : {uneven, even, megatron, by_parts}) CHECK_DRAWN(seen > testing::tries(2000) / 100);
+}

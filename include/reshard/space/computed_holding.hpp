@@ -98,7 +98,7 @@ class computed_holding {
   constexpr bool as_much_as_a_lower_rank(rank_t rank) const {
     if (space_.degrees().zero == 0 || space_.degrees().shard == shard_by::rows)
       return rank != space_.first_rank(space_.stage_of(rank));
-    return rank % space_.stage_ranks() % alike_[0] != 0 && rank % space_.stage_ranks() % alike_[1] != 0;
+    return rank % alike_[0] != 0 && rank % alike_[1] != 0;
   }
 
  private:
@@ -112,9 +112,7 @@ class computed_holding {
   constexpr void find_alike() {
     const mesh& dense = space_.mesh_for(mesh_kind::dense);
     const mesh& expert = space_.mesh_for(mesh_kind::expert);
-    if (dense.at[mesh_axis::tensor] != 0 || expert.at[mesh_axis::tensor] != 0 || expert.at[mesh_axis::middle] != 1 ||
-        dense.at[mesh_axis::pipeline] != mesh_ndim - 1)
-      return;
+    if (dense.at[mesh_axis::tensor] != 0 || expert.at[mesh_axis::middle] != 1) return;
     alike_[0] = dense.extent[0];
     alike_[1] = expert.extent[0] * expert.extent[1];
   }

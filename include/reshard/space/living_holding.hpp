@@ -40,7 +40,13 @@ class living_holders {
   }
   constexpr index_t index_of(rank_t rank) const {
     const index_t index = all_->index_of(rank);
-    return index < 0 || gone_.empty() ? index : living_index(index);
+    index_t before = 0;
+    for (const interval& gone : gone_) {
+      if (index < gone.begin) break;
+      if (index < gone.end) return -1;
+      before += gone.size();
+    }
+    return index - before;
   }
   constexpr index_t count_below(rank_t rank) const {
     index_t below = all_->count_below(rank);
@@ -51,16 +57,6 @@ class living_holders {
   constexpr bool contains(rank_t rank) const { return index_of(rank) >= 0; }
 
  private:
-  constexpr index_t living_index(index_t index) const {
-    index_t before = 0;
-    for (const interval& gone : gone_) {
-      if (index < gone.begin) break;
-      if (index < gone.end) return -1;
-      before += gone.size();
-    }
-    return index - before;
-  }
-
   const All* all_;
   index_t count_;
   std::vector<interval> gone_;  // places in all

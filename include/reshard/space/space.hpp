@@ -167,12 +167,11 @@ class space {
   constexpr void each_stage_holding(int f, index_t k, Sink&& sink) const {
     if (family_at(f).place != home::embedding || !embedding_copies_ || degrees_.pp == 1)
       return sink(pipeline_.stage_of_chunk(k));
-    const index_t last = degrees_.pp - 1;
     const index_t middle = model_.shape.predictions > 0 ? pipeline_.stage_of_chunk(pipeline_.prediction_chunk()) : 0;
-    const bool tied = !family_at(f).tied_name.empty();
     sink(index_t{0});
-    if (middle != 0 && !(tied && middle == last)) sink(middle);
-    if (tied) sink(last);
+    if (middle != 0) sink(middle);
+    const bool tied = !family_at(f).tied_name.empty();  // then no layout has its prediction layers in the last stage
+    if (tied) sink(degrees_.pp - 1);
   }
 
   /// Whether the rank calls a tied embedding by its other name: it is on the last of several stages.
@@ -201,11 +200,7 @@ class space {
   constexpr family_box shard_box(int f, int p, interval members, index_t e, index_t t) const {
     const family& tensors = family_at(f);
     const tensor_cut& cut = cut_of(f);
-    family_box b{{members,
-                  tensors.extent[1] == 1 ? interval{0, 1} : expert_part(f, e),
-                  {0, tensors.extent[2]},
-                  {0, tensors.extent[3]},
-                  {0, tensors.extent[4]}}};
+    family_box b{{members, expert_part(f, e), {0, tensors.extent[2]}, {0, tensors.extent[3]}, {0, tensors.extent[4]}}};
     if (pieces(f) > 1) {
       const box<3> piece = piece_box(f, p);
       for (int i = 0; i < 3; ++i) b.dim[2 + i] = piece.dim[i];

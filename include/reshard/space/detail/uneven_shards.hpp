@@ -40,7 +40,6 @@ class uneven_shards {
     const interval chunks = space_->chunks_of_members(f, within.dim[axis_of::layer]);
     for (index_t k = chunks.begin; k < chunks.end; ++k) {
       const interval members = space_->chunk_members(f, k);
-      if (!intersects(members, within.dim[axis_of::layer])) continue;
       for (int p = 0; p < space_->pieces(f); ++p)
         each_part(tensors(f).extent[axis_of::expert], space_->expert_parts(f), within.dim[axis_of::expert],
                   [&](index_t e) {
