@@ -128,6 +128,13 @@ TEST_CASE("beyond: (a b + c) / b is a and c; a divisor that both have is found, 
     CHECK(rest.zero());
     CHECK(common_divisor(a_left, b_left) == natural(1));
   }
+  natural doubled = 1;
+  for (int twos = 0; twos < 4000; ++twos, doubled = doubled + doubled) {
+    CHECK(doubled.twos() == twos);
+    CHECK(doubled.bits() == twos + 1);
+    if (twos % 31 == 0) CHECK(doubled.halved(twos) == natural(1));
+    if (twos % 31 == 0) CHECK(common_divisor(doubled, doubled * natural(3)) == doubled);
+  }
   natural power = 1;
   const natural more = std::uint64_t{1} << 32;
   for (int i = 0; i < 127; ++i) power = power * more;

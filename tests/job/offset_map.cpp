@@ -342,17 +342,22 @@ TEST_CASE("a file that is shorter, longer, another or damaged is not the map's")
   const std::string two = whole.room.file("two", "ab\ndef");
   CHECK_REFUSED(single.require_of(two, {}),
                 "token 2 of " + two + " ends a document, and is within one; it is another file, or damaged");
-  // a map whose ends and sums are right among themselves, and of a file of fewer tokens
-  std::string shorter = content_of(of_one);
-  detail::offset_map_head head;
-  std::memcpy(&head, shorter.data(), sizeof head);
-  head.tokens = 5;
-  shorter[64] = 5;
-  head.ends_sum = mix_word(5, 0);
-  head.head_sum = head.sum();
-  std::memcpy(shorter.data(), &head, sizeof head);
-  CHECK_REFUSED(offset_map(whole.room.file("shorter", shorter)).require_of(one, {}),
-                "it tells of 5 tokens, and " + one + " has 6");
+  // maps whose ends and sums are right among themselves, and of a file of fewer tokens
+  for (const index_t width : {1, 2, 8}) {
+    const std::string six = whole.room.file("six", std::string(static_cast<std::size_t>(6 * width), 'x'));
+    build_offset_map(six, of_one, {width, 10});
+    std::string shorter = content_of(of_one);
+    detail::offset_map_head head;
+    std::memcpy(&head, shorter.data(), sizeof head);
+    head.tokens = 5;
+    shorter[64] = 5;
+    head.ends_sum = mix_word(5, 0);
+    head.head_sum = head.sum();
+    std::memcpy(shorter.data(), &head, sizeof head);
+    CHECK(refused([&] {
+            offset_map(whole.room.file("shorter", shorter)).require_of(six, {width, 10});
+          }).ends_with("it tells of 5 tokens, and " + six + " has 6"));
+  }
   CHECK_REFUSED(map.tokens_of(-1), "there is no document -1 of 200");
 }
 

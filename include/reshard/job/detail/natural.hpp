@@ -102,9 +102,9 @@ class natural {
   }
   /// How often 2 divides it; it is not 0.
   constexpr int twos() const {
-    int count = 0;
-    for (std::size_t i = 0; digits_[i] == 0; ++i) count += 32;
-    return count + std::countr_zero(digits_[static_cast<std::size_t>(count / 32)]);
+    std::size_t i = 0;
+    while (digits_[i] == 0) ++i;
+    return static_cast<int>(i) * 32 + std::countr_zero(digits_[i]);
   }
   /// floor(this / b), and the rest in `rest`; b is not 0. Digit by digit, each estimated by the leading digit of b once
   /// that is at least 2^31, which is at most 2 too many (Knuth, volume 2, 4.3.1, D).
