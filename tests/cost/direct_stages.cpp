@@ -255,6 +255,6 @@ TEST_CASE("any tensors, lost ones among them: excess, S and u of every device, b
   }
   std::printf("%d devices above both sides, %d switches with something lost, %d least budgets above 1\n", above, lost,
               sought);
-  for (const int met : {above, seen.with_unread, seen.kept_some, seen.kept_all}) CHECK_DRAWN(met > 5);
+  for (const int met : {above, seen.with_unread, seen.kept_some, seen.kept_all}) CHECK_DRAWN(met > 2);
   CHECK_DRAWN(lost > 2);
 }

@@ -3,6 +3,10 @@
 // time.
 #include <doctest/doctest.h>
 
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <reshard/io/detail/plan_check.hpp>
@@ -12,6 +16,8 @@
 #include <reshard/plan/volume.hpp>
 #include <reshard/space/cover.hpp>
 
+#include "../support/any_tensors.hpp"
+#include "../support/dice.hpp"
 #include "../support/refused.hpp"
 
 using namespace reshard;
@@ -174,4 +180,59 @@ TEST_CASE("a plan by which an empty device sends or keeps something is refused w
   sends.sends.push_back(make_plan(usual, 0).sends[0]);
   sends.sends[0].src = 2, sends.sends[0].dst = 0;
   CHECK(read(sends, change) == "reshard: plan: sends[0] goes from device 2 to 0, and device 2 is empty");
+}
+
+TEST_CASE("any tensors: what is lost box by box, tensor by tensor and in the sentence; and what else moves") {
+  testing::dice random(13);
+  int lost = 0, several = 0;
+  for (int n = 0; n < 150; ++n) {
+    const testing::any_tensors given(random, false);
+    const auto change = given.change(), refusing = given.change(when_lost::refuse);
+    switch_volume wanted;
+    std::vector<bytes_t> of(3, 0);
+    std::map<std::tuple<std::string, bool, index_t>, index_t> rows, told;  // how many want it
+    std::map<std::pair<int, bool>, index_t> at;
+    bytes_t once = 0;
+    for (const testing::any_tensors::row& row : given.rows) {
+      const index_t number = at[{row.tensor, row.moments}]++;
+      for (const rank_t d : row.needs)
+        (row.had.empty() ? wanted.lost : row.had.contains(d) ? wanted.retained : wanted.moved) += row.bytes;
+      if (!row.had.empty() || row.needs.empty()) continue;
+      once += row.bytes, of[static_cast<std::size_t>(row.tensor)] += row.bytes;
+      rows[{std::string(1, static_cast<char>('a' + row.tensor)), row.moments, number}] = std::ssize(row.needs);
+    }
+    CHECK(volume_of(change) == wanted);
+    CHECK(moved_bytes(change) == wanted.moved);
+    CHECK(retained_bytes(change) == wanted.retained);
+    CHECK(lost_bytes(change) == once);
+    bytes_t summed = 0;
+    each_lost(change, [&](const lost_box& b) {
+      summed += b.bytes();
+      for (index_t row = b.where.dim[axis_of::row].begin; row < b.where.dim[axis_of::row].end; ++row)
+        CHECK(told.emplace(std::tuple(std::string(change.to().family_at(b.family).name), b.states != only(0), row),
+                           b.wanted)
+                  .second);
+    });
+    CHECK(summed == once);
+    CHECK(told == rows);
+    std::string families;
+    for (int t = 0; t < 3; ++t)
+      if (const bytes_t bytes = of[static_cast<std::size_t>(t)]; bytes > 0)
+        families +=
+            (families.empty() ? "" : ", ") + std::string(1, static_cast<char>('a' + t)) + " " + std::to_string(bytes);
+    CHECK(lost_families(change) == families);
+    const std::string sentence = "reshard: switch: " + std::to_string(once) + " bytes that TO holds were on lost" +
+                                 (given.world.empty.empty() ? "" : " or empty") + " devices alone: " + families +
+                                 "; when_lost::leave_out makes the switch without them";
+    CHECK(refused([&] { require_nothing_lost(change); }) == "accepted");
+    CHECK(refused([&] { require_nothing_lost(refusing); }) == (once > 0 ? sentence : "accepted"));
+    CHECK(refused([&] { static_cast<void>(volume_of(refusing)); }) == (once > 0 ? sentence : "accepted"));
+    for (rank_t d = 0; d < change.devices(); ++d) {
+      const bool loses = !make_plan(change, d).lost.empty();
+      CHECK(refused([&] { static_cast<void>(make_plan(refusing, d)); }) == (loses ? sentence : "accepted"));
+    }
+    lost += once > 0 ? 1 : 0, several += families.find(',') != std::string::npos ? 1 : 0;
+  }
+  CHECK_DRAWN(lost > 20);
+  CHECK_DRAWN(several > 1);
 }

@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
+#include <reshard/space/cover.hpp>
 
+#include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
 #include "../support/whole_on.hpp"
@@ -165,4 +171,87 @@ TEST_CASE(
   std::printf("elements: %d kept, %d from the same node, %d from others; %d devices with nothing to do\n", kept, near,
               far, without_rank);
   for (const int met : {kept, near, far, without_rank}) CHECK_DRAWN(met > 50);
+}
+
+namespace {
+/// Columns of each row, by tensor, whether of the moments, and row.
+using row_columns = std::map<std::tuple<std::string, bool, index_t>, index_t>;
+template <typename Switch>
+void add_columns(row_columns& all, const Switch& change, const std::vector<transfer>& list) {
+  for (const transfer& t : list) {
+    const bool moments = t.states == (adam.named("exp_avg") | adam.named("exp_avg_sq"));
+    CHECK((moments || t.states == only(0)));
+    for (index_t row = t.where.dim[axis_of::row].begin; row < t.where.dim[axis_of::row].end; ++row)
+      all[{std::string(change.to().family_at(t.family).name), moments, row}] += t.where.dim[axis_of::column].size();
+  }
+}
+}  // namespace
+
+TEST_CASE("any tensors, lost ones among them: each row is kept, comes from the node that has it, or is lost") {
+  dice random(12);
+  int lost = 0, empty = 0, near = 0, far = 0;
+  for (int n = 0; n < 100; ++n) {
+    const testing::any_tensors given(random, false);
+    const auto change = given.change();
+    const testing::links_in_words words(given.world.on);
+    std::vector<transfer> sent, received;
+    for (rank_t d = 0; d < change.devices(); ++d) {
+      const plan p = make_plan(change, d);
+      row_columns comes, stays, gone, wanted_comes, wanted_stays, wanted_gone;
+      add_columns(comes, change, p.receives), add_columns(stays, change, p.retains), add_columns(gone, change, p.lost);
+      CHECK(p.creates.empty());
+      std::map<std::pair<int, bool>, index_t> at;  // the row's number
+      for (const testing::any_tensors::row& row : given.rows) {
+        const index_t number = at[{row.tensor, row.moments}]++;
+        if (!row.needs.contains(d)) continue;
+        const std::string name(1, static_cast<char>('a' + row.tensor));
+        (row.had.empty()       ? wanted_gone
+         : row.had.contains(d) ? wanted_stays
+                               : wanted_comes)[{name, row.moments, number}] = row.elements;
+        for (const transfer& t : p.receives) {
+          if (change.to().family_at(t.family).name != name || (t.states == only(0)) == row.moments ||
+              !t.where.dim[axis_of::row].contains(number))
+            continue;
+          CHECK(row.had.contains(t.src));
+          const bool here = std::any_of(row.had.begin(), row.had.end(),
+                                        [&](rank_t h) { return words.node_of(h) == words.node_of(d); });
+          if (given.world.on.node_count() > 1) CHECK((words.node_of(t.src) == words.node_of(d)) == here);
+          ++(here ? near : far);
+        }
+      }
+      CHECK(comes == wanted_comes);
+      CHECK(stays == wanted_stays);
+      CHECK(gone == wanted_gone);
+      lost += gone.empty() ? 0 : 1;
+      sent.insert(sent.end(), p.sends.begin(), p.sends.end());
+      received.insert(received.end(), p.receives.begin(), p.receives.end());
+    }
+    for (std::vector<transfer>* list : {&sent, &received})
+      std::sort(list->begin(), list->end(), [](const transfer& a, const transfer& b) { return precedes(a, b); });
+    CHECK(sent == received);
+    empty += given.world.empty.empty() ? 0 : 1;
+  }
+  std::printf("%d devices lose rows, %d switches with empty devices; parts of rows: %d from the node, %d from others\n",
+              lost, empty, near, far);
+  for (const int met : {lost, empty, near, far}) CHECK_DRAWN(met > 20);
+}
+
+TEST_CASE("rows that only TO's padding has are created by whoever holds them; the others come or stay") {
+  const space from(tiny, parse_degrees("dp=2")), to(tiny, parse_degrees("tp=2,dp=2,pad=5"));  // 8 rows become 10
+  const layout_switch change(from, to);
+  for (rank_t d = 0; d < 4; ++d) {
+    const plan p = make_plan(change, d);
+    index_t created = 0;
+    for (const transfer& t : p.creates) {
+      CHECK(t.src == d);
+      CHECK(t.dst == d);
+      CHECK(t.where.dim[axis_of::row] == interval{8, 10});
+      created += t.where.volume() * std::popcount(t.states.bits());
+    }
+    CHECK(created == (d % 2 == 0 ? 0 : 2 * 4 * 2 * 4));  // two rows of four, of embedding and output, in four states
+    CHECK(p.lost.empty());
+    const bytes_t held = held_bytes(change.to(), d, change.states());
+    CHECK(total_bytes(p.receives) + total_bytes(p.retains) + total_bytes(p.creates) == held);
+    CHECK((total_bytes(p.receives) == 0) == (d < 2));
+  }
 }

@@ -54,14 +54,16 @@ inline std::vector<reshard::rank_t> any_seats(dice& random, reshard::rank_t rank
 
 /// One tensor, whole on every rank of both sides: who sits where is what matters.
 inline auto seated(const std::vector<reshard::rank_t>& from, const std::vector<reshard::rank_t>& to,
-                   const reshard::cluster& on, const std::vector<reshard::rank_t>& lost = {}) {
+                   const reshard::cluster& on, const std::vector<reshard::rank_t>& lost,
+                   const std::vector<reshard::rank_t>& empty) {
   return reshard::layout_switch(whole_on(static_cast<reshard::rank_t>(from.size()), "w", {2, 2}),
                                 whole_on(static_cast<reshard::rank_t>(to.size()), "w", {2, 2}),
                                 {.from = reshard::device_map(from),
                                  .to = reshard::device_map(to),
                                  .on = on,
                                  .lost = lost,
-                                 .lost_elements = reshard::when_lost::leave_out});
+                                 .lost_elements = reshard::when_lost::leave_out,
+                                 .empty = empty});
 }
 
 /// A kind and, of a NIC, a node and its number; of a spine, a node; else a device.
@@ -140,9 +142,9 @@ struct slot_in_words {
   }
 };
 
-/// A switch of few devices on any cluster; now and then some devices of FROM are gone.
+/// A switch of few devices on any cluster; now and then some devices of FROM are lost, or empty.
 struct any_world {
-  std::vector<reshard::rank_t> from, to, lost, part;
+  std::vector<reshard::rank_t> from, to, lost, empty, part;
   reshard::cluster on;
 
   any_world(dice& random, bool meet) {
@@ -154,11 +156,13 @@ struct any_world {
     for (reshard::rank_t d = 0; d < devices; ++d) {
       const bool before = std::find(from.begin(), from.end(), d) != from.end(),
                  after = std::find(to.begin(), to.end(), d) != to.end();
-      if (before && !after && random.below(4) == 0) lost.push_back(d);
-      else if (before || after) part.push_back(d);
+      const bool gone = before && !after && random.below(4) == 0, stale = before && !gone && random.below(8) == 0;
+      if (gone) lost.push_back(d);
+      if (stale) empty.push_back(d);
+      if (after || (before && !gone && !stale)) part.push_back(d);
     }
   }
-  auto change() const { return seated(from, to, on, lost); }
+  auto change() const { return seated(from, to, on, lost, empty); }
   reshard::rank_t any(dice& random) const { return part[static_cast<std::size_t>(random.below(std::ssize(part)))]; }
 };
 

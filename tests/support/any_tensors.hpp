@@ -15,9 +15,9 @@
 namespace testing {
 
 /// One to three tensors, cut into rows by each side for itself, in param and in both moments, which lie otherwise. A
-/// block of FROM has some holders, one of TO perhaps none; where devices are lost, so may be rows.
+/// block of FROM has some holders, one of TO perhaps none; where devices are lost or empty, so may be rows.
 struct any_tensors {
-  /// A row of one tensor in one role: bytes of all its states, and devices, those that are lost not among them.
+  /// A row of one tensor in one role: bytes of all its states, and devices, of FROM's those that are not gone.
   struct row {
     int tensor = 0;
     bool moments = false;
@@ -30,7 +30,8 @@ struct any_tensors {
   std::vector<row> rows;
 
   any_tensors(dice& random, bool meet) : world(random, meet) {
-    const std::set<reshard::rank_t> lost(world.lost.begin(), world.lost.end());
+    std::set<reshard::rank_t> gone(world.lost.begin(), world.lost.end());
+    gone.insert(world.empty.begin(), world.empty.end());
     for (int t = 0, tensors = static_cast<int>(random.within(1, 3)); t < tensors; ++t) {
       const reshard::index_t high = random.within(1, 6), wide = random.within(1, 9);
       for (const bool moments : {false, true}) {
@@ -43,7 +44,7 @@ struct any_tensors {
             for (const reshard::rank_t rank : some_ranks(random, std::ssize(seats), to && t + begin > 0)) {
               list(to ? after : before, rank, t, moments, {high, wide}, begin, end);
               const reshard::rank_t device = seats[static_cast<std::size_t>(rank)];
-              if (!lost.contains(device))
+              if (to || !gone.contains(device))
                 for (reshard::index_t i = begin; i < end; ++i)
                   (to ? rows[first + static_cast<std::size_t>(i)].needs : rows[first + static_cast<std::size_t>(i)].had)
                       .insert(device);
@@ -53,7 +54,7 @@ struct any_tensors {
       }
     }
   }
-  auto change() const {
+  auto change(reshard::when_lost what = reshard::when_lost::leave_out) const {
     using namespace reshard;
     return layout_switch(shard_list(before, std::ssize(world.from)), shard_list(after, std::ssize(world.to)),
                          {.from = device_map(world.from),
@@ -61,7 +62,8 @@ struct any_tensors {
                           .on = world.on,
                           .states = adam.named("param") | adam.named("exp_avg") | adam.named("exp_avg_sq"),
                           .lost = world.lost,
-                          .lost_elements = when_lost::leave_out});
+                          .lost_elements = what,
+                          .empty = world.empty});
   }
 
  private:
