@@ -69,6 +69,41 @@ TEST_CASE("factors of a rate at the samples that are asked of, else where ramps 
   CHECK(rate_said(R"("base":1,"changes":[])") == "{\"factors\":[]}\n");
 }
 
+TEST_CASE("of every list as many entries are looked at as the sentence says that refuses one more") {
+  const auto list = [](index_t count, auto&& entry) {
+    std::string all;
+    for (index_t i = 1; i <= count; ++i) all += (i == 1 ? "[" : ",") + entry(std::to_string(i));
+    return all + "]";
+  };
+  const auto optimum = [](const std::string& i) { return "[" + i + ",4]"; };
+  const auto speed = [](const std::string& i) { return "[" + std::to_string(7 + std::stoi(i)) + ",4,1]"; };
+  const auto change = [](const std::string& i) { return "{\"at\":" + i + ",\"batch\":8}"; };
+  const auto sample = [](const std::string& i) { return i; };
+  for (const index_t more : {0, 1}) {
+    const auto check = [&](const std::string& said, const std::string& wanted) {
+      CHECK(said == (more == 0 ? "accepted" : wanted));
+    };
+    const auto batch = [&](const std::string& asked) {
+      return testing::refused([&] { batch_said(from_1_to_4 + asked); });
+    };
+    const auto rate = [&](const std::string& asked) { return testing::refused([&] { rate_said(asked); }); };
+    check(batch("\"optimum\":" + list(4096 + more, optimum)),
+          "reshard: b.json: optimum has 4097 entries; at most 4096 are looked through");
+    check(batch("\"throughput\":" + list(4096 + more, speed)),
+          "reshard: b.json: throughput has 4097 entries; at most 4096 are looked through");
+    check(rate("\"base\":8,\"changes\":" + list(1024 + more, change)),
+          "reshard: r.json: changes has 1025 entries; at most 1024 are looked at");
+    check(rate("\"base\":8,\"changes\":[],\"at\":" + list(4096 + more, sample)),
+          "reshard: r.json: at has 4097 entries; at most 4096 are told");
+    check(rate(R"("base":8,"changes":[{"at":9223372036854775806,"batch":8,"ramp":)" + std::to_string(1 + more) + "}]"),
+          "reshard: r.json: a ramp of 2 samples from 9223372036854775806 ends behind sample 9223372036854775807; say "
+          "in at which samples are asked of");
+  }
+  // of samples that are named the end of a ramp is not told, wherever it is
+  CHECK(rate_said(R"("base":8,"changes":[{"at":9223372036854775806,"batch":8,"ramp":2}],"at":[1])") ==
+        "{\"factors\":[{\"at\":1,\"factor\":\"1/1\"}]}\n");
+}
+
 TEST_CASE("where one factor is refused none is written") {
   rate_question asked{rate_schedule(4), {0, -1}};
   text_output out;

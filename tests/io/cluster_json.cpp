@@ -113,6 +113,33 @@ TEST_CASE("what a file must not say") {
   CHECK(fault(std::string(100000, '[')) == "lists and objects are nested deeper than 32");
 }
 
+TEST_CASE("speeds are 1e-9 to 1e9, times 0 to 1e12, counts 1 to what there can be, both ends included") {
+  const auto limits = [](const char* key, const json& low, const json& high, const json& below, const json& above) {
+    CAPTURE(std::string(key));
+    CHECK(fault(with(key, low)) == "accepted");
+    CHECK(fault(with(key, high)) == "accepted");
+    CHECK(fault(with(key, below)).starts_with(std::string(key) + " is " + below.dump() + "; it is "));
+    CHECK(fault(with(key, above)).starts_with(std::string(key) + " is " + above.dump() + "; it is "));
+  };
+  for (const char* key : {"nvlink_GBps", "nic_GBps", "copy_GBps", "spine_GBps"}) {
+    limits(key, 1e-9, 1e9, 0.9e-9, 1.1e9);
+    cluster on = read(with(key, 2.5));
+    CHECK((std::string(key) == "nvlink_GBps" ? on.each.nvlink_GBps
+           : std::string(key) == "nic_GBps"  ? on.each.nic_GBps
+           : std::string(key) == "copy_GBps" ? on.each.copy_GBps
+                                             : on.each.spine_GBps) == 2.5);
+  }
+  for (const char* key : {"message_us", "stage_us"}) limits(key, 0, 1e12, -1, 1.1e12);
+  limits("gpus", 1, 4194304, 0, 4194305);
+  limits("nics", 1, 8, 0, 9);
+  CHECK(fault(with("nodes", json::array({json{{"count", 1}, {"nics", 8}}, json{{"count", 524287}}}))) == "accepted");
+  CHECK(fault(with("nodes", json::array({json{{"count", 1}, {"nics", 9}}}))) ==
+        "nics is 9; it is a whole number from 1 to 8");
+  CHECK(fault(with("nodes", json::array({json{{"count", 2}}, json{{"count", 524287}}}))) ==
+        "524289 nodes of 8 devices are more than 4194304 devices");
+  CHECK(read(with("nodes", json::array({json::object()}))).nodes == std::vector<node_kind>{read(plainest).each});
+}
+
 TEST_CASE("a name, a shape, or a path") {
   CHECK(load_cluster("gb200") == clusters::gb200);
   const cluster shape = load_cluster("16x8");

@@ -99,6 +99,13 @@ TEST_CASE("what is no question, and what is too long an answer, is refused in on
   CHECK(said(R"("steps":[{"ranks":1,"batch":1}])", samples_told::yes) ==
         "reshard: --samples: neither a set nor tokens are given, so positions have no samples");
   CHECK(most_told == 4194304);
+  const auto told = [&](const char* tokens_used) {  // as one document, and as several shares of which each is one
+    return said(
+        R"("tokens":{"lengths":[4194305]},"length":1,"steps":[{"ranks":1,"batch":)" + std::string(tokens_used) + "}]",
+        samples_told::yes);
+  };
+  CHECK(told("4194304") == "accepted");
+  CHECK(told("4194305") == "reshard: --samples: 4194305 samples or tokens were used; at most 4194304 are told");
   const auto shares = [](const char* ranks, const char* count) {
     const std::string asked = R"({"steps":[{"ranks":)" + std::string(ranks) + R"(,"batch":1,"count":)" + count + "}]}";
     return testing::refused([&] { static_cast<void>(cursor_from_json(asked, "c.json")); });

@@ -163,6 +163,177 @@ TEST_CASE("what a question of what to decide must not say") {
         "reshard: decide: 0 members, and the layout has 1 ranks");
 }
 
+TEST_CASE("whatever a question of what to decide says in place of what it should is named, with what it should be") {
+  const json good = json::parse(
+      R"({"policy":{"rungs":["wait"],"factor":1,"windows":1,"wait":1,"min":1,"axes":"dp"},"situation":{)"
+      R"("model":"gpt3-1.3b","layout":"","version":0,"members":[{"name":"a","dead":false,"empty":false,"steps":[1]}],)"
+      R"("spares":["x"],"waited":0,"snapshots":[{"of":"a","at":"a","version":0}],)"
+      R"("checkpoint":{"name":"c","version":0}}})");
+  const auto said = [&](const char* at, const json& value) {
+    json other = good;
+    other[json::json_pointer(at)] = value;
+    return refused([&] { static_cast<void>(decide_from_json(other.dump(), "q")); });
+  };
+  const std::string whole = "; it is a whole number from ", most = " to 9223372036854775807",
+                    number = "; it is a number, 0 or more", list = "; it is a list of ";
+  const struct {
+    const char* at;
+    json value;
+    std::string sentence;
+  } cases[] = {
+      {"", 3, "a question of what to decide is 3; it is an object"},
+      {"/x", 3, "a question of what to decide has the unknown key 'x'; the keys are policy, situation"},
+      {"/policy", 3, "policy is 3; it is an object"},
+      {"/policy/x", 3, "policy has the unknown key 'x'; the keys are rungs, factor, windows, wait, min, axes"},
+      {"/policy/rungs", 3, "rungs is 3" + list + "names of rungs"},
+      {"/policy/rungs/0", 3, "a rung is 3; rungs are hot, replace, shrink, snapshot, checkpoint and wait"},
+      {"/policy/rungs/1", "wait", "the rung wait is there twice"},
+      {"/policy/factor", -0.5, "factor is -0.5" + number},
+      {"/policy/factor", nullptr, "factor is null" + number},
+      {"/policy/wait", "2", "wait is \"2\"" + number},
+      {"/policy/windows", 0, "windows is 0" + whole + "1" + most},
+      {"/policy/min", 0, "min is 0" + whole + "1" + most},
+      {"/policy/min", 1.5, "min is 1.5" + whole + "1" + most},
+      {"/policy/axes", 3, "axes is 3; it is a text"},
+      {"/situation", 3, "situation is 3; it is an object"},
+      {"/situation/x", 3,
+       "situation has the unknown key 'x'; the keys are model, layout, version, members, spares, waited, snapshots, "
+       "checkpoint"},
+      {"/situation/model", 3, "model is 3; it is a text"},
+      {"/situation/layout", nullptr, "layout is null; it is a text"},
+      {"/situation/version", -1, "version is -1" + whole + "0" + most},
+      {"/situation/members", 3, "members is 3" + list + "objects with name, dead, empty and steps"},
+      {"/situation/members/0", 3, "a member is 3; it is an object"},
+      {"/situation/members/0/x", 3, "a member has the unknown key 'x'; the keys are name, dead, empty, steps"},
+      {"/situation/members/0/name", 3, "name is 3; it is a name"},
+      {"/situation/members/0/name", "", "name: name: a name has 1 to 63 characters, and this one has 0"},
+      {"/situation/members/0/dead", 0, "dead is 0; it is true or false"},
+      {"/situation/members/0/empty", "no", "empty is \"no\"; it is true or false"},
+      {"/situation/members/0/steps", 3, "steps is 3" + list + "seconds"},
+      {"/situation/members/0/steps/0", -0.5, "a step took -0.5; it is a number of seconds, 0 or more"},
+      {"/situation/members/0/steps/0", nullptr, "a step took null; it is a number of seconds, 0 or more"},
+      {"/situation/members/1", {{"name", "a"}}, "a is there twice; a member has one place, or is a spare"},
+      {"/situation/spares", 3, "spares is 3" + list + "names"},
+      {"/situation/spares/0", 3, "a spare is 3; it is a name"},
+      {"/situation/spares/1", "x", "x is there twice; a member has one place, or is a spare"},
+      {"/situation/waited", true, "waited is true" + number},
+      {"/situation/snapshots", 3, "snapshots is 3" + list + "objects with of, at and version"},
+      {"/situation/snapshots/0", 3, "a snapshot is 3; it is an object"},
+      {"/situation/snapshots/0/x", 3, "a snapshot has the unknown key 'x'; the keys are of, at, version"},
+      {"/situation/snapshots/0/of", 3, "of is 3; it is a name"},
+      {"/situation/snapshots/0/at", 3, "at is 3; it is a name"},
+      {"/situation/snapshots/0/version", -1, "version is -1" + whole + "0" + most},
+      {"/situation/checkpoint", 3, "checkpoint is 3; it is an object"},
+      {"/situation/checkpoint/x", 3, "checkpoint has the unknown key 'x'; the keys are name, version"},
+      {"/situation/checkpoint/version", -1, "version is -1" + whole + "0" + most}};
+  CHECK(said("/situation/waited", 0) == "accepted");
+  for (const auto& c : cases) CHECK(said(c.at, c.value) == "reshard: q: " + c.sentence);
+  for (const char* fine : {"/situation/checkpoint", "/policy/factor", "/policy/wait", "/situation/members/0/steps/0"})
+    CHECK(said(fine, std::string(fine).ends_with("checkpoint") ? json(nullptr) : json(0)) == "accepted");
+}
+
+TEST_CASE("keys that may be missing have what a policy and a situation have by themselves, and the others are named") {
+  const json good =
+      json::parse(R"({"situation":{"model":"gpt3-1.3b","layout":"tp=2","members":[{"name":"a"},{"name":"b"}]}})");
+  const decide_question q = decide_from_json(good.dump(), "q");
+  const elastic_policy usual;
+  const auto is_usual = [&](const elastic_policy& p) {
+    return p.rungs == usual.rungs && p.factor == usual.factor && p.windows == usual.windows && p.wait == usual.wait &&
+           p.min == usual.min && p.axes == usual.axes;
+  };
+  CHECK(is_usual(q.policy));
+  CHECK(is_usual(policy_from_json("{}", "p")));
+  CHECK(policy_from_json(R"({"rungs":[],"min":3})", "p").rungs.empty());
+  CHECK(policy_from_json(R"({"rungs":[],"min":3})", "p").min == 3);
+  CHECK(policy_from_json(R"({"rungs":[],"min":3})", "p").factor == usual.factor);
+  CHECK(refused([] { static_cast<void>(policy_from_json("[]", "p")); }) == "reshard: p: policy is []; it is an object");
+  CHECK(q.situation.version == 0);
+  CHECK(q.situation.waited == 0);
+  CHECK(q.situation.spares.empty());
+  CHECK(q.situation.snapshots.empty());
+  CHECK_FALSE(q.situation.checkpoint.has_value());
+  for (const seen_member& m : q.situation.members) CHECK((!m.dead && !m.empty && m.steps.empty()));
+  for (const char* key : {"model", "layout", "members"}) {
+    json without = good;
+    without["situation"].erase(key);
+    CHECK(refused([&] { static_cast<void>(decide_from_json(without.dump(), "q")); }) ==
+          "reshard: q: " + std::string(key) + " is missing");
+  }
+  for (const char* key : {"of", "at", "version"}) {
+    json with = good;
+    with["situation"]["snapshots"] = {{{"of", "a"}, {"at", "b"}, {"version", 1}}};
+    with["situation"]["snapshots"][0].erase(key);
+    CHECK(refused([&] { static_cast<void>(decide_from_json(with.dump(), "q")); }) ==
+          "reshard: q: " + std::string(key) + " is missing");
+  }
+}
+
+TEST_CASE("of every list 4096 entries are looked at, and one more is refused") {
+  const auto names = [](int count, const char* of, bool objects) {
+    json all = json::array();
+    for (int i = 0; i < count; ++i) {
+      const std::string name = of + std::to_string(i);
+      all.push_back(objects ? json{{"name", name}} : json(name));
+    }
+    return all;
+  };
+  for (const int count : {4096, 4097}) {
+    const auto said = [&](const char* key, const json& list, const std::string& what) {
+      json asked = {{"situation", {{"model", "gpt3-1.3b"}, {"layout", ""}, {"members", json::array()}}}};
+      if (std::string(key) == "steps") asked["situation"]["members"] = {{{"name", "a"}, {"steps", list}}};
+      else asked["situation"][key] = list;
+      CHECK(refused([&] { static_cast<void>(decide_from_json(asked.dump(), "q")); }) ==
+            (count == 4096 ? "accepted" : "reshard: q: " + what + " has 4097 entries; at most 4096 are looked at"));
+    };
+    const json snapshot = {{"of", "a"}, {"at", "b"}, {"version", 1}};
+    const auto n = static_cast<std::size_t>(count);
+    said("members", names(count, "m", true), "members");
+    said("spares", names(count, "s", false), "spares");
+    said("steps", json(std::vector<int>(n, 1)), "steps");
+    said("snapshots", json(std::vector<json>(n, snapshot)), "snapshots");
+    const json standings = json(std::vector<json>(n, {{"member", "a"}, {"version", 1}, {"stage", 0}}));
+    CHECK((refused([&] { static_cast<void>(standings_from_json(standings.dump(), "q")); }) == "accepted") ==
+          (count == 4096));
+  }
+}
+
+TEST_CASE("standings are read as they are told, up to the highest version there can be") {
+  const std::vector<standing> told = standings_from_json(
+      R"([{"member":"a","version":9223372036854775806,"stage":0},{"member":"b","version":null,"stage":1},)"
+      R"({"member":"c","version":0,"stage":2}])",
+      "q");
+  REQUIRE(told.size() == 3);
+  CHECK(told[0].member == member_name("a"));
+  CHECK(told[0].version == 9223372036854775806);
+  CHECK(told[1].member == member_name("b"));
+  CHECK(told[1].version == holds_nothing);
+  CHECK(told[2].version == 0);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(static_cast<std::size_t>(told[i].stage) == i);
+  const std::string asked = R"([{"member":"a","version":9223372036854775807,"stage":0}])";
+  CHECK(fault(standing_answer, asked) ==
+        "version is 9223372036854775807; it is a whole number from 0 to 9223372036854775806");
+  CHECK(fault(standing_answer, R"([{"member":"a","version":1,"stage":-1}])") ==
+        "stage is -1; it is a whole number from 0 to 2");
+  CHECK(fault(standing_answer, R"([{"member":"a","version":1,"stage":1,"x":1}])") ==
+        "a standing has the unknown key 'x'; the keys are member, version, stage");
+}
+
+TEST_CASE("sentences inside an answer are quoted as JSON has them, in one line of ASCII") {
+  text_output target;
+  write_target_json(target, {.version = 4, .updates = {"a", "b"}, .empty = {"c"}, .refused = "\"a\"\n\\\xc3\xa9\xff"});
+  CHECK(
+      target.text() ==
+      "{\"target\":null,\"updates\":[\"a\",\"b\"],\"empty\":[\"c\"],\"refused\":\"\\\"a\\\"\\n\\\\\\u00e9\\ufffd\"}\n");
+  elastic_decision d;
+  d.taken = rung::checkpoint, d.world = {"b", "a"}, d.layout = parse_degrees("tp=2,zero=1");
+  d.because = {{rung::hot, "no \"a\"\n"}, {rung::snapshot, ""}};
+  text_output decision;
+  write_decision_json(decision, d);
+  CHECK(decision.text() ==
+        "{\"rung\":\"checkpoint\",\"world\":[\"b\",\"a\"],\"layout\":\"tp=2,zero=1\",\"because\":["
+        "{\"rung\":\"hot\",\"not\":\"no \\\"a\\\"\\n\"},{\"rung\":\"snapshot\",\"not\":\"\"}]}\n");
+}
+
 TEST_CASE("the tool answers, and refuses in one sentence") {
   const answer table = ask({"elastic", "machine"}), machine = ask({"elastic", "machine", "--json"});
   CHECK(table.code == 0);

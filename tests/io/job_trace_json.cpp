@@ -79,6 +79,23 @@ TEST_CASE("what is written is read back") {
   }
 }
 
+TEST_CASE("a trace is written a job on each line, its throughput as pairs from min to max, a name where there is one") {
+  job_trace trace{.devices = 8, .jobs = {}};
+  trace.jobs.push_back(
+      {.submit = 0, .requested = 2, .min = 1, .max = 3, .samples = 100, .throughput = {0, 10, 19.5, 25}});
+  trace.jobs.push_back(
+      {.submit = 1.5, .requested = 3, .min = 3, .max = 5, .samples = 1e9, .throughput = {0, 1, 2, 9, 8}});
+  trace.jobs.back().name = "\"a\"\n\xff";
+  io::text_output out;
+  io::write_job_trace(out, trace);
+  CHECK(out.text() ==
+        "{\"devices\":8,\"jobs\":[\n"
+        "{\"submit\":0,\"requested\":2,\"min\":1,\"max\":3,\"samples\":100,"
+        "\"throughput\":[[1,10],[2,19.5],[3,25]]},\n"
+        "{\"submit\":1.5,\"requested\":3,\"min\":3,\"max\":5,\"samples\":1e+09,\"throughput\":[[3,9],[4,8]],"
+        "\"name\":\"\\\"a\\\"\\n\\ufffd\"}\n]}\n");
+}
+
 TEST_CASE("what is refused, by which words") {
   const auto refused = [](const json& file, const char* words) { CHECK_REFUSED(read(file.dump()), words); };
   CHECK_REFUSED(read("{"), "reshard: t.json: not JSON: ");

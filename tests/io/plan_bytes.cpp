@@ -43,6 +43,36 @@ TEST_CASE("plans of any two sides are read back equal, and their length is what 
   CHECK(transfers > 100);
 }
 
+TEST_CASE("bytes are the words that the format says, the least significant byte first, each list behind the other") {
+  std::size_t listed = 0;
+  testing::some_switches([&](const auto& change) {
+    for (rank_t device = 0; device < change.devices(); ++device) {
+      const plan p = make_plan(change, device);
+      const std::vector<std::byte> bytes = to_bytes(p, change);
+      std::vector<std::uint64_t> words(bytes.size() / 8), wanted{words[0], 4, words[2]};
+      for (std::size_t i = 0; i < bytes.size(); ++i)
+        words[i / 8] += static_cast<std::uint64_t>(bytes[i]) << (8 * (i % 8));
+      const auto put = [&](auto number) { wanted.push_back(static_cast<std::uint64_t>(number)); };
+      put(device);
+      const std::vector<transfer>* const lists[] = {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost};
+      for (const std::vector<transfer>* list : lists) put(list->size());
+      for (const std::vector<transfer>* list : lists)
+        for (const transfer& t : *list) {
+          ++listed;
+          put(t.src), put(t.dst), put(t.states.bits()), put(t.family), put(t.phase), put(static_cast<int>(t.why));
+          put(t.stream);
+          for (const interval& side : t.where.dim) put(side.begin), put(side.end);
+        }
+      wanted[0] = 0;
+      for (std::size_t i = 8; i-- > 0;) wanted[0] = wanted[0] << 8 | static_cast<unsigned char>("reshplan"[i]);
+      wanted[2] = words[2];  // of the model and the states
+      words.pop_back();      // the hash, which others ask of
+      CHECK(words == wanted);
+    }
+  });
+  CHECK(listed > 100);
+}
+
 TEST_CASE("no byte can be changed, and none be missing or too many, without a refusal") {
   dice random;
   testing::some_switches([&](const auto& change) {

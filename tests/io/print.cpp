@@ -6,11 +6,14 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <reshard/io/hf_config.hpp>
 #include <reshard/io/print.hpp>
 #include <reshard/report/layout_picture.hpp>
 #include <reshard/report/layout_svg.hpp>
+
+#include "../support/dice.hpp"
 
 using namespace reshard;
 
@@ -22,6 +25,9 @@ TEST_CASE("intervals, boxes, ranges, counts") {
   CHECK(range_text({3, 4}) == "3");
   CHECK(range_text({0, 8}) == "0-7");
   CHECK(range_text({5, 5}) == "-");
+  CHECK(range_text({3, 5}) == "3-4");
+  CHECK(to_text(box<3>{{{0, 1}, {-2, 6}, {7, 7}}}) == "[0,1)x[-2,6)x[7,7)");
+  CHECK(to_text(box<1>{{{1, 2}}}) == "[1,2)");
   CHECK(count_text(0) == "0");
   CHECK(count_text(999) == "999");
   CHECK(count_text(1000) == "1,000");
@@ -61,6 +67,9 @@ TEST_CASE("bytes and seconds") {
   CHECK(seconds_text(0) == "0.0 us");
   CHECK(seconds_text(0.0125) == "12.50 ms");
   CHECK(seconds_text(0.0000125) == "12.5 us");
+  CHECK(seconds_text(0.99) == "990.00 ms");
+  CHECK(seconds_text(0.00099) == "990.0 us");
+  CHECK(seconds_text(12345.6789) == "12345.679 s");
 }
 
 TEST_CASE("text of others stays on one line and short") {
@@ -137,6 +146,66 @@ TEST_CASE("tables align, by characters and not by bytes") {
   CHECK(t.text(1) == " name      count\n a            10\n größer        7\n b\n         1234567\n");
 }
 
+namespace {
+/// A table by the rule in so many words: a column is as wide as its widest cell, two blanks lie between columns, and no
+/// line ends in a blank.
+std::string aligned(const std::vector<table::column>& columns, const std::vector<std::vector<std::string>>& rows,
+                    std::size_t indent) {
+  std::string result;
+  for (int line = -1; line < static_cast<int>(rows.size()); ++line) {
+    std::string written(indent, ' ');
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      std::size_t widest = columns[c].heading.size();
+      for (const auto& cells : rows)
+        if (c < cells.size()) widest = std::max(widest, cells[c].size());
+      std::string cell = columns[c].heading;
+      if (line >= 0) {
+        const std::vector<std::string>& cells = rows[static_cast<std::size_t>(line)];
+        cell = c < cells.size() ? cells[c] : "";
+      }
+      while (cell.size() < widest) cell.insert(columns[c].aligned == table::side::right ? 0 : cell.size(), " ");
+      written += (c == 0 ? "" : "  ") + cell;
+    }
+    while (!written.empty() && written.back() == ' ') written.pop_back();
+    result += written + "\n";
+  }
+  return result;
+}
+}  // namespace
+
+TEST_CASE("any table is its cells, each column as wide as its widest") {
+  testing::dice random(11);
+  int empty_cells = 0, short_rows = 0;
+  for (int n = 0; n < 200; ++n) {
+    const auto text = [&] { return std::string(static_cast<std::size_t>(random.below(6)), 'x'); };
+    std::vector<table::column> columns;
+    for (index_t c = random.within(1, 4); c > 0; --c)
+      columns.push_back({text(), random.coin() ? table::side::left : table::side::right});
+    table t(columns);
+    std::vector<std::vector<std::string>> rows;
+    for (index_t r = random.below(4); r > 0; --r) {
+      std::vector<std::string> cells;
+      for (index_t c = random.within(0, static_cast<index_t>(columns.size())); c > 0; --c) cells.push_back(text());
+      for (const std::string& cell : cells) empty_cells += cell.empty() ? 1 : 0;
+      short_rows += cells.size() < columns.size() ? 1 : 0;
+      t.row(cells);
+      rows.push_back(cells);
+    }
+    const auto indent = static_cast<std::size_t>(random.below(4));
+    CHECK(t.text(indent) == aligned(columns, rows, indent));
+    CHECK(t.empty() == rows.empty());
+  }
+  for (const int seen : {empty_cells, short_rows}) CHECK_DRAWN(seen > 20);
+}
+
+TEST_CASE("the width of a text is its code points, of one to four bytes") {
+  CHECK(text_width("") == 0);
+  CHECK(text_width("a\x7f") == 2);
+  CHECK(text_width("\xc2\x80\xdf\xbf") == 2);
+  CHECK(text_width("\xe0\xa0\x80\xef\xbf\xbd") == 2);
+  CHECK(text_width("\xf0\x90\x80\x80") == 1);
+}
+
 TEST_CASE("bars fill where the part is, and never hide one") {
   CHECK(io::detail::bar_text({{0, 2}}, 4, 4) == "██··");
   CHECK(io::detail::bar_text({{1, 2}}, 8, 4) == "▐···");
@@ -186,4 +255,13 @@ TEST_CASE("states are named in their order") {
   CHECK(to_text(only(3) | only(1)) == "master + exp_avg_sq");
   CHECK(to_text(only(2)) == "exp_avg");
   CHECK(to_text(state_set{}) == "no state");
+  CHECK(to_text(parameter_states) == "param");  // of parameters and of statistics, which have the one name
+  CHECK(to_text(statistic_states) == "param");
+  CHECK(to_text(statistic_states | only(1)) == "master + param");
+  CHECK(to_text(statistic_states | only(0) | only(1)) == "param + master");
+  const state_list own = parse_state_list("grad:fp8:2,exp_avg:bf16:1,param:fp32:3,ema:fp16:3");
+  CHECK(to_text(own.all(), own) == "grad + exp_avg + param + ema");
+  CHECK(to_text(own.only(3) | statistic_states, own) == "ema + param");
+  CHECK(to_text(own) == "grad:fp8:2,exp_avg:bf16:1,param:fp32:3,ema:fp16:3");
+  CHECK(to_text(adam) == "param:bf16:3,master:fp32:1,exp_avg:fp32:1,exp_avg_sq:fp32:1");
 }
