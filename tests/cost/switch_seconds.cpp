@@ -125,7 +125,8 @@ TEST_CASE("what crosses rails that do not meet is refused by the first that does
 }
 
 namespace {
-/// Elements of part k of S equal ones, of so many, by counting: the i-th is in the part that (i + 1) S / elements ends in.
+/// Elements of part k of S equal ones, of so many, by counting: the i-th is in the part that (i + 1) S / elements ends
+/// in.
 index_t counted_part(index_t elements, index_t k, index_t stages) {
   index_t found = 0;
   for (index_t i = 1; i <= elements; ++i) {

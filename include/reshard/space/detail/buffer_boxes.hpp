@@ -53,15 +53,18 @@ constexpr void meeting(const optimizer_buffers& buffers, index_t k, mesh_kind ki
   box<3> part;
   for (int i = 0; i < 3; ++i) part.dim[i] = translate(within.dim[2 + i], -shard.dim[2 + i].begin);
   const interval hull = flat_hull(local, part);
-  // entries descend by member: skip those above `within`, stop below it
-  const interval in_members = within.dim[0];
+  // entries descend by member, then by expert: skip those above `within`, stop below it
+  const interval in_members = within.dim[0], in_experts = translate(within.dim[1], -shard.dim[1].begin);
   const auto all = buffers.entries(k, kind, f);
   const buffer_entry* first = std::partition_point(all.begin(), all.end(), [&](const buffer_entry& above) {
-    return above.member_last - above.outer.count + 1 >= in_members.end;
+    const index_t lowest = above.member_last - above.outer.count + 1;
+    if (lowest != in_members.end - 1 || above.outer.count > 1) return lowest >= in_members.end;
+    return above.expert_last - above.experts + 1 >= in_experts.end;
   });
   for (const buffer_entry* at_entry = first; at_entry != all.end(); ++at_entry) {
     const buffer_entry& entry = *at_entry;
     if (entry.member_last < in_members.begin) break;
+    if (entry.outer.count == 1 && entry.member_last == in_members.begin && entry.expert_last < in_experts.begin) break;
     // items of the entry that lie in `within`, counted from the entry's first (descending members and experts)
     const interval members =
         intersect(interval{entry.member_last - within.dim[0].end + 1, entry.member_last - within.dim[0].begin + 1},
@@ -69,7 +72,7 @@ constexpr void meeting(const optimizer_buffers& buffers, index_t k, mesh_kind ki
     const index_t last = entry.expert_last + shard.dim[1].begin;
     const interval experts =
         intersect(interval{last - within.dim[1].end + 1, last - within.dim[1].begin + 1}, interval{0, entry.experts});
-    if (experts.empty()) continue;
+    if (members.empty() || experts.empty()) continue;
     const item_row inner{entry.outer.item(members.begin).begin + experts.begin * entry.inner_pitch + hull.begin,
                          experts.size(), entry.inner_pitch, hull.size()};
     const item_row outer{inner.begin, members.size(), entry.outer.pitch, inner.item(inner.count - 1).end - inner.begin};
