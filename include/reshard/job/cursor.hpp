@@ -26,8 +26,7 @@ constexpr void require_place(index_t at, index_t batch) {
 
 /// Micro-batch i of m of a share [a, b): [a + floor(i (b - a) / m), a + floor((i + 1) (b - a) / m)).
 constexpr interval micro_batch(interval share, index_t i, index_t m) {
-  if (i < 0 || i >= m)
-    refuse("cursor: micro-batch ", i, " of ", m, "; they count from 0, and there is at least 1");
+  if (i < 0 || i >= m) refuse("cursor: micro-batch ", i, " of ", m, "; they count from 0, and there is at least 1");
   return detail::share_of(share.begin, share.size(), i, m, 1);
 }
 
