@@ -53,9 +53,9 @@ struct trained : one_member {
     calls.given_up = [&one](index_t epoch) { one.watcher.say("given up " + std::to_string(epoch)); };
     calls.initialize = [&one](const world& w, rank_t rank) {
       one.watcher.say("initialize " + place_in(w, rank));
-      unsigned char next = 0;
+      int next = 0;
       for (const bound_box& b : one.arrays.back()->tensors().boxes())
-        for (bytes_t i = 0; i < b.bytes_spanned(); ++i) b.data[i] = static_cast<std::byte>(next = next * 5 + 7);
+        for (bytes_t i = 0; i < b.bytes_spanned(); ++i) b.data[i] = static_cast<std::byte>(next = (next * 5 + 7) % 256);
     };
     calls.entered = [&one](const world& w, rank_t rank) { one.watcher.say("goes on in " + place_in(w, rank)); };
     if (!has_small) return calls;

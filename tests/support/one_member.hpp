@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,15 +52,23 @@ struct told_all : job_watcher {
   }
   void stopped(index_t step, double) override { say("stopped at " + std::to_string(step)); }
 
-  void say(const std::string& line) { lines += line + "\n"; }
+  void say(const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines += line + "\n";
+  }
+  std::string taken() {
+    const std::lock_guard lock(mutex);
+    return std::exchange(lines, {});
+  }
+  std::mutex mutex;  // of the lines: groups are made and copies sent by threads of their own
   std::string lines;
   double switch_seconds = -1;  // of the world that was entered last
 };
 
 struct one_member {
   explicit one_member(const std::string& me = "a", const std::function<void(job_settings&)>& differs = {},
-                      trainer_calls calls = {})
-      : core(store, settings_of(me, differs), std::move(calls), watcher) {
+                      trainer_calls calls = {}, local_store* shared = nullptr)
+      : store(shared != nullptr ? *shared : kept), core(store, settings_of(me, differs), std::move(calls), watcher) {
     core.listed = true;
   }
   static job_settings settings_of(const std::string& me, const std::function<void(job_settings&)>& differs) {
@@ -113,10 +122,10 @@ struct one_member {
     const std::optional<stored> there = store.read(core.keys.answers() + id);
     return there ? there->value : "";
   }
-  std::string told() { return std::exchange(watcher.lines, {}); }
+  std::string told() { return watcher.taken(); }
 
-  local_store kept;
-  any_store store{kept};
+  local_store kept;  // its own, where it shares none
+  any_store store;
   told_all watcher;
   detail::job_core core;
 };
