@@ -81,11 +81,9 @@ TEST_CASE("what is written is read back") {
 
 TEST_CASE("a trace is written a job on each line, its throughput as pairs from min to max, a name where there is one") {
   job_trace trace{.devices = 8, .jobs = {}};
-  trace.jobs.push_back(
-      {.submit = 0, .requested = 2, .min = 1, .max = 3, .samples = 100, .throughput = {0, 10, 19.5, 25}});
-  trace.jobs.push_back(
-      {.submit = 1.5, .requested = 3, .min = 3, .max = 5, .samples = 1e9, .throughput = {0, 1, 2, 9, 8}});
-  trace.jobs.back().name = "\"a\"\n\xff";
+  const traced_job plain{0, 2, 1, 3, 100, {0, 10, 19.5, 25}, ""},
+      named{1.5, 3, 3, 5, 1e9, {0, 1, 2, 9, 8}, "\"a\"\n\xff"};
+  trace.jobs = {plain, named};
   io::text_output out;
   io::write_job_trace(out, trace);
   CHECK(out.text() ==

@@ -10,7 +10,6 @@
 // io/record_json.hpp, io/text_output.hpp.
 #pragma once
 
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,7 +60,7 @@ inline const nlohmann::json& few(const strict_json& file, const nlohmann::json& 
 inline double number_or(const strict_json& file, const nlohmann::json& object, const char* key, double otherwise) {
   if (!object.contains(key)) return otherwise;
   const nlohmann::json& v = object[key];
-  if (!v.is_number() || !(v.get<double>() >= 0) || std::isinf(v.get<double>()))
+  if (!v.is_number() || v.get<double>() < 0)
     file.refuse_text(key, " is ", strict_json::described(v), "; it is a number, 0 or more");
   return v.get<double>();
 }
@@ -149,7 +148,7 @@ inline seen_member member_from(const strict_json& file, const nlohmann::json& ob
                 flag(file, object, "empty")};
   if (object.contains("steps"))
     for (const nlohmann::json& one : few(file, file.list(object, "steps", "seconds"), "steps")) {
-      if (!one.is_number() || !(one.get<double>() >= 0) || std::isinf(one.get<double>()))
+      if (!one.is_number() || one.get<double>() < 0)
         file.refuse_text("a step took ", strict_json::described(one), "; it is a number of seconds, 0 or more");
       m.steps.push_back(one.get<double>());
     }
