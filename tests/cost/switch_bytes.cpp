@@ -458,3 +458,22 @@ TEST_CASE("of links the six with the most bytes, of equal ones those that were a
   }
   CHECK_DRAWN(full > 10);
 }
+
+TEST_CASE("what is created is there beside what has not left yet, in one stage") {
+  const space from(tiny, parse_degrees("tp=2")), to(tiny, parse_degrees("tp=2,pad=5"));
+  const layout_switch change(from, to, {.to = device_map(std::vector<rank_t>{1, 0})});  // what is cut changes places
+  for (const sources after_use : {sources::release, sources::keep}) {
+    figure_collector whole(change, 1, figures_of::whole_switch, after_use);
+    for (rank_t d = 0; d < 2; ++d) {
+      whole.add(make_plan(change, d));
+      const device_figures& told = whole.figures().devices.back();
+      const bytes_t before = held_bytes(change.from(), d, change.states()),
+                    after = held_bytes(change.to(), 1 - d, change.states());
+      CHECK(told.before == before);
+      CHECK(told.peak == before + after - told.retained);
+      CHECK(told.receive + told.created == after - told.retained);
+    }
+    CHECK(whole.figures().created > 0);
+    CHECK(whole.figures().moved == whole.figures().least);
+  }
+}
