@@ -3,9 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <string>
 
 #include <reshard/plan/cluster.hpp>
 
+#include "../support/any_links.hpp"
+#include "../support/dice.hpp"
 #include "../support/refused.hpp"
 
 using namespace reshard;
@@ -123,4 +126,74 @@ TEST_CASE("what is no cluster is refused") {
               on.nodes = {on.each, on.each};
             },
             22) == "reshard: cluster: 2 nodes of 8 have 16 devices, but device 21 is named");
+}
+
+TEST_CASE(
+    "any cluster: the node, the NIC and the rails of every device, counted up; past its last node that is its kind") {
+  testing::dice random(14);
+  for (int n = 0; n < 60; ++n) {
+    const cluster on = testing::any_cluster(random, random.within(1, 20));
+    const testing::links_in_words words(on);
+    CHECK(on.node_count() == std::ssize(words.nodes));
+    CHECK(on.devices() == std::ssize(words.nodes) * on.gpus);
+    CHECK(on.has_speeds());
+    CHECK(on.for_devices(3) == on);
+    CHECK(refused([&] { require_cluster(on, on.devices()); }) == "accepted");
+    for (rank_t a = 0; a < on.devices(); ++a) {
+      CHECK(on.node_of(a) == words.node_of(a));
+      CHECK(on.nic_of(a) == words.nic_of(a));
+      CHECK(on.kind_of(on.node_of(a)).nic_GBps == words.node(a).nic_GBps);
+      for (rank_t b = 0; b < on.devices(); ++b) {
+        CHECK(on.one_node(a, b) == (words.node_of(a) == words.node_of(b)));
+        CHECK(on.crosses_rails(a, b) == words.across(a, b));
+      }
+    }
+    CHECK(on.kind_of(on.node_count()) == on.nodes.back());
+    CHECK(on.kind_of(on.node_count() + 7) == on.nodes.back());
+  }
+  CHECK(clusters::h100.kind_of(1000) == clusters::h100.each);
+}
+
+TEST_CASE("each speed from 1e-9 to 1e9, a spine also 0, each time from 0 to 1e12; of nodes listed as well") {
+  const double least = 1e-9, most = 1e9, below = 0.99e-9, above = 1.01e9;
+  for (double node_kind::*speed :
+       {&node_kind::nvlink_GBps, &node_kind::nic_GBps, &node_kind::copy_GBps, &node_kind::spine_GBps})
+    for (const double value : {least, most, below, above, 0.0, -1.0, std::numeric_limits<double>::quiet_NaN()})
+      for (const bool listed : {false, true}) {
+        cluster on = fast(8);
+        if (listed) on.nodes = {on.each, on.each};
+        (listed ? on.nodes[1] : on.each).*speed = value;
+        const bool spine = speed == &node_kind::spine_GBps;
+        const std::string sentence = refused([&] { require_cluster(on, 1); });
+        CHECK((sentence == "accepted") == (value == least || value == most || (spine && value == 0)));
+      }
+  for (double cluster::*time : {&cluster::message_us, &cluster::stage_us})
+    for (const double value : {0.0, 1e12, -1e-9, 1.01e12}) {
+      cluster on = fast(8);
+      on.*time = value;
+      CHECK((refused([&] { require_cluster(on, 1); }) == "accepted") == (value == 0 || value == 1e12));
+    }
+}
+
+TEST_CASE("one speed alone is no shape, more NICs than GPUs are none of any node, and one device more is too many") {
+  for (double node_kind::*speed : {&node_kind::nvlink_GBps, &node_kind::nic_GBps, &node_kind::copy_GBps}) {
+    cluster on = nodes_of(8);
+    on.each.*speed = 5;
+    CHECK(refused([&] { require_cluster(on, 1); }).find(" is 0; a speed is above 0") != std::string::npos);
+  }
+  cluster on = fast(8);
+  on.nodes = {on.each, on.each, on.each};
+  on.nodes[2].nics = 9;
+  CHECK(refused([&] { require_cluster(on, 1); }) == "reshard: cluster: a node of 8 GPUs has 9 NICs; it has 1 to 8");
+  on.nodes[2].nics = 1, on.nodes[1].count = -1;
+  CHECK(refused([&] { require_cluster(on, 1); }) == "reshard: cluster: -1 nodes of a kind; there is at least 1");
+  on.nodes[1].count = 1;
+  CHECK(refused([&] { require_cluster(on, 24); }) == "accepted");
+  CHECK(refused([&] { require_cluster(on, 25); }) ==
+        "reshard: cluster: 3 nodes of 8 have 24 devices, but device 24 is named");
+  on.nodes[1].count = std::numeric_limits<index_t>::max();
+  CHECK(refused([&] { require_cluster(on, 1); }).find("does not fit 64 bits") != std::string::npos);
+  cluster shared;  // all devices on one node: nothing of it is looked at
+  shared.each.nics = 3, shared.message_us = -1;
+  CHECK(refused([&] { require_cluster(shared, 1000); }) == "accepted");
 }

@@ -13,6 +13,38 @@
 
 using namespace reshard;
 
+namespace {
+/// Runs, and what they are asked for, beside the list that they come from.
+void check_runs(const device_map& map, const std::vector<rank_t>& devices) {
+  const rank_t ranks = map.ranks(), world = map.devices();
+  CHECK(map.ascending() == std::is_sorted(devices.begin(), devices.end()));
+  bool consecutive = true, identity = true;
+  for (rank_t r = 0; r < ranks; ++r) {
+    consecutive = consecutive && devices[static_cast<std::size_t>(r)] == devices.front() + r;
+    identity = identity && devices[static_cast<std::size_t>(r)] == r;
+  }
+  CHECK(map.one_run() == consecutive);
+  CHECK(map.identity() == identity);
+  std::vector<rank_t> by_rank, by_device, sorted = devices;
+  rank_t before = -2;
+  map.each_seat_run([&](rank_t rank, rank_t device, index_t count) {
+    CHECK(rank == std::ssize(by_rank));
+    CHECK(count > 0);
+    CHECK((by_rank.empty() || device != before + 1));  // else it would be one run
+    for (index_t i = 0; i < count; ++i) by_rank.push_back(device + i);
+    before = device + count - 1;
+  });
+  CHECK(by_rank == devices);
+  map.each_run([&](interval run) {
+    for (rank_t d = run.begin; d < run.end; ++d) by_device.push_back(d);
+  });
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(by_device == sorted);
+  for (rank_t d = -1; map.ascending() && d <= world + 1; ++d)
+    CHECK(map.first_rank_from(d) == std::lower_bound(devices.begin(), devices.end(), d) - devices.begin());
+}
+}  // namespace
+
 TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") {
   testing::dice random(3);
   for (int n = 0; n < 300; ++n) {
@@ -41,6 +73,8 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
       if (range.contains(devices[static_cast<std::size_t>(r)])) wanted.push_back(r);
     CHECK(listed == wanted);
 
+    check_runs(map, devices);
+
     const interval gone{random.below(world), random.within(1, world)}, later{gone.end + 1, gone.end + 1 + n % 3};
     if (gone.empty()) continue;
     const device_map left = map.without({gone, later});
@@ -57,6 +91,19 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
     CHECK(living == 0);
   }
   CHECK(device_map(3).without({{1, 2}}).rank_of(2) == 2);
+  check_runs(device_map(3), {0, 1, 2});
+  check_runs(device_map(std::vector<rank_t>{5, 6, 7}), {5, 6, 7});
+  CHECK(device_map(0).devices() == 0);
+  CHECK(device_map(0).rank_of(0) == -1);
+  CHECK(device_map(4).device_of(3) == 3);
+  CHECK(device_map(std::vector<rank_t>{5, 6}).of_world(9).ranks() == 2);
+  CHECK(device_map().of_world(9).ranks() == 9);
+  device_map(0).each_seat_run([](rank_t, rank_t, index_t) { CHECK(false); });
+  device_map(0).each_run([](interval) { CHECK(false); });
+  const device_map apart = device_map(8).without({{1, 2}, {4, 6}});  // who is left, as runs
+  std::vector<interval> left;
+  apart.each_run([&](interval run) { left.push_back(run); });
+  CHECK(left == std::vector<interval>{{0, 1}, {2, 4}, {6, 8}});
   CHECK(device_map(3).without({{0, 3}}).rank_of(1) == -1);
   CHECK(device_map(std::vector<rank_t>{0, 1, 2}).identity());
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, 3, 1, 3})), "device map: device 3 is given to two ranks");

@@ -18,6 +18,7 @@
 
 #include "../oracle/random_layouts.hpp"
 #include "../oracle/relabelling.hpp"
+#include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/expand.hpp"
 #include "../support/refused.hpp"
@@ -336,6 +337,64 @@ TEST_CASE("random switches against every permutation" * doctest::test_suite("man
     CAPTURE(feature);
     if (!testing::few()) CHECK_DRAWN(seen.count[feature] >= 10);
   }
+}
+
+namespace {
+/// The question of any tensors in the oracle's terms, from their rows.
+oracle::relabel_question question_of(const testing::any_tensors& given) {
+  const testing::any_world& world = given.world;
+  oracle::link_cluster judge{world.on.gpus, {}, 0, 0};
+  const index_t nodes =
+      ceil_divide(std::max(device_map(world.from).devices(), device_map(world.to).devices()), world.on.gpus);
+  for (index_t y = 0; y < nodes; ++y) {
+    const node_kind& kind = world.on.kind_of(y);
+    judge.nodes.push_back(
+        {kind.nics == 0 ? world.on.gpus : kind.nics, 1, world.on.has_speeds() ? kind.nic_GBps : 1e-9, 1, -1});
+  }
+  const oracle::whereabouts nobody({}, {}, {}, {}, {}, {}, {});
+  oracle::relabel_question all(judge, nobody, {world.to.begin(), world.to.end()},
+                               {world.part.begin(), world.part.end()});
+  for (const testing::any_tensors::row& row : given.rows) {
+    if (row.had.empty() || row.needs.empty()) continue;
+    std::set<long> ranks;
+    for (const rank_t d : row.needs) ranks.insert(std::find(world.to.begin(), world.to.end(), d) - world.to.begin());
+    all.bytes[{std::set<long>(row.had.begin(), row.had.end()), ranks}] += row.bytes;
+  }
+  return all;
+}
+}  // namespace
+
+TEST_CASE("any tensors on any devices: by nodes the least seconds, and then the most bytes, of all orders") {
+  dice random(72);
+  int relabelled = 0, faster = 0, kept = 0, shapes = 0, odd = 0;
+  for (int n = 0; n < 160; ++n) {
+    testing::any_tensors given(random, true);
+    if (std::ssize(given.world.to) > 6) continue;
+    if (random.below(4) == 0) given.world.on = nodes_of(given.world.on.gpus), ++shapes;
+    const bool speeds = given.world.on.has_speeds();
+    const oracle::relabel_question all = question_of(given);
+    const relabelling found = relabel(given.change());
+    check_figures(found, all, speeds);
+    CHECK(all.keeps_nodes_and_rails(devices_of(found.to)));
+    const oracle::relabelled was = all.judge(all.to_devices);
+    oracle::best_relabelled best;
+    all.each_order([&](const std::vector<long>& devices) {
+      if (all.keeps_nodes_and_rails(devices)) best.see(all.judge(devices));
+    });
+    if (speeds || best.best.retained > was.retained) {
+      CHECK(near(found.proposed.node_seconds, best.best.seconds));
+      CHECK(found.proposed.retained == best.best.retained);
+    } else {
+      CHECK(!found.relabelled);
+    }
+    relabelled += found.relabelled ? 1 : 0;
+    faster += found.proposed.node_seconds < found.given.node_seconds * (1 - 1e-9) ? 1 : 0;
+    kept += found.proposed.retained > found.given.retained ? 1 : 0;
+    odd += best.seen > 1 && best.seen < 24 ? 1 : 0;
+  }
+  std::printf("%d relabelled, %d faster, %d keep more; %d shapes, %d of few orders\n", relabelled, faster, kept, shapes,
+              odd);
+  for (const int met : {relabelled, faster, kept, shapes, odd}) CHECK_DRAWN(met > 8);
 }
 
 TEST_CASE("seconds that are equal but for rounding are one: then more bytes stay") {
