@@ -9,10 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include <reshard/cost/dynatrain_policy.hpp>
 #include <reshard/cost/floor_seconds.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/space/listed_holding.hpp>
 
+#include "../support/any_role.hpp"
 #include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/whole_on.hpp"
@@ -176,4 +178,16 @@ TEST_CASE("each floor alone is the largest where its bytes are the most") {
   }
   floors.devices[device].lacks = 600;
   CHECK(floor_seconds(floors, on) == doctest::Approx(600 / 1.1e5));
+}
+
+TEST_CASE("what a holding would answer for states that its tensors do not have counts in no floor and in no policy") {
+  const std::vector<shard> before = testing::whole_on(1, "w", {6, 4}), after = testing::whole_on(3, "w", {6, 4});
+  const placement placed{.to = device_map({0, 1, 4}), .on = links(1), .states = adam.named("param")};
+  REQUIRE(!placed.states->of(role::statistic).empty());
+  const layout_switch change(testing::any_role(shard_list(before)), testing::any_role(shard_list(after)), placed);
+  const floor_bytes floors = floor_bytes_of(change, port_table(change));
+  REQUIRE(floors.devices.size() == 3);
+  CHECK(floors.devices[1].lacks == all);
+  CHECK(floors.nodes[2].in == all);
+  CHECK(baseline_plan_of(change).messages == std::vector<baseline_message>{{0, 1, all, 1}, {0, 4, all, 1}});
 }

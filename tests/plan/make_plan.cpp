@@ -16,8 +16,12 @@
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
+#include <reshard/plan/relabel.hpp>
+#include <reshard/plan/relay.hpp>
+#include <reshard/plan/volume.hpp>
 #include <reshard/space/cover.hpp>
 
+#include "../support/any_role.hpp"
 #include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
@@ -254,4 +258,30 @@ TEST_CASE("rows that only TO's padding has are created by whoever holds them; th
     CHECK(total_bytes(p.receives) + total_bytes(p.retains) + total_bytes(p.creates) == held);
     CHECK((total_bytes(p.receives) == 0) == (d < 2));
   }
+}
+
+TEST_CASE("tensors that have no statistics have none to move, also where a holding would answer for them") {
+  const std::vector<shard> before = whole_on(3, "w", {4, 6}), after = whole_on(4, "w", {4, 6});
+  const placement placed{.from = device_map({0, 1, 5}),
+                         .to = device_map({1, 2, 3, 4}),
+                         .on = nodes_of(2),
+                         .states = adam.named("param"),
+                         .lost = {5}};
+  REQUIRE(!placed.states->of(role::statistic).empty());
+  const layout_switch usual(listed_holding(shard_list(before)), listed_holding(shard_list(after)), placed);
+  const layout_switch careless(testing::any_role(shard_list(before)), testing::any_role(shard_list(after)), placed);
+  CHECK(volume_of(careless) == volume_of(usual));
+  CHECK(volume_of(careless).moved == 3 * 48);
+  CHECK(lost_bytes(careless) == 0);
+  CHECK(relabel(careless).given == relabel(usual).given);
+  CHECK(refused([&] { require_nothing_missing(careless); }) == "accepted");
+  for (rank_t d = 0; d < usual.devices(); ++d) {
+    CHECK(make_plan(careless, d) == make_plan(usual, d));
+    CHECK(make_plan(careless, d, {relay::always, 1, 1}) == make_plan(usual, d, {relay::always, 1, 1}));
+  }
+  // lost with all that had it: in the states that it has, once
+  placement gone = placed;
+  gone.lost = {0, 5}, gone.empty = {1}, gone.lost_elements = when_lost::leave_out;
+  CHECK(lost_bytes(layout_switch(testing::any_role(shard_list(before)), testing::any_role(shard_list(after)), gone)) ==
+        48);
 }
