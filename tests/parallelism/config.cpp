@@ -61,6 +61,31 @@ TEST_CASE("config<...>: axes in any order, those not named at their defaults, st
   CHECK(one == degrees{.dp = 7});
 }
 
+TEST_CASE("every other key of config<...> sets what its text does, static or dynamic") {
+  const struct {
+    degrees d;
+    const char* text;
+  } cases[] = {{config<first_layers<3>>{}, "first=3"},
+               {config<last_layers<4>>{}, "last=4"},
+               {config<instances<2>>{}, "instances=2"},
+               {config<busbw<1>>{}, "busbw=1"},
+               {config<pad_rows<128>>{}, "pad=128"},
+               {config<first_layers<>, last_layers<>, instances<>, busbw<>, pad_rows<>>{3, 4, 2, 1, 128},
+                "first=3,last=4,instances=2,busbw=1,pad=128"},
+               {config<shard_as<shard_by::rows>, experts_are<experts_as::grouped>, names_are<names_as::hf>>{},
+                "shard=rows,experts=grouped,names=hf"},
+               {config<ordered<"dp-tp-pp">>{}, "order=dp-tp-pp"},
+               {config<pp<2>, chunks_as<"Et*3|(tt|)*2L">>{}, "pp=2,string=Et*3|(tt|)*2L"},
+               {config<pp<2>, vpp<5>, chunks_as<"Et|t|t|L">>{}, "pp=2,vpp=5,string=Et|t|t|L"},
+               {config<chunks_as<"Et|t|t|L">, pp<>>{4}, "pp=4,string=Et|t|t|L"},
+               {config<bucket<0>>{}, "bucket=0"},
+               {config<bucket<>>{0}, "bucket=1"}};
+  for (const auto& c : cases) {
+    CAPTURE(std::string(c.text));
+    CHECK(c.d == parse_degrees(c.text));
+  }
+}
+
 TEST_CASE("a configuration knows at compile time what is static") {
   static_assert(config<>::is_static && config<tp<4>, split<pipeline_split::spread>>::is_static);
   static_assert(!config<tp<4>, pp<>>::is_static && config<tp<4>, pp<>, dp<>>::dynamic_degrees == 2);

@@ -253,6 +253,35 @@ TEST_CASE("legal is what the contract says: random layouts, the oracle's word ag
   CHECK_DRAWN(illegal > testing::tries(500));
 }
 
+TEST_CASE("the largest numbers that fit 64 bits are legal, and the next are not") {
+  const index_t stage = 1'518'500'249;             // the most whose square times 4 fits
+  const index_t chunks = 576'460'752'303'423'487;  // the most which times 16 fits
+  const struct {
+    degrees d;
+    bool legal;
+  } cases[] = {{{.dp = stage}, true},
+               {{.dp = stage + 1}, false},
+               {{.cp = 7, .dp = stage / 7}, true},
+               {{.cp = 7, .dp = stage / 7 + 1}, false},
+               {{.tp = 2, .dp = stage / 2}, true},
+               {{.tp = 2, .dp = stage / 2 + 1}, false},
+               {{.pp = chunks, .split = pipeline_split::spread}, true},
+               {{.pp = chunks + 1, .split = pipeline_split::spread}, false},
+               {{.pp = chunks, .dp = 16, .split = pipeline_split::spread}, true},
+               {{.pp = chunks, .dp = 17, .split = pipeline_split::spread}, false}};  // ranks of all stages
+  for (const auto& c : cases) {
+    CAPTURE(to_text(c.d));
+    CHECK(is_legal(dense, c.d) == c.legal);
+    CHECK((refused([&] { require_legal(dense, c.d); }) == "accepted") == c.legal);
+  }
+  // of the vocabulary the padded rows, at most pad x tp more, times 16 columns, 16 bytes and 64 families
+  const index_t rows = std::numeric_limits<index_t>::max() / (16 * 16 * max_families) - 60;
+  for (const index_t tp : {1, 2}) {
+    CHECK(is_legal(dense, {.tp = tp, .pad = rows / tp}));
+    CHECK_FALSE(is_legal(dense, {.tp = tp, .pad = rows / tp + 1}));
+  }
+}
+
 TEST_CASE("divisors up to 1024 are named, 16 at most") {
   const auto of = [](index_t rows) { return refused([rows] { detail::refuse_indivisible("rows", rows, "tp", 7); }); };
   CHECK(of(1024) == "reshard: 1024 rows do not divide by tp=7; legal are tp in {1,2,4,8,16,32,64,128,256,512,1024}");

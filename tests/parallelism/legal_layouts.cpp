@@ -75,6 +75,25 @@ TEST_CASE("every legal layout once, and no other") {
   CHECK(legal_layouts(moe, {}, 36, default_axes(moe)).size() > 20);
 }
 
+TEST_CASE("layouts come by tp, then pp, dp and ep, whatever order the axes are named in") {
+  const auto key = [](const degrees& d) { return std::vector<index_t>{d.tp, d.pp, d.dp, d.ep}; };
+  for (const char* axes : {"tp,pp,dp,ep", "ep,dp,pp,tp", "dp,tp", "pp,ep"}) {
+    const std::vector<degrees> found = legal_layouts(moe, parse_degrees("zero=1"), 12, parse_axes(axes));
+    for (std::size_t i = 1; i < found.size(); ++i) CHECK(key(found[i - 1]) < key(found[i]));
+    CHECK(texts(found).size() == found.size());
+  }
+  CHECK(legal_layouts(moe, {}, 12, parse_axes("ep,dp,pp,tp")) == legal_layouts(moe, {}, 12, default_axes(moe)));
+}
+
+TEST_CASE("the divisors of a number, ascending") {
+  for (index_t n = 1; n <= 400; ++n) {
+    std::vector<index_t> wanted;
+    for (index_t d = 1; d <= n; ++d)
+      if (n % d == 0) wanted.push_back(d);
+    CHECK(reshard::detail::divisors_of(n) == wanted);
+  }
+}
+
 TEST_CASE("experts that are one tensor go to any number of ranks that divides the stage") {
   const auto over_ep = [](const char* from, rank_t devices) {
     std::vector<index_t> all;
@@ -125,6 +144,12 @@ TEST_CASE("numbers that have a layout, below and above one that has none") {
   CHECK(near("dp=2", 1, "tp") == std::pair<rank_t, rank_t>{0, 2});
   CHECK(near("", 1000, "tp,ep") == std::pair<rank_t, rank_t>{12, 0});
   CHECK(near("", 5000, "tp") == std::pair<rank_t, rank_t>{0, 0});
+  // up to 4095 below and above, and no further: with dp=4096 there are layouts at 4096, 8192 ..
+  const auto far = [&](rank_t devices) { return near("dp=4096", devices, "tp"); };
+  CHECK(far(1) == std::pair<rank_t, rank_t>{0, 4096});
+  CHECK(far(8191) == std::pair<rank_t, rank_t>{4096, 8192});
+  CHECK(far(8192) == std::pair<rank_t, rank_t>{0, 0});  // 4096 away
+  CHECK(near("dp=2", 3, "tp") == std::pair<rank_t, rank_t>{2, 4});
 }
 
 TEST_CASE("what is refused") {

@@ -45,6 +45,52 @@ TEST_CASE("dense and expert meshes are two readings of the same ranks, which agr
   }
 }
 
+TEST_CASE("in every order an axis has its size, its pitch and each rank's coordinate; what is not named comes last") {
+  const auto digit = [](rank_t rank, index_t pitch, index_t size) { return rank / pitch % size; };
+  int orders = 0;
+  for (const char* const text :
+       {"tp-cp-ep-dp-pp", "pp-dp-ep-cp-tp", "dp-ep-tp-pp-cp", "cp-pp-tp-dp-ep", "ep-dp", "pp-tp", "cp-ep-pp", "dp"}) {
+    const rank_order order = parse_rank_order(text);
+    CAPTURE(text);
+    degrees d{.order = order};  // an axis that is not named is 1
+    if (order.has(order_axis::tp)) d.tp = 2;
+    if (order.has(order_axis::cp)) d.cp = 3;
+    if (order.has(order_axis::pp)) d.pp = 5;
+    if (order.has(order_axis::dp)) d.dp = 4;
+    if (order.has(order_axis::ep) && order.has(order_axis::dp)) d.ep = 2;
+    d.etp = 1;
+    for (const mesh_kind kind : {mesh_kind::dense, mesh_kind::expert}) {
+      const bool dense = kind == mesh_kind::dense;
+      const mesh m = mesh_of(d, kind);
+      const index_t size[mesh_ndim] = {dense ? d.tp : 1, dense ? d.cp : d.ep, dense ? d.dp : d.expert_dp(), d.pp};
+      bool seen[mesh_ndim] = {};
+      index_t pitch = 1;
+      int place = 0;
+      const auto check = [&](int axis) {
+        CHECK(m.at[axis] == place++);
+        CHECK(m.along(axis) == size[axis]);
+        CHECK(m.pitch(axis) == pitch);
+        for (rank_t rank = 0; rank < m.ranks(); ++rank)
+          CHECK(m.coordinate(axis, rank) == digit(rank, pitch, size[axis]));
+        pitch *= size[axis], seen[axis] = true;
+      };
+      for (int i = 0; i < order.axes; ++i) {
+        const order_axis axis = order.axis[i];
+        if (axis == (dense ? order_axis::ep : order_axis::cp)) continue;
+        check(axis == order_axis::tp   ? mesh_axis::tensor
+              : axis == order_axis::dp ? mesh_axis::data
+              : axis == order_axis::pp ? mesh_axis::pipeline
+                                       : mesh_axis::middle);
+      }
+      for (int axis = 0; axis < mesh_ndim; ++axis)
+        if (!seen[axis]) check(axis);
+      CHECK(m.ranks() == pitch);
+      ++orders;
+    }
+  }
+  CHECK(orders == 16);
+}
+
 TEST_CASE("ranks_with: ranks that differ on one axis alone, ascending by it, and the same for each of them") {
   for (const char* const order : {"tp-cp-ep-dp-pp", "dp-tp-cp-ep-pp"}) {
     const degrees d{.tp = 2, .cp = 3, .pp = 2, .dp = 4, .ep = 4, .etp = 1, .order = parse_rank_order(order)};
@@ -72,4 +118,9 @@ TEST_CASE("ranks_with refuses a rank and an axis that are not there") {
         "reshard: mesh: there is no rank 6 among 6");
   CHECK(testing::refused([&] { static_cast<void>(ranks_with(m, 4, 0)); }) ==
         "reshard: mesh: there is no axis 4; axes are 0 to 3");
+  CHECK(testing::refused([&] { static_cast<void>(ranks_with(m, 0, -1)); }) ==
+        "reshard: mesh: there is no rank -1 among 6");
+  CHECK(testing::refused([&] { static_cast<void>(ranks_with(m, -1, 0)); }) ==
+        "reshard: mesh: there is no axis -1; axes are 0 to 3");
+  CHECK(ranks_with(m, 3, 5) == std::vector<rank_t>{5});
 }

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <reshard/parallelism/parse_degrees.hpp>
@@ -19,9 +20,12 @@ struct key {
   index_t degrees::*field;
   index_t least;
 };
-constexpr key keys[] = {{"tp", &degrees::tp, 1},   {"cp", &degrees::cp, 1},     {"pp", &degrees::pp, 1},
-                        {"vpp", &degrees::vpp, 1}, {"dp", &degrees::dp, 1},     {"ep", &degrees::ep, 1},
-                        {"etp", &degrees::etp, 1}, {"zero", &degrees::zero, 0}, {"bucket", &degrees::bucket, 0}};
+constexpr key keys[] = {
+    {"tp", &degrees::tp, 1},       {"cp", &degrees::cp, 1},     {"pp", &degrees::pp, 1},
+    {"vpp", &degrees::vpp, 1},     {"dp", &degrees::dp, 1},     {"ep", &degrees::ep, 1},
+    {"etp", &degrees::etp, 1},     {"zero", &degrees::zero, 0}, {"bucket", &degrees::bucket, 0},
+    {"first", &degrees::first, 1}, {"last", &degrees::last, 1}, {"instances", &degrees::instances, 1},
+    {"busbw", &degrees::busbw, 1}, {"pad", &degrees::pad, 1}};
 
 std::string said(const std::string& text) {
   return refused([&] { parse_degrees(text); });
@@ -47,6 +51,57 @@ TEST_CASE("each key sets its own degree and no other, and is written back under 
     CHECK(parse_degrees(s.text) == degrees{.split = s.split});
     CHECK(to_text(degrees{.split = s.split}) == (s.split == pipeline_split::even ? "" : s.text));
   }
+}
+
+TEST_CASE("keys with words, an order and a string set their own values alone, and are written back; defaults are not") {
+  for (const auto& s : {std::pair("split=account_embedding", pipeline_split::account_embedding),
+                        {"split=account_loss", pipeline_split::account_loss}})
+    CHECK(parse_degrees(s.first) == degrees{.split = s.second});
+  CHECK(parse_degrees("shard=rows") == degrees{.shard = shard_by::rows});
+  CHECK(parse_degrees("experts=grouped") == degrees{.experts = experts_as::grouped});
+  CHECK(parse_degrees("names=hf") == degrees{.names = names_as::hf});
+  CHECK(parse_degrees("order=dp-tp") == degrees{.order = parse_rank_order("dp-tp")});
+  for (const char* text :
+       {"split=account_embedding", "split=account_loss", "shard=rows", "experts=grouped", "names=hf", "order=dp-tp",
+        "order=pp-dp-ep-cp-tp", "order=ep", "vpp=5", "string=EtL",
+        "tp=2,cp=3,pp=4,dp=5,ep=6,etp=7,zero=3,split=spread,bucket=8,first=9,last=10,string=Et*3|tt|L,order=ep-tp,"
+        "instances=11,busbw=1,pad=12,shard=rows,experts=grouped,names=hf"})
+    CHECK(to_text(parse_degrees(text)) == text);
+  for (const char* usual : {"split=even", "shard=buffers", "experts=separate", "names=megatron", "instances=1", "vpp=1",
+                            "order=tp-cp-ep-dp-pp"}) {
+    CHECK(parse_degrees(usual) == degrees{});
+    CHECK(to_text(parse_degrees(usual)).empty());
+  }
+  CHECK(said("shard=row") == "reshard: layout: shard=row is unknown; it is buffers or rows");
+  CHECK(said("experts=all") == "reshard: layout: experts=all is unknown; it is separate or grouped");
+  CHECK(said("names=") == "reshard: layout: names= is unknown; it is megatron or hf");
+}
+
+TEST_CASE("an order has the axes that are named, equal to another that names the same, and unlike any other") {
+  const rank_order two = parse_rank_order("dp-tp");
+  CHECK(two.axes == 2);
+  CHECK(two.axis[0] == order_axis::dp);
+  CHECK(two.axis[1] == order_axis::tp);
+  for (const order_axis axis : {order_axis::tp, order_axis::cp, order_axis::ep, order_axis::dp, order_axis::pp})
+    CHECK(two.has(axis) == (axis == order_axis::dp || axis == order_axis::tp));
+  CHECK(two == parse_rank_order("dp-tp"));
+  for (const char* other : {"tp-dp", "dp", "dp-tp-pp", "dp-pp"}) CHECK_FALSE(two == parse_rank_order(other));
+  CHECK(parse_rank_order("tp-cp-ep-dp-pp") == rank_order{});
+  CHECK(said("order=dp-") == "reshard: layout: order=dp- names ''; its axes are tp, cp, ep, dp and pp");
+  CHECK(said("order=-dp") == "reshard: layout: order=-dp names ''; its axes are tp, cp, ep, dp and pp");
+  CHECK(said("order=pp-dp-ep-cp-tp-pp") == "reshard: layout: order=pp-dp-ep-cp-tp-pp names pp twice");
+}
+
+TEST_CASE("a string says how many chunks a stage has, where vpp does not; vpp is not written beside it") {
+  const auto chunks = [](const char* text) { return parse_degrees(text).vpp; };
+  CHECK(chunks("pp=2,string=Et|t|t|L") == 2);
+  CHECK(chunks("string=Et|t|t|L,pp=4") == 1);
+  CHECK(chunks("string=Et|t|t|L") == 4);
+  CHECK(chunks("pp=3,string=Et|t|t|L") == 1);  // what does not divide is no legal layout
+  CHECK(chunks("pp=9,string=Et|t|t|L") == 1);  // nor fewer chunks than stages
+  CHECK(chunks("pp=2,vpp=3,string=Et|t|t|L") == 3);
+  CHECK(chunks("pp=2,vpp=3") == 3);
+  CHECK(to_text(parse_degrees("pp=2,string=Et|t|t|L")).find("vpp") == std::string::npos);
 }
 
 TEST_CASE("bucket=none is no bucket, which is the default, and is not written back; no other key is none") {

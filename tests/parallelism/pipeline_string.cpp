@@ -115,7 +115,16 @@ TEST_CASE("what is no layout string is refused, with the text and what is wrong"
   CHECK(said("Em|mL") == "reshard: layout: string=Em|mL has m in chunks 0 and 1; all prediction layers sit in one");
   CHECK(said("Et*1048577L") == "reshard: layout: string=Et*1048577L stands for more than 1048576 characters");
   CHECK(said("Et*99999999999999999999L").find("stands for more than 1048576 characters") != std::string::npos);
-  CHECK(said("Et*1048570L") == "accepted");
+  CHECK(said("Et*1048574L") == "accepted");  // with E and L the most there are
+  CHECK(said("Et*1048575L") == "reshard: layout: string=Et*1048575L stands for more than 1048576 characters");
+  CHECK(said("E(tt)*524287L") == "accepted");
+  CHECK(said("E(tt)*524288L") == "reshard: layout: string=E(tt)*524288L stands for more than 1048576 characters");
+  CHECK(said("E(t)*1048575t*0L").find("stands for more than 1048576 characters") != std::string::npos);
+  CHECK(said("E(t*2)*3L") == "accepted");
+  CHECK(said("E(tL") == "reshard: layout: string=E(tL has the character (; E, t, m, L and | are known");
+  CHECK(said("Et)L") == "reshard: layout: string=Et)L has the character ); E, t, m, L and | are known");
+  CHECK(said("E(t)L") == "reshard: layout: string=E(t)L has the character (; E, t, m, L and | are known");
+  CHECK(said("E(t)*L") == "reshard: layout: string=E(t)*L has the character (; E, t, m, L and | are known");
   std::string runs = "E";
   for (int i = 0; i < pipeline_string::capacity; ++i) runs += i % 2 == 0 ? "t|" : "tt|";
   CHECK(said(runs + "L") == "reshard: layout: string=" + runs + "L has more than 48 runs of equal chunks");
