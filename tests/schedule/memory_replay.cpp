@@ -182,3 +182,29 @@ TEST_CASE("sources that are kept: nothing goes, and after it is all that is held
   CHECK(live_bytes(32, {fresh}, {sent}, kept, 2, 6, sources::keep) == std::vector<bytes_t>{38, 62});
   CHECK(live_bytes(32, {fresh}, {sent}, kept, 2, 6) == std::vector<bytes_t>{22, 38});  // 8 kept, 8 sent, 6 created
 }
+
+TEST_CASE("u is the greatest of 0 .. S with which no slot is above the limit, against every u") {
+  dice random(6);
+  int none = 0, some = 0, all = 0, never = 0;
+  for (int n = 0; n < 1000; ++n) {
+    const index_t stages = random.within(1, 6), late = random.below(4), slots = stages + late;
+    const bytes_t unread = random.within(1, 9), limit = random.within(0, 25);
+    std::vector<bytes_t> gone, there;
+    for (index_t t = 0; t < slots; ++t)
+      gone.push_back(random.below(n % 3 == 0 ? 40 : 20)), there.push_back(gone.back() + unread);
+    bool kept_without = true;
+    for (const bytes_t bytes : gone) kept_without = kept_without && bytes <= limit;
+    index_t wanted = 0;  // also where nothing keeps it
+    for (index_t u = 1; u <= stages; ++u) {
+      bool kept = true;
+      for (index_t t = 0; t < slots; ++t) {
+        const bool still = t <= u - 1 + late;  // goes at the end of that slot
+        kept = kept && (still ? there : gone)[static_cast<std::size_t>(t)] <= limit;
+      }
+      if (kept) wanted = u;
+    }
+    CHECK(unread_kept(gone, there, limit, stages, late) == wanted);
+    ++(!kept_without ? never : wanted == 0 ? none : wanted == stages ? all : some);
+  }
+  for (const int met : {none, some, all, never}) CHECK_DRAWN(met > 20);
+}

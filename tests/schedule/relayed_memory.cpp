@@ -132,3 +132,130 @@ TEST_CASE(
   CHECK(f.inter_node == 2 * held_bytes(change.from(), 0, parameter_states));  // into nodes 1 and 2, each byte once
   CHECK(f.cross_rail == 0);
 }
+
+namespace {
+/// Streams of one device with relay, thrown by dice: each comes in a phase or was there; is delivered, passed on,
+/// retained, or lost sight of; and is sent to some others in later phases.
+struct any_flows {
+  struct stream {
+    index_t elements;
+    bool there, delivered, retained;
+    int comes;
+    std::vector<std::pair<rank_t, int>> sent;  // to whom, in which phase
+  };
+  static constexpr bytes_t width = 4;
+  index_t stages, phases = 6;
+  std::vector<stream> streams;
+  plan all;
+  std::vector<staged_piece> received, sent;
+  bytes_t before = 0;
+
+  explicit any_flows(dice& random) : stages(random.within(1, 7)) {
+    index_t column = 0;
+    for (index_t left = random.within(1, 6); left > 0; --left) {
+      stream s{random.within(1, 12), random.coin(), random.coin(), false, static_cast<int>(random.below(3)), {}};
+      s.retained = s.there && random.coin();
+      const int first = s.there ? 0 : s.comes + 1;
+      for (rank_t peer = 2; peer < 2 + random.below(4); ++peer)
+        s.sent.emplace_back(peer, first + static_cast<int>(random.below(3)));
+      if (!s.there && s.sent.empty()) s.delivered = true;
+      add(s, column, random.coin());
+      column += s.elements;
+      streams.push_back(s);
+    }
+  }
+  /// What is held in a slot, by the words: all of its stages' parts, one by one.
+  bytes_t held_in(index_t slot, sources after_use) const {
+    bytes_t held = 0;
+    for (const stream& s : streams)
+      for (index_t k = 0; k < stages; ++k) {
+        const bytes_t part = even_part({0, s.elements}, k, stages).size() * width;
+        index_t last = -1;
+        for (const auto& [peer, phase] : s.sent) last = std::max(last, k + phase);
+        const bool stays = s.there ? s.retained || after_use == sources::keep : s.delivered;
+        const bool came = s.there || slot >= k + s.comes;
+        if (came && (stays || slot <= last)) held += part;
+      }
+    return held;
+  }
+
+ private:
+  void add(const stream& s, index_t column, bool in_two) {
+    const std::uint64_t number = static_cast<std::uint64_t>(std::ssize(streams)) * 2 + 1;
+    const auto hop = [&](rank_t src, rank_t dst, int phase, bool delivered, interval columns) {
+      return transfer{src,
+                      dst,
+                      only(1),
+                      0,
+                      {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, columns}},
+                      phase,
+                      delivered ? purpose::delivered : purpose::passed_on,
+                      number};
+    };
+    const interval whole{column, column + s.elements};
+    const index_t middle = in_two ? column + s.elements / 2 : whole.end;  // boxes of one stream
+    for (const interval& box : {interval{column, middle}, interval{middle, whole.end}}) {
+      if (box.empty()) continue;
+      if (!s.there) all.receives.push_back(hop(1, 0, s.comes, s.delivered, box));
+      for (const auto& [peer, phase] : s.sent) all.sends.push_back(hop(0, peer, phase, true, box));
+    }
+    if (s.there) before += s.elements * width;
+    if (s.retained) all.retains.push_back({0, 0, only(1), 0, {{{0, 1}, {0, 1}, {0, 1}, {0, 1}, whole}}});
+    for (index_t k = 0; k < stages; ++k) {
+      const interval part = translate(even_part({0, s.elements}, k, stages), column);
+      if (part.empty()) continue;
+      const auto piece = [&](rank_t src, rank_t dst, int phase, bool delivered) {
+        return staged_piece{.stage = k,
+                            .src = src,
+                            .dst = dst,
+                            .states = only(1),
+                            .where = {{{0, 1}, {0, 1}, part}},
+                            .phase = phase,
+                            .why = delivered ? purpose::delivered : purpose::passed_on,
+                            .stream = number};
+      };
+      if (!s.there) received.push_back(piece(1, 0, s.comes, s.delivered));
+      for (const auto& [peer, phase] : s.sent) sent.push_back(piece(0, peer, phase, true));
+    }
+  }
+};
+}  // namespace
+
+TEST_CASE(
+    "any streams through a device: live bytes by streams and by staged pieces, part by part; messages; the peak") {
+  dice random(8);
+  int passing = 0, unread = 0, kept = 0, short_ones = 0;
+  for (int n = 0; n < 400; ++n) {
+    const any_flows device(random);
+    const index_t slots = device.stages + device.phases - 1;
+    for (const sources after_use : {sources::release, sources::keep}) {
+      std::vector<bytes_t> wanted;
+      for (index_t t = 0; t < slots; ++t) wanted.push_back(device.held_in(t, after_use));
+      const relayed_memory told(device.all, device.before, after_use);
+      CHECK(told.live(device.stages, slots) == wanted);
+      CHECK(live_bytes(device.before, device.received, device.sent, device.all.retains, slots, 0, after_use) == wanted);
+      bytes_t passed = 0, nobodys = 0;
+      for (const any_flows::stream& s : device.streams) {
+        passed += !s.there && !s.delivered ? s.elements * any_flows::width : 0;
+        nobodys += s.there && !s.retained && s.sent.empty() ? s.elements * any_flows::width : 0;
+      }
+      CHECK(told.passed() == passed);
+      CHECK(told.unread() == nobodys);
+      const bytes_t after = random.below(200);
+      CHECK(told.peak(device.stages, slots, after) ==
+            std::max({device.before, after, *std::max_element(wanted.begin(), wanted.end())}));
+      passing += passed > 0 ? 1 : 0, unread += nobodys > 0 ? 1 : 0;
+    }
+    const auto by_peer = [](const transfer& a, const transfer& b) { return precedes(a, b); };
+    plan sorted = device.all;
+    std::sort(sorted.sends.begin(), sorted.sends.end(), by_peer);
+    std::sort(sorted.receives.begin(), sorted.receives.end(), by_peer);
+    CHECK(relayed_messages(sorted.sends, device.stages) == messages_of(device.sent));
+    CHECK(relayed_messages(sorted.receives, device.stages) == messages_of(device.received));
+    for (const any_flows::stream& s : device.streams)
+      kept += s.retained && !s.sent.empty() ? 1 : 0, short_ones += s.elements < device.stages ? 1 : 0;
+  }
+  std::printf("%d pass on, %d hold what nobody reads; %d streams sent and retained, %d shorter than stages\n", passing,
+              unread, kept, short_ones);
+  for (const int met : {passing, unread, kept, short_ones}) CHECK_DRAWN(met > 50);
+}

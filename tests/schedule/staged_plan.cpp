@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -12,7 +15,11 @@
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
+#include "../support/any_tensors.hpp"
+#include "../support/dice.hpp"
+
 using namespace reshard;
+using testing::dice;
 
 namespace {
 constexpr transformer small{
@@ -135,4 +142,90 @@ TEST_CASE("a staged plan says its stages, phases and lag as times") {
   staged_plan p;
   p.stages = 5, p.phases = 3, p.lag = 2;
   CHECK(p.times() == slot_times{5, 3, 2});
+}
+
+TEST_CASE("with a lag each list is by the slots that it makes, and those are found by it") {
+  dice random(1);
+  for (int n = 0; n < 100; ++n) {
+    const index_t stages = random.within(1, 6), lag = random.below(4);
+    const std::vector<shard> all = testing::whole_on(2, "wte", {10, 8});
+    const layout_switch change(all, all, {.to = device_map({1, 2})});
+    plan p;
+    p.device = 2;
+    index_t row = 0;
+    for (int phase = 0; phase < 3; ++phase)
+      if (random.below(4) != 0) {
+        p.receives.push_back({0, 2, parameter_states, 0, {{{0, 1}, {0, 1}, {0, 1}, {row, row + 3}, {0, 8}}}, phase});
+        p.receives.back().stream = static_cast<std::uint64_t>(phase) + 1, row += 3;
+      }
+    const staged_plan cut = stage_plan(p, change, {stages, 3, lag});
+    CHECK(cut.stages == stages);
+    CHECK(cut.phases == 3);
+    CHECK(cut.lag == lag);
+    std::vector<staged_piece> wanted = stage_transfers(p.receives, change, stages);
+    std::stable_sort(wanted.begin(), wanted.end(), [&](const staged_piece& a, const staged_piece& b) {
+      return a.stage + a.phase * (1 + lag) < b.stage + b.phase * (1 + lag);
+    });
+    CHECK(cut.receives == wanted);
+    std::size_t found = 0;
+    for (index_t slot = 0; slot < cut.times().slots(); ++slot)
+      for (const staged_piece& piece : pieces_of_slot(cut.receives, slot, lag)) {
+        CHECK(piece.stage + piece.phase * (1 + lag) == slot);
+        CHECK(piece == cut.receives[found++]);
+      }
+    CHECK(found == cut.receives.size());
+  }
+}
+
+TEST_CASE("any tensors in any number of stages: every element once, in its part of its stream, alike at both ends") {
+  dice random(2);
+  int empty_parts = 0, lost = 0;
+  for (int n = 0; n < 40; ++n) {
+    const testing::any_tensors given(random, false);
+    const auto change = given.change();
+    const index_t stages = random.within(1, n % 4 == 0 ? 60 : 6);
+    std::vector<staged_piece> sent, received;
+    for (rank_t d = 0; d < change.devices(); ++d) {
+      const plan p = make_plan(change, d);
+      const staged_plan cut = stage_plan(p, change, stages);
+      std::map<std::pair<rank_t, std::uint32_t>, std::vector<index_t>> by_stage;  // elements of each, by its stream
+      for (const std::vector<staged_piece>* list : {&cut.receives, &cut.retains})
+        for (const staged_piece& piece : *list) {
+          std::vector<index_t>& parts = by_stage[{piece.src, piece.states.bits()}];
+          parts.resize(static_cast<std::size_t>(stages), 0);
+          parts[static_cast<std::size_t>(piece.stage)] += piece.where.volume();
+        }
+      for (const auto& [stream, parts] : by_stage) {
+        index_t elements = 0;
+        for (const index_t part : parts) elements += part;
+        for (index_t k = 0; k < stages; ++k) {
+          CHECK(parts[static_cast<std::size_t>(k)] == elements * (k + 1) / stages - elements * k / stages);
+          empty_parts += parts[static_cast<std::size_t>(k)] == 0 ? 1 : 0;
+        }
+      }
+      std::set<std::tuple<std::uint32_t, int, index_t, index_t>> told, wanted;  // states, family, row, column
+      for (const std::vector<staged_piece>* list : {&cut.receives, &cut.retains, &cut.creates})
+        for (const staged_piece& piece : *list)
+          for (index_t row = piece.where.dim[1].begin; row < piece.where.dim[1].end; ++row)
+            for (index_t column = piece.where.dim[2].begin; column < piece.where.dim[2].end; ++column)
+              CHECK(told.emplace(piece.states.bits(), piece.tensor.family, row, column).second);
+      for (const std::vector<transfer>* list : {&p.receives, &p.retains, &p.lost})
+        for (const transfer& t : *list)
+          for (index_t row = t.where.dim[3].begin; row < t.where.dim[3].end; ++row)
+            for (index_t column = t.where.dim[4].begin; column < t.where.dim[4].end; ++column)
+              wanted.emplace(t.states.bits(), t.family, row, column);
+      CHECK(told == wanted);
+      for (const staged_piece& piece : cut.creates) CHECK(piece.stage == 0);
+      lost += p.lost.empty() ? 0 : 1;
+      sent.insert(sent.end(), cut.sends.begin(), cut.sends.end());
+      received.insert(received.end(), cut.receives.begin(), cut.receives.end());
+    }
+    const auto before = [](const staged_piece& a, const staged_piece& b) {
+      return std::tuple(a.src, a.dst, a.stage) < std::tuple(b.src, b.dst, b.stage);
+    };
+    for (std::vector<staged_piece>* list : {&sent, &received}) std::stable_sort(list->begin(), list->end(), before);
+    CHECK(sent == received);
+  }
+  CHECK_DRAWN(empty_parts > 50);
+  CHECK_DRAWN(lost > 10);
 }
