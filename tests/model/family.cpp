@@ -36,6 +36,51 @@ TEST_CASE("a vector has one dimension; a matrix has two, and what is stacked thr
     CHECK(family{.name = "f", .shape_ndim = ndim}.vector() == (ndim == 1));
 }
 
+TEST_CASE(
+    "what tensor parallelism cuts: rows that are counted over the parts, or one axis; of every axis and dimensions") {
+  struct answer {
+    int ndim, axis;      // of the family
+    int inner, cut;      // the axis inside a part of the first dimension, and the one that is cut
+    bool over, stacked;  // whether that is counted over parts, and whether the parts are a dimension of their own
+  };
+  constexpr int none = axis_of::none, part = axis_of::part, row = axis_of::row, column = axis_of::column;
+  for (const answer& a : {answer{1, none, column, column, false, false},
+                          {1, part, column, column, true, false},
+                          {1, column, column, column, true, false},
+                          {2, none, row, row, false, false},
+                          {2, part, row, row, true, false},
+                          {2, row, row, row, true, false},
+                          {2, column, row, column, false, false},
+                          {3, none, row, row, false, true},
+                          {3, part, row, part, false, true},
+                          {3, row, row, row, false, true},
+                          {3, column, row, column, false, true}}) {
+    CAPTURE(a.ndim);
+    CAPTURE(a.axis);
+    const family f{.name = "f", .tensor_axis = a.axis, .shape_ndim = a.ndim};
+    CHECK(f.inner_axis() == a.inner);
+    CHECK(f.cut_axis() == a.cut);
+    CHECK(f.cuts_over_parts() == a.over);
+    CHECK(f.stacked() == a.stacked);
+  }
+}
+
+TEST_CASE("padding beyond a side's rows is what of a box lies behind them, of the vocabulary alone") {
+  family f{.name = "f", .extent = {1, 1, 1, 5, 4}, .padded = padded_as::vocabulary};
+  for (index_t begin = 0; begin < 9; ++begin)
+    for (index_t end = begin + 1; end <= 9; ++end) {
+      const family_box b{{{0, 1}, {0, 1}, {0, 1}, {begin, end}, {1, 3}}};
+      index_t first = end, rows = 0;
+      for (index_t row = begin; row < end; ++row)
+        if (row >= 5) first = first < row ? first : row, ++rows;
+      const family_box beyond = padding_beyond(f, b);
+      CHECK(beyond.volume() == 2 * rows);
+      if (rows > 0) CHECK(beyond == family_box{{{0, 1}, {0, 1}, {0, 1}, {first, end}, {1, 3}}});
+    }
+  f.padded = padded_as::nothing;
+  CHECK(padding_beyond(f, {{{0, 1}, {0, 1}, {0, 1}, {4, 9}, {1, 3}}}).empty());
+}
+
 TEST_CASE("names: numbers take the places of {layer} and {expert}, wherever and however often they stand") {
   CHECK(tensor_name("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", 93, 127) ==
         "decoder.layers.93.mlp.experts.linear_fc1.weight127");

@@ -87,6 +87,37 @@ TEST_CASE("extents, vectors and cuts") {
   CHECK(said([](model& m) { m.families = 65; }) == "65 tensor families; 1 to 64 are supported");
 }
 
+TEST_CASE("the neighbours of what is refused are models") {
+  const auto fine = [](auto&& change) { CHECK(said(change) == "accepted"); };
+  fine([](model& m) { m.family_at[3].layers = 7; });  // of no layers, whichever set
+  fine([](model& m) { m.shape.layers = 5; });
+  fine([](model& m) { m.shape.predictions = 1, m.family_at[3].place = home::prediction; });
+  for (const int axis : {-1, 2, 3, 4}) fine([=](model& m) { m.family_at[2].tensor_axis = axis; });
+  for (const int ndim : {2, 3}) fine([=](model& m) { m.family_at[2].shape_ndim = ndim; });
+  fine([](model& m) { m.family_at[3].tensor_axis = axis_of::part; });
+  fine([](model& m) { m.family_at[2].extent[4] = 1; });
+  fine([](model& m) { m.family_at[3].place = home::first_stage; });
+  fine([](model& m) { m.family_at[0].tied_name = ""; });
+  fine([](model& m) { m.families = 1; });
+  fine([](model& m) {  // as many as there can be, each with its name
+    static constexpr char letters[max_families + 1] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+";
+    while (m.families < max_families)
+      m.add({.name = std::string_view(letters + m.families, 1), .place = home::last_stage});
+  });
+  fine([](model& m) { m.family_at[3].mesh = mesh_kind::expert; });  // 1, of any number
+  CHECK(said([](model& m) { m.shape.groups = 0; }) ==
+        "family 1 'l{layer}.qkv' is q, k and v of 2 groups, but shape.groups is 0");
+  CHECK(said([](model& m) { m.shape.heads = 0; }) ==
+        "family 1 'l{layer}.qkv' is q, k and v of 0 heads, which do not divide into 2 groups");
+  CHECK(said([](model& m) { m.family_at[2].extent[2] = 1; }) ==
+        "family 2 'l{layer}.x{expert}' is gate and up in 1 parts; 2 are legal");
+  CHECK(said([](model& m) { m.shape.predictions = -1; }) == "-1 prediction layers; 0 or 1 is supported");
+  CHECK(said([](model& m) { m.family_at[3].extent[3] = -1; }) ==
+        "family 3 'norm' has -1 rows; an extent is at least 1");
+  CHECK(said([](model& m) { m.families = -1; }) == "-1 tensor families; 1 to 64 are supported");
+}
+
 TEST_CASE("pieces fit their parts") {
   CHECK(said([](model& m) { m.family_at[2].extent[2] = 3; }) ==
         "family 2 'l{layer}.x{expert}' is gate and up in 3 parts; 2 are legal");
