@@ -91,6 +91,17 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
     CHECK(living == 0);
   }
   CHECK(device_map(3).without({{1, 2}}).rank_of(2) == 2);
+  CHECK(device_map(3).without({{0, 3}}).rank_of(1) == -1);
+  CHECK(device_map(std::vector<rank_t>{0, 1, 2}).identity());
+  CHECK_REFUSED((device_map(std::vector<rank_t>{0, 3, 1, 3})), "device map: device 3 is given to two ranks");
+  CHECK_REFUSED((device_map(std::vector<rank_t>{0, -1})),
+                "device map: rank 1 is on device -1, but devices count from 0");
+  const rank_t last = std::numeric_limits<rank_t>::max();  // one past it is no number
+  CHECK_REFUSED((device_map(std::vector<rank_t>{0, last})), "9223372036854775807 + 1 does not fit 64 bits");
+  CHECK(device_map(std::vector<rank_t>{0, last - 1}).devices() == last);
+}
+
+TEST_CASE("maps that need no list, no ranks, and who is left of some, as runs") {
   check_runs(device_map(3), {0, 1, 2});
   check_runs(device_map(std::vector<rank_t>{5, 6, 7}), {5, 6, 7});
   CHECK(device_map(0).devices() == 0);
@@ -104,12 +115,4 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
   std::vector<interval> left;
   apart.each_run([&](interval run) { left.push_back(run); });
   CHECK(left == std::vector<interval>{{0, 1}, {2, 4}, {6, 8}});
-  CHECK(device_map(3).without({{0, 3}}).rank_of(1) == -1);
-  CHECK(device_map(std::vector<rank_t>{0, 1, 2}).identity());
-  CHECK_REFUSED((device_map(std::vector<rank_t>{0, 3, 1, 3})), "device map: device 3 is given to two ranks");
-  CHECK_REFUSED((device_map(std::vector<rank_t>{0, -1})),
-                "device map: rank 1 is on device -1, but devices count from 0");
-  const rank_t last = std::numeric_limits<rank_t>::max();  // one past it is no number
-  CHECK_REFUSED((device_map(std::vector<rank_t>{0, last})), "9223372036854775807 + 1 does not fit 64 bits");
-  CHECK(device_map(std::vector<rank_t>{0, last - 1}).devices() == last);
 }
