@@ -220,7 +220,8 @@ using summed_streams = std::map<std::tuple<int, rank_t, rank_t, std::uint32_t, s
 std::vector<transfer> any_hops(dice& random, const any_world& world, int phases, index_t most, index_t count = 20) {
   std::vector<transfer> all;
   for (index_t i = random.within(1, count); i > 0; --i) {
-    transfer t{.src = world.any(random), .dst = world.any(random), .states = random.coin() ? master : moments};
+    transfer t{
+        .src = world.any(random), .dst = world.any(random), .states = random.coin() ? master : moments, .where = {}};
     t.phase = static_cast<int>(random.below(phases));
     t.stream = static_cast<std::uint64_t>(random.within(1, 3)) << (random.coin() ? 0 : 40);
     if (t.src == t.dst) t.phase = 0, t.stream = 0;

@@ -414,7 +414,7 @@ TEST_CASE("what leaves is what is sent and not retained, each coordinate once in
     const auto add = [&](std::vector<transfer>& list, const box<3>& b) {
       const state_set states = random.coin() ? adam.named("master") : adam.named("exp_avg") | adam.named("exp_avg_sq");
       const int family = static_cast<int>(random.below(2));
-      list.push_back({.src = 0, .dst = 1, .states = states, .family = family});
+      list.push_back({.src = 0, .dst = 1, .states = states, .family = family, .where = {}});
       list.back().where = {{{0, 1}, {0, 1}, b.dim[0], b.dim[1], b.dim[2]}};
       both[{states.bits(), family}].push_back(b);
       return states.bytes_per_element();
