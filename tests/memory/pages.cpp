@@ -106,6 +106,25 @@ TEST_CASE("the pages of an interval of bytes: those that it touches, and those t
   CHECK(page_span{5, 2}.count() == 0);
 }
 
+TEST_CASE("granules of any size, those that an interval touches and those inside of it, against every byte") {
+  for (const int64_t granule : {1, 2, 3, 7})
+    for (int64_t begin = 0; begin <= 16; ++begin)
+      for (int64_t end = 0; end <= 16; ++end) {
+        page_span touched, inside;
+        for (int64_t g = 16; g >= 0; --g) {
+          int64_t bytes = 0;
+          for (int64_t byte = g * granule; byte < (g + 1) * granule; ++byte) bytes += begin <= byte && byte < end;
+          if (bytes > 0) touched = {g, touched.count() == 0 ? g + 1 : touched.last};
+          if (bytes == granule) inside = {g, inside.count() == 0 ? g + 1 : inside.last};
+        }
+        CAPTURE(granule);
+        CAPTURE(begin);
+        CAPTURE(end);
+        CHECK(pages_touching(begin, end, granule) == touched);
+        CHECK(pages_inside(begin, end, granule) == inside);
+      }
+}
+
 TEST_CASE("a range of one byte is a page, which huge pages are declined for") {
   page_range one(1);
   CHECK(small_pages == 4096);

@@ -172,3 +172,46 @@ TEST_CASE("random pages against a count of every page in every slot, and of ever
   CHECK_DRAWN(some_u > 5);
   CHECK_DRAWN(all_u > 20);
 }
+
+TEST_CASE("what is passed on goes two lags after its last reader, or where it is held after the last; it is not kept") {
+  testing::dice random(32);
+  int early = 0, outside_met = 0;
+  for (int round = 0; round < 300; ++round) {
+    const index_t stages = random.within(1, 6), lag = random.below(3), slots = stages + lag;
+    std::vector<index_t> reads, writes, passed_first, passed_last;
+    for (index_t n = random.within(1, 6); n > 0; --n) reads.push_back(random.below(stages));
+    for (index_t n = random.within(1, 6); n > 0; --n) writes.push_back(random.below(slots));
+    for (index_t n = random.within(1, 6); n > 0; --n) {
+      passed_first.push_back(random.below(slots));
+      passed_last.push_back(random.within(passed_first.back(), slots - 1));
+    }
+    std::vector<index_t> all_writes = writes;  // pages of the arena are among the target's
+    all_writes.insert(all_writes.end(), passed_first.begin(), passed_first.end());
+    const auto beside_from = static_cast<std::size_t>(4 * random.below(200)),
+               beside_to = static_cast<std::size_t>(4 * random.below(200));
+    const paged from(binding_side::source, reads, beside_from), to(binding_side::target, all_writes, beside_to),
+        arena(binding_side::source, passed_last);
+    const bytes_t outside = static_cast<bytes_t>(beside_from + beside_to);
+    for (const bool held : {false, true})
+      for (const bool drains : {false, true}) {
+        const bytes_t before = static_cast<bytes_t>(reads.size()) * page + static_cast<bytes_t>(beside_from),
+                      after = static_cast<bytes_t>(writes.size()) * page + static_cast<bytes_t>(beside_to);
+        bytes_t most = std::max(before, after);
+        for (index_t slot = 0; slot < slots; ++slot) {
+          bytes_t bytes = outside;
+          for (const index_t k : reads) bytes += !drains || k + 2 * lag >= slot ? page : 0;
+          for (const index_t w : writes) bytes += w <= slot ? page : 0;
+          for (std::size_t i = 0; i < passed_first.size(); ++i) {
+            bytes += passed_first[i] <= slot && (held || slot <= passed_last[i] + 2 * lag) ? page : 0;
+            early += !held && passed_last[i] + 2 * lag < slots - 1 ? 1 : 0;
+          }
+          most = std::max(most, bytes);
+        }
+        const sources_go go = drains ? drained : sources_go{sources::keep};
+        check(replay_pages(from.pages, to.pages, {stages, 1, lag}, go, {}, {&arena.pages, held}).memory, before, after,
+              most);
+        outside_met += outside > 0 ? 1 : 0;
+      }
+  }
+  for (const int seen : {early, outside_met}) CHECK_DRAWN(seen > 100);
+}
