@@ -30,7 +30,7 @@ TEST_CASE("runs of equal letters") {
   CHECK(runs_of("abba") == runs{{0, 1}, {1, 3}, {3, 4}});
 }
 
-TEST_CASE("a run is compared with its first, and a question is asked of a pair that is known to be in one list") {
+TEST_CASE("a number is compared with the first of its run, and nothing beyond the last is asked about") {
   testing::dice random(1);
   for (int n = 0; n < 200; ++n) {
     const int count = static_cast<int>(random.below(12));
