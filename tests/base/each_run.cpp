@@ -2,6 +2,7 @@
 // Runs: every number is in one, neighbours in common are in one, and two runs have nothing in common.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,12 +37,13 @@ TEST_CASE("a number is compared with the first of its run, and nothing beyond th
     const int count = static_cast<int>(random.below(12));
     const int width = static_cast<int>(random.within(1, 4));
     runs all;
-    int next = 0;
+    int next = 0, asked = 0;
     reshard::detail::each_run(
         count,
         [&](int a, int b) {
           CHECK(a == next);
           CHECK((a < b && b < count));
+          CHECK(b == ++asked);
           return b - a < width;  // with its neighbour every number would do
         },
         [&](int first, int past) {
@@ -50,6 +52,7 @@ TEST_CASE("a number is compared with the first of its run, and nothing beyond th
           next = past;
         });
     CHECK(next == count);
+    CHECK(asked == std::max(count - 1, 0));
     CHECK(static_cast<int>(all.size()) == (count + width - 1) / width);
   }
 }

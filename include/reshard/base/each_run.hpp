@@ -6,7 +6,7 @@
 namespace reshard::detail {
 
 /// Calls give(first, past) for the runs that 0, 1 .. count - 1 fall into, in order: a run begins at 0 and wherever
-/// same(first, i) is false, `first` being where the run before i begins. count + runs questions at most.
+/// same(first, i) is false, `first` being where the run before i begins. Each i above 0 is asked about once.
 template <typename Number, typename Same, typename Give>
 constexpr void each_run(Number count, Same&& same, Give&& give) {
   for (Number first = 0; first < count;) {
