@@ -3,10 +3,11 @@
 """commands.py SOURCE BUILD [--write]: every test is run by a command, and the documentation says which.
 
 tests/commands.toml names the suites that a build by g++ has, no other; tools/check --all runs every test, .ci/run within 14 days, and what
-a sanitizer is to see it sees within 14 days, also where it runs on the same days of each week; tests that need the same programs come on one day, and days cost alike, by hand; and the table
+a sanitizer is to see it sees within 14 days, also where it runs on the same days of each week; no part of .ci/run has a day without tests; tests that need the same programs come on one day, and days cost alike, by hand; and the table
 of docs/howto/test-the-library.md is what the file says (--write puts it there)."""
 import datetime
 import pathlib
+import re
 import sys
 
 source, build = map(pathlib.Path, sys.argv[1:3])
@@ -36,13 +37,23 @@ for name in sorted({n for n in names if names.count(n) > 1}):
 
 first = datetime.date(2026, 11, 26)
 days = [first + datetime.timedelta(days=n) for n in range(LEAST_OFTEN)]
-everything = set(names)
+everything, columns = set(names), []
 for missing in sorted(everything - set(choose.chosen(tests, "all", first))):
     faults.append(f"tools/check --all does not run {missing}")
-for column, wanted in {"gate": everything, "address": {n for n, s, _ in tests if table.get(s[0], {}).get("address")},
-                       "thread": {n for n, s, _ in tests if table.get(s[0], {}).get("thread")}}.items():
-    for missing in sorted(wanted - {name for day in days for name in choose.chosen(tests, column, day)}):
+# What .ci/run asks of a day, as it says so: the column, and the suites where not all are asked for.
+for asked in re.findall(r"^check (.*--gate .*)$", (source / ".ci" / "run").read_text(), re.M):
+    column = (re.findall(r"--sanitize (\w+)", asked) or ["gate"])[0]
+    suites = re.findall(r"--suite (\w+)", asked)
+    by_day = [set(choose.chosen(tests, column, day, suites)) for day in days]
+    wanted = {n for n, s, _ in tests if table.get(s[0], {}).get(column) and (not suites or set(suites) & set(s))}
+    for missing in sorted((everything if column == "gate" else wanted) - set.union(*by_day)):
         faults.append(f".ci/run does not run {missing} within {LEAST_OFTEN} days ({column})")
+    for day, chosen in zip(days, by_day):
+        if not chosen:
+            faults.append(f"on {day:%Y%m%d} no test is of tools/check {asked}")
+    columns.append(column)
+if columns != ["gate", "address", "thread"]:
+    faults.append(f".ci/run asks for the parts {columns} of a day")
 
 # Three days, by hand: d 14, a 12, b and e 10; then c, whose q is there on d's day, 17, 19 or 17; then f, 22, 17 or 15.
 choose.costs = lambda: {"compile": {"p": 8, "q": 4}, "run": {"a": 12, "b": 1, "c": 3, "d": 2, "e": 1, "f": 5}}

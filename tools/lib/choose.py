@@ -70,12 +70,14 @@ def dealt(tests, days):
 
 
 def chosen(tests, command, day, asked=()):
-    """The names of the tests that a command runs on a day, in the order given; of a suite that the table has not, all."""
+    """The names of the tests that a command runs on a day, in the order given; of a suite that the table has not, all. Where suites are asked for,
+    theirs alone are dealt: so each day has some."""
+    tests = [test for test in tests if not asked or set(asked) & set(test[1])]
     share_of = {name: commands().get(suites[0], {}).get(command, 1) for name, suites, _ in tests}
     days = {share: dealt([(name, needs) for name, _, needs in tests if share_of[name] == share], share) for share in set(share_of.values()) - {0, 1}}
-    for name, suites, _ in tests:
+    for name, _, _ in tests:
         share = share_of[name]
-        if share and (share == 1 or days[share][name] == day.toordinal() % share) and (not asked or set(asked) & set(suites)):
+        if share and (share == 1 or days[share][name] == day.toordinal() % share):
             yield name
 
 
