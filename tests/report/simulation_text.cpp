@@ -45,7 +45,7 @@ TEST_CASE("a direct plan in one stage: seconds beside the floor and the policy, 
   CHECK(simulation_text(told_change, told_simulation(), told_figures(), 0) ==
         "tiny from tp=2,dp=2 (4 ranks)\n"
         "to tp=4 (4 ranks)\n"
-        "on 1 nodes of 4 devices\n"
+        "on 1 node of 4 devices\n"
         "NVLink 160 GB/s, 2 NICs of 12.5 GB/s, copies 1300 GB/s\n"
         "\n"
         "  simulated, not measured    seconds  x floor\n"

@@ -316,7 +316,7 @@ TEST_CASE("a long line of the summary goes on in the next, and a long name is sh
       switch_text(asked, f, 1, 0, 3)
           .starts_with("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...cccccccccccccccccccc from tp=2,dp=2\n    (4 ranks)\n"
                        "to tp=4 (4 ranks)\n"
-                       "on 1 nodes of 1000 devices,\n    param + exp_avg + exp_avg_sq only; only what goes from or to "
+                       "on 1 node of 1000 devices,\n    param + exp_avg + exp_avg_sq only; only what goes from or to "
                        "device 3\n\n"));
 }
 
@@ -340,7 +340,7 @@ TEST_CASE("what simulate prints, line by line, of figures that all differ") {
   check(simulation_text(change, s, f, 8 << 20),
         {"llama2-7b from tp=2,dp=2 (4 ranks)",
          "to tp=4 (4 ranks)",
-         "on 1 nodes of 4 devices",
+         "on 1 node of 4 devices",
          "NVLink 160 GB/s, 2 NICs of 25 GB/s, copies 1300 GB/s",
          "",
          "  simulated, not measured    seconds  x floor",

@@ -83,7 +83,8 @@ std::string switch_heading(const layout_switch<From, To>& change, rank_t told_de
   const index_t node = change.node_devices();
   std::string on = node == 0 ? text_of("on ", count_text(change.devices()),
                                        change.devices() == 1 ? " device" : " devices", " of one node")
-                             : text_of("on ", ceil_divide(change.devices(), node), " nodes of ", node, " devices");
+                             : text_of("on ", ceil_divide(change.devices(), node),
+                                       change.devices() <= node ? " node of " : " nodes of ", node, " devices");
   const auto among = [&on](const std::vector<interval>& devices, std::string_view are) {
     index_t count = 0;
     for (const interval& run : devices) count += run.size();

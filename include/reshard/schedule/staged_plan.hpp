@@ -65,8 +65,7 @@ template <Holding From, Holding To>
                      staged(whole.sends),   staged(whole.receives),
                      staged(whole.retains), stage_transfers(whole.creates, change, 1),
                      times.phases,          lag};
-  if (!whole.lost.empty())
-    for (const staged_piece& p : stage_transfers(whole.lost, change, 1)) result.creates.push_back(p);
+  for (const staged_piece& p : stage_transfers(whole.lost, change, 1)) result.creates.push_back(p);
   return result;
 }
 /// stage_plan over a transport without lag, of a direct plan.
