@@ -381,8 +381,11 @@ TEST_CASE("a journal has all but what was torn, and refuses what is damaged, for
   }
   write_file(path, contents(path).substr(0, contents(path).size() - 1));  // torn, and whole records are within it
   CHECK(kept_state(path).state.revision() == 5);
-  write_file(path, "what somebody else wrote");
-  CHECK_REFUSED(kept_state(path), "the file " + path + " is no journal of a store; another name, or away with it");
+  for (const char* foreign : {"what somebody else wrote", "a note", "reshard store 1\n"}) {
+    write_file(path, foreign);
+    CHECK_REFUSED(kept_state(path), "the file " + path + " is no journal of a store; another name, or away with it");
+    CHECK(contents(path) == foreign);
+  }
 }
 
 TEST_CASE("a journal that has grown is written anew, and says the same") {
