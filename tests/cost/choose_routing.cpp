@@ -409,7 +409,7 @@ void check_choice(const Switch& change, every_way<Switch>& every, const routing_
 }  // namespace
 
 TEST_CASE("any tensors and any wishes: the choice is that of looking at both ways, every F and every S") {
-  dice random(9);
+  dice random(12);
   choices_seen seen;
   for (int n = 0; n < 40; ++n) {
     any_tensors given(random, n % 3 != 0);
@@ -427,7 +427,7 @@ TEST_CASE("any tensors and any wishes: the choice is that of looking at both way
     }
     const sources after_use = random.coin() ? sources::keep : sources::release;
     const bytes_t most = std::max<bytes_t>(2, every.relayed({.stages = 1, .budget = 1, .after_use = after_use}).excess);
-    for (int i = 0; i < 7; ++i) {
+    for (int i = 0; i < 10; ++i) {
       routing_wishes wishes{.when = i > 1 && speeds ? relay_when::faster
                                     : i == 0        ? relay_when::never
                                                     : relay_when::always,
@@ -435,6 +435,8 @@ TEST_CASE("any tensors and any wishes: the choice is that of looking at both way
       if (random.coin()) wishes.stages = random.within(1, 5);
       const bytes_t low = wishes.stages || (i == 5 && n % 6 == 0) ? 0 : most / 8;
       if (i % 3 != 0) wishes.budget = random.within(low + 1, low == 0 ? most / 4 + 1 : most);
+      if (i > 6) wishes.budget = random.within(1, 3);  // which hardly a way keeps
+      if (i > 7) wishes.stages = random.within(1, 3);
       if (random.below(3) == 0) wishes.otherwise = stages_unless_named::one;
       check_choice(change, every, wishes, seen);
     }
@@ -444,6 +446,10 @@ TEST_CASE("any tensors and any wishes: the choice is that of looking at both way
       "%d with chains, %d with stages, %d that direct can't, %d that relay can't\n",
       seen.direct_alone, seen.relay_alone, seen.neither_direct, seen.neither_relay, seen.both_direct, seen.both_relay,
       seen.chains, seen.stages, seen.crossing, seen.refused);
+  for (const int seen_at_all :
+       {seen.direct_alone, seen.relay_alone, seen.neither_direct, seen.neither_relay, seen.both_direct, seen.both_relay,
+        seen.chains, seen.stages, seen.crossing, seen.refused})
+    CHECK_DRAWN(seen_at_all > 0);
 }
 
 TEST_CASE("more stages than a switch is searched in have no seconds where relay makes them, and are made") {
