@@ -183,6 +183,23 @@ TEST_CASE("a store that stands still is unreachable, does nothing late, and take
   CHECK(patient.read("a")->value == "3");
 }
 
+TEST_CASE("a change is waited for as long as the limit is; a question is asked again, after a third of it") {
+  const testing::own_folder folder;
+  testing::store_process process(folder.path + "/journal");
+  served_store store(process.address(), milliseconds(3000));
+  const std::uint64_t first = store.swap("a", "1", no_revision);
+  process.signal(SIGSTOP);
+  std::thread goes_on([&] {
+    std::this_thread::sleep_for(milliseconds(1300));
+    process.signal(SIGCONT);
+  });
+  std::uint64_t second = 0;
+  const std::string said = testing::unreachable([&] { second = store.swap("a", "2", first); });
+  goes_on.join();
+  CHECK(said == "answered");
+  CHECK(second == first + 1);
+}
+
 TEST_CASE("nonsense ends its connection with a sentence, and nobody waits for who is slow") {
   const testing::own_folder folder;
   const testing::store_process process(folder.path + "/journal");
@@ -225,6 +242,7 @@ TEST_CASE("nonsense ends its connection with a sentence, and nobody waits for wh
                       .what = kind::changes, .key = "z", .revision = first, .time = milliseconds(60'000)})),
           false);
   CHECK(store.read("known")->revision == first);
+  CHECK(store.lease(milliseconds(60'000)) != no_lease);  // it looks after that now and then
   const double used = process.used();
   std::this_thread::sleep_for(milliseconds(300));
   CHECK(process.used() - used < 0.02);  // it waits for them, and does not look again and again

@@ -84,7 +84,7 @@ class cluster_reader {
     const nlohmann::json& value = object[key];
     const double least = of_zero == zero::allowed ? 0 : 1e-9, most = of_zero == zero::allowed ? 1e12 : 1e9;
     const double number = value.is_number() ? value.get<double>() : -1;
-    if (!(number == 0 && of_zero == zero::allowed) && !(number >= least && number <= most))
+    if (!(number >= least && number <= most))
       refuse(name_, ": ", key, " is ", described(value),
              of_zero == zero::allowed ? "; it is 0 to 1e12 microseconds" : "; it is above 0, from 1e-9 to 1e9 GB/s");
     return number;
