@@ -219,6 +219,17 @@ TEST_CASE("no layout at all, and one whose switch costs nothing") {
   CHECK(std::abs(free.circles[0].y - (free.rectangles[0].y + free.rectangles[0].height)) < 0.11);
 }
 
+TEST_CASE("of a logarithmic axis what costs nothing stands at the foot") {
+  const layout_comparison c =
+      of_points({{bytes_t{1} << 20, 0}, {bytes_t{2} << 20, 3}, {bytes_t{3} << 20, 1000}}, false);
+  const drawn_picture p = draw(c);
+  REQUIRE(p.says(", logarithmic"));
+  const double foot = p.rectangles[0].y + p.rectangles[0].height;
+  CHECK(std::abs(p.circles[0].y - foot) < 0.11);
+  CHECK(p.circles[1].y < foot - 1);
+  CHECK(p.circles[2].y < p.circles[1].y - 1);
+}
+
 TEST_CASE("numbers beside layouts that stand close to each other do not lie on each other") {
   const layout_comparison c = of_points({{bytes_t{1000} << 20, 1.0},
                                          {bytes_t{999} << 20, 1.001},
