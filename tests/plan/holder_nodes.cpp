@@ -111,3 +111,24 @@ TEST_CASE("sets have one key if and only if they are equal") {
   CHECK(mixed_key(5, 5) != mixed_key(7, 7));
   CHECK(mixed_key(5, 7) != mixed_key(7, 5));
 }
+
+TEST_CASE("products that differ in one number have different keys, but for a step that takes nobody further") {
+  std::set<std::uint64_t> keys;
+  std::size_t products = 0;
+  const auto add = [&](int axis, const progression& p, index_t extent) {
+    rank_product one{.on = {}, .along = {}};
+    one.on.extent[axis] = extent;
+    one.along[axis] = p;
+    keys.insert(holder_key(one));
+    ++products;
+  };
+  for (int axis = 0; axis < mesh_ndim; ++axis)
+    for (const index_t extent : {64, 128})
+      for (const index_t first : {0, 1})
+        for (const index_t count : {2, 4})
+          for (const index_t step : {1, 2, 8}) add(axis, {first, count, step}, extent);
+  CHECK(keys.size() == products);
+  rank_product a{.on = {}, .along = {}}, b = a;
+  a.along[1] = {3, 1, 1}, b.along[1] = {3, 1, 4};  // one rank each, and that is the same
+  CHECK(holder_key(a) == holder_key(b));
+}
