@@ -167,6 +167,11 @@ TEST_CASE_TEMPLATE("types, shapes and strides that are not the shard's are refus
         of + "is bf16, and its tensor is bfloat of 16 bits, 2 at a time");
   CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = 31}, memory.data()) ==
         of + "is bf16, and its tensor is type code 31 of 16 bits");
+  constexpr const char* codes[] = {"int",    "uint",   "float",  "handle", "bfloat", "complex", "bool",  "float8",
+                                   "float8", "float8", "float8", "float8", "float8", "float8",  "float8"};
+  for (std::uint8_t code = 0; code < 16; ++code)
+    CHECK(said({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .code = code, .bits = 8}, memory.data()) ==
+          of + "is bf16, and its tensor is " + (code < 15 ? codes[code] : "type code 15") + " of 8 bits");
   CHECK(said({.shape = {4, 6, 1}, .strides = {6, 1, 1}, .ndim = 3}, memory.data()) ==
         of + "has 2 dimensions, and its tensor has 3");
   CHECK(said({.shape = {4, 5, 0}, .strides = {6, 1, 0}}, memory.data()) ==

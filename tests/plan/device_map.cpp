@@ -67,6 +67,7 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
     std::vector<interval> found;
     map.ranks_on(range, found);
     std::vector<rank_t> listed, wanted;
+    for (const interval& i : found) CHECK(!i.empty());
     for (const interval& i : found)
       for (rank_t r = i.begin; r < i.end; ++r) listed.push_back(r);
     for (rank_t r = 0; r < ranks; ++r)

@@ -286,6 +286,20 @@ TEST_CASE("boxes that overlap as much as they miss are no cover, nor where one t
   }
 }
 
+TEST_CASE("boxes that overlap as much as they miss are no cover along whichever axis they are cut") {
+  for (int axis = 0; axis < family_ndim; ++axis) {
+    family which{.name = "x", .extent = {1, 1, 1, 1, 1}};
+    which.extent[axis] = 8;
+    family_box first = which.whole(), second = first, third = first;
+    first.dim[axis] = {0, 4}, second.dim[axis] = {3, 7}, third.dim[axis] = {4, 8};
+    for (const family_box& other : {second, third}) {
+      detail::joined_boxes all;
+      all.add(other), all.add(first);
+      CHECK(all.are(which.whole()) == (other.dim[axis].begin == 4));
+    }
+  }
+}
+
 TEST_CASE("an empty box takes nothing from those before and after it") {
   const family_box whole = family{.name = "x", .extent = {1, 1, 1, 1, 4}}.whole();
   const auto columns = [&](index_t begin, index_t end) {

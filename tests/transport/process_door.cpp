@@ -142,6 +142,22 @@ TEST_CASE("who is early waits for so long and no longer; who says no hello is tu
   CHECK(hear(silent) == '-');
 }
 
+TEST_CASE("a hello may come in pieces") {
+  door_at here;
+  const owned_descriptor slow = call_address(here.address, std::chrono::seconds(5));
+  const socket_hello hello{.what = call_for::meeting, .world = 7, .from = 1, .devices = 3};
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&hello);
+  for (std::size_t at = 0; at < sizeof hello; at += 8) {
+    CHECK(here.door.waiting() == 0);
+    REQUIRE(send_some(slow.number(), bytes + at, std::min<std::size_t>(8, sizeof hello - at)).bytes > 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  while (here.door.waiting() < 1 && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
+    std::this_thread::yield();
+  CHECK(here.door.fetch(call_for::meeting, 7, 1, 3).open());
+}
+
 TEST_CASE("a caller that went and came again is there once, in its second life") {
   door_at here;
   owned_descriptor first = here.call(own_call(0), 7, 1);
