@@ -71,6 +71,8 @@ TEST_CASE("what a file must not say") {
       "nodes";
   const std::string speed = "; it is above 0, from 1e-9 to 1e9 GB/s", time = "; it is 0 to 1e12 microseconds";
   CHECK(fault(with("nic_gbps", 3)) == "a cluster has the unknown key 'nic_gbps'" + keys);
+  CHECK(fault(with(std::string(44, 'k').c_str(), 3)) ==  // 27 letters and 13
+        "a cluster has the unknown key '" + std::string(27, 'k') + "..." + std::string(13, 'k') + "'" + keys);
   CHECK(fault(with("nodes", json::array({json{{"gpus", 4}}}))) ==
         "an entry of nodes has the unknown key 'gpus'; the keys are count, nics, nic_GBps, nvlink_GBps, copy_GBps, "
         "spine_GBps");
