@@ -96,6 +96,9 @@ TEST_CASE("what a file must not say") {
   }
   for (const json& gpus : {json(0), json(-8), json(8.0), json("8"), json(std::uint64_t{1} << 63), json(4194305)})
     CHECK(fault(with("gpus", gpus)) == "gpus is " + gpus.dump() + "; it is a whole number from 1 to 4194304");
+  CHECK(fault(with("gpus", std::string(50, 'g'))) ==  // 27 bytes and 13, with the quotation marks
+        "gpus is \"" + std::string(26, 'g') + "..." + std::string(12, 'g') +
+            "\"; it is a whole number from 1 to 4194304");
   CHECK(fault(with("nics", 9)) == "nics is 9; it is a whole number from 1 to 8");
   CHECK(fault(with("nics", 0)) == "nics is 0; it is a whole number from 1 to 8");
   CHECK(fault(with("nodes", json::array({json{{"count", 0}}}))) ==
