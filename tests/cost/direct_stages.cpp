@@ -184,6 +184,7 @@ TEST_CASE("one rank that moves to another device keeps its sources, or any budge
   CHECK(direct_stages(change, {0, 2}, 1, sources::keep).stages == 1);
   CHECK(direct_stages(change, {0, 2}, 1).stages == 1);
   CHECK(least_direct_budget(change, {0, 2}) == 1);
+  CHECK(least_direct_budget(change, {2, 2}) == 1);  // nobody
   CHECK_REFUSED(static_cast<void>(direct_stages(change, {0, 2}, 0)), "a budget of 0 bytes; it must be at least 1");
 }
 

@@ -64,7 +64,8 @@ TEST_CASE("a column of utilisation is the mean of its minutes") {
   CHECK(block_of(0) == std::string(" "));
   CHECK(block_of(0.06) == std::string(" "));
   CHECK(block_of(0.07) == std::string("▁"));
-  CHECK(block_of(0.5) == std::string("▄"));
+  const char* const eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  for (int n = 0; n <= 8; ++n) CHECK(block_of(n / 8.0) == std::string(eighths[n]));
   CHECK(block_of(1) == std::string("█"));
   CHECK(block_of(1.2) == std::string("█"));
   CHECK(io::detail::means_of({1, 3, 5, 7, 10}, 2) == std::vector<double>{2, 6, 10});
