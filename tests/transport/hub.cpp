@@ -305,7 +305,8 @@ TEST_CASE("who has not come and who is behind are named, round after round, and 
   CHECK(middle.awaited() == std::vector<rank_t>{0, 2, 3});
   hub_end end;
   for (int round = 0; round < 2; ++round) {
-    CHECK(middle.on_word(3, {kind::text, {}, "three"}).empty());
+    const std::string last = round == 0 ? "three" : "";
+    CHECK(middle.on_word(3, {kind::text, {}, last}).empty());
     CHECK(middle.arrived() == 1);
     CHECK(middle.awaited() == std::vector<rank_t>{0, 2});
     CHECK(middle.on_word(0, {kind::text, {}, std::string("a\0b", 3)}).empty());
@@ -314,7 +315,7 @@ TEST_CASE("who has not come and who is behind are named, round after round, and 
     CHECK(said[0].to == hub::everyone);
     end.on_word(said[0].says);
     CHECK(end.answers() == static_cast<std::uint64_t>(round + 1));
-    CHECK(end.texts() == std::vector<std::string>{std::string("a\0b", 3), "", "", "three"});
+    CHECK(end.texts() == std::vector<std::string>{std::string("a\0b", 3), "", "", last});
     CHECK(middle.arrived() == 0);
   }
   CHECK(middle.behind(0).empty());
@@ -326,6 +327,8 @@ TEST_CASE("who has not come and who is behind are named, round after round, and 
   REQUIRE(said.size() == 1);
   CHECK(said[0].says == hub_word{kind::placed, {1}, {}});
   CHECK(middle.on_word(3, {kind::confirmation, {2}, {}}).empty());  // all still have one
+  CHECK(middle.in_place(0) == 1);
+  CHECK(middle.in_place(3) == 2);
 }
 
 TEST_CASE("devices that do not do the same are told so instead of waiting for ever") {

@@ -115,6 +115,9 @@ TEST_CASE("a stage is in place once every device has said so, and who has not is
   CHECK(world.in_place(1));
   CHECK_FALSE(world.in_place(2));
   CHECK(world.behind(1).empty());
+  CHECK(world.confirmed(0) == 2);
+  CHECK(world.confirmed(1) == 1);
+  CHECK(meeting_of_threads(world, 2).confirmed() == 1);
 }
 
 TEST_CASE("who gives up tells the others why, and stays") {
