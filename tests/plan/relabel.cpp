@@ -322,7 +322,10 @@ TEST_CASE("what is saved: nothing where neither seconds nor bytes are, or where 
 
 TEST_CASE("forty random switches, for the mutants") {
   census seen;
-  check_random(testing::few() ? 4 : 40, seen);
+  check_random(testing::few() ? 20 : 40, seen);
+  // a search, which may miss: of 218 it missed one
+  CHECK_DRAWN(seen.count["groups: the least seconds"] == seen.count["groups of six ranks at most"]);
+  CHECK_DRAWN(seen.count["groups: and the most bytes"] == seen.count["groups of six ranks at most"]);
 }
 
 TEST_CASE("random switches against every permutation" * doctest::test_suite("many")) {

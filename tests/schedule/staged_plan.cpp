@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/make_plan.hpp>
 #include <reshard/schedule/staged_plan.hpp>
 
@@ -228,4 +229,22 @@ TEST_CASE("any tensors in any number of stages: every element once, in its part 
   }
   CHECK_DRAWN(empty_parts > 50);
   CHECK_DRAWN(lost > 10);
+}
+
+TEST_CASE("zeros are all of the first stage, however many there are") {
+  const layout_switch change(space(tiny, parse_degrees("tp=2")), space(tiny, parse_degrees("tp=2,pad=48")));
+  std::size_t created = 0;
+  for (rank_t device = 0; device < 2; ++device) {
+    const plan whole = make_plan(change, device);
+    const staged_plan cut = stage_plan(whole, change, 3);
+    CHECK(cut.creates == stage_transfers(whole.creates, change, 1));
+    bytes_t bytes = 0;
+    for (const staged_piece& piece : cut.creates) {
+      CHECK(piece.stage == 0);
+      bytes += piece.bytes();
+    }
+    CHECK(bytes == total_bytes(whole.creates));
+    created += cut.creates.size();
+  }
+  CHECK(created > 0);
 }
