@@ -135,6 +135,7 @@ class struck_endpoint : public nccl_endpoint<socket_meeting, struck_wire> {
   }
 };
 static_assert(Transport<struck_endpoint>);
+static_assert(nccl_round_bytes == 268'435'456);  // 256 MiB
 
 /// One fault, from the start of its processes to the judgement of what they left behind.
 class faulted {
