@@ -61,14 +61,13 @@ class socket_meeting {
   socket_meeting& operator=(const socket_meeting&) = delete;
   ~socket_meeting() {
     say({kind::bye});
-    for (framed_link& link : links_)
-      if (link.open()) link.flush(), link.finish();
     const auto end = clock::now() + std::min<clock::duration>(wait_, std::chrono::seconds(1));
     // A connection that is closed on unread bytes takes back what is under way. Who was stopped owes nobody an answer.
     while (is_hub() && !stop_.requested() && clock::now() < end) {
       bool under_way = false;
       for (rank_t d = 0; d < devices_; ++d) {
         hear_frames(d, clock::now(), [](const socket_frame&) {});
+        link(d).flush();
         under_way =
             under_way || (link(d).open() && !is_known_gone(d) && !is_silent(d, clock::now()) && !link(d).all_arrived());
       }

@@ -75,8 +75,6 @@ class framed_link {
   }
   /// Whether all that was posted is with the other's kernel.
   bool all_arrived() const { return out_.empty() && reshard::all_arrived(number()); }
-  /// No more is said; what the other says is still read.
-  void finish() { ::shutdown(number(), SHUT_WR); }
 
  private:
   struct header {

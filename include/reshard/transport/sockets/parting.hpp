@@ -106,7 +106,7 @@ class socket_parting {
         if (g.device == d && g.says) all.add(d, (*g.says)[0], (*g.says)[1] != 0);
     }
     for (guest& g : guests)
-      if (g.says) g.link.post(agreed, body_of(all)), g.link.finish();
+      if (g.says) g.link.post(agreed, body_of(all));
     return all;
   }
 
