@@ -64,6 +64,42 @@ owned_descriptor silent_caller(const pulse_peer& to, std::uint64_t world, const 
   send_some(made.number(), reinterpret_cast<const std::byte*>(&hello), sizeof hello);
   return made;
 }
+/// Who is called and calls, as the test says: member of a world in which one alone is real.
+struct spoken_for {
+  explicit spoken_for(const std::string& who, const std::string& node = "here")
+      : name(who), peer{who, "127.0.0.1:" + std::to_string(at.port()), node} {}
+  /// Whoever calls within so long; what it says first is read.
+  owned_descriptor called(patience limit = patience(5000)) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    owned_descriptor made = at.accept();
+    for (; !made.open() && std::chrono::steady_clock::now() < end; made = at.accept())
+      std::this_thread::sleep_for(patience(1));
+    said = {};
+    auto* const to = reinterpret_cast<std::byte*>(&said);
+    for (std::size_t came = 0; made.open() && came < sizeof said && std::chrono::steady_clock::now() < end;)
+      came += receive_some(made.number(), to + came, sizeof said - came).bytes;
+    return made;
+  }
+  listening_socket at{"127.0.0.1:0"};
+  std::string name;
+  pulse_peer peer;
+  detail::pulse_hello said = {};
+};
+void say(const owned_descriptor& to, const std::string& words) {
+  send_some(to.number(), reinterpret_cast<const std::byte*>(words.data()), words.size());
+}
+/// What comes within so long, with "|" where it ends.
+std::string heard(const owned_descriptor& from, patience limit) {
+  std::string all;
+  for (const auto end = std::chrono::steady_clock::now() + limit; std::chrono::steady_clock::now() < end;) {
+    char some[64];
+    const socket_progress p = receive_some(from.number(), reinterpret_cast<std::byte*>(some), sizeof some);
+    all.append(some, p.bytes);
+    if (p.ended) return all + "|";
+    std::this_thread::sleep_for(patience(1));
+  }
+  return all;
+}
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 }  // namespace
@@ -158,4 +194,150 @@ TEST_CASE("a process at whose address nobody listens any more is gone, before th
   w.ends[0]->hear(6, {w.peers[0], {"b", nobody, "here"}});
   CHECK(w.within(10 * wait, [](const auto& told) { return !told.empty(); }));
   CHECK(w.so_far()[0].how == found_gone::ended);
+}
+
+TEST_CASE("each calls the next two and is called by the two before it, and says of which world and who it is") {
+  heard_world w;
+  w.add("c", "n");
+  spoken_for a("a", "n"), b("b", "n"), d("d", "n"), e("e", "n");
+  w.ends[0]->hear(77, {a.peer, b.peer, w.peers[0], d.peer, e.peer});
+  for (spoken_for* const next : {&d, &e}) {
+    const owned_descriptor link = next->called();
+    REQUIRE(link.open());
+    CHECK(next->said.magic == detail::pulse_hello::form);
+    CHECK(next->said.world == 77);
+    CHECK(next->said.name() == "c");
+    CHECK(heard(link, wait / 2).find_first_not_of('.') == std::string::npos);
+  }
+  CHECK_FALSE(a.called(patience(1)).open());
+  CHECK_FALSE(b.called(patience(1)).open());
+  const owned_descriptor of_a = silent_caller(w.peers[0], 77, "a"), of_b = silent_caller(w.peers[0], 77, "b");
+  for (const owned_descriptor* const link : {&of_a, &of_b})
+    CHECK(heard(*link, wait / 2).find('.') != std::string::npos);
+}
+
+TEST_CASE("a beat goes each quarter of the patience, to who called and to who was called") {
+  const auto counted = testing::undisturbed(wait / 20, [] {
+    heard_world w;
+    w.add("a");
+    spoken_for b("b");
+    w.ends[0]->hear(9, {w.peers[0], b.peer});
+    const owned_descriptor called = b.called(), calls = silent_caller(w.peers[0], 9, "b");
+    say(called, "."), say(calls, ".");
+    heard(called, wait / 2), heard(calls, patience(1));
+    const std::string of_called = heard(called, wait);
+    return std::pair(of_called, heard(calls, patience(1)));
+  });
+  for (const std::string& beats : {counted.first, counted.second}) {
+    CHECK(beats.size() >= 3);
+    CHECK(beats.size() <= 5);
+    CHECK(beats.find_first_not_of('.') == std::string::npos);
+  }
+}
+
+TEST_CASE("who leaves says so on every connection; who abandons its world ends as one that died") {
+  for (const bool abandons : {false, true}) {
+    heard_world w;
+    w.add("a");
+    spoken_for b("b");
+    w.ends[0]->hear(9, {w.peers[0], b.peer});
+    const owned_descriptor called = b.called(), calls = silent_caller(w.peers[0], 9, "b");
+    heard(called, wait / 2), heard(calls, patience(1));
+    if (abandons) w.ends[0]->abandon();
+    const auto begun = std::chrono::steady_clock::now();
+    w.ends.clear();
+    CHECK(std::chrono::steady_clock::now() - begun < 4 * wait);  // nobody hears it out: a quarter of the patience
+    for (const owned_descriptor* const link : {&called, &calls}) {
+      const std::string last = heard(*link, wait);
+      CHECK(last.ends_with("|"));
+      CHECK((last.find('b') != std::string::npos) == !abandons);
+    }
+  }
+}
+
+TEST_CASE("who says that it leaves is not told gone, however long it is silent then, nor when its connection ends") {
+  heard_world w;
+  w.add("a");
+  spoken_for b("b"), c("c");
+  w.ends[0]->hear(9, {w.peers[0], b.peer, c.peer});
+  owned_descriptor to_b = b.called(), to_c = c.called();
+  const owned_descriptor of_b = silent_caller(w.peers[0], 9, "b"), of_c = silent_caller(w.peers[0], 9, "c");
+  say(to_b, ".b"), say(of_b, "b"), say(to_c, "b"), say(of_c, "b");
+  to_b.close();
+  const owned_descriptor early = silent_caller(w.peers[0], 10, "b");  // of the next world, which it leaves at once
+  say(early, "b");
+  for (int i = 0; i < 15; ++i) std::this_thread::sleep_for(wait / 8);
+  CHECK(w.so_far().empty());
+  CHECK_FALSE(b.called(patience(1)).open());  // nor is it called again
+  w.ends[0]->hear(10, {w.peers[0], b.peer});
+  const owned_descriptor again = b.called();
+  for (int i = 0; i < 15; ++i) say(again, "."), std::this_thread::sleep_for(wait / 8);
+  CHECK(w.so_far().empty());
+}
+
+TEST_CASE("who is gone is told once for each world, and called no more; in another one it is told again") {
+  heard_world w;
+  w.add("a");
+  spoken_for b("b");
+  for (const std::uint64_t number : {5u, 6u}) {
+    w.ends[0]->hear(number, {w.peers[0], b.peer});
+    owned_descriptor to_b = b.called(), of_b = silent_caller(w.peers[0], number, "b");
+    CHECK(b.said.world == number);
+    say(to_b, ".");
+    heard(to_b, wait / 2);
+    to_b.close();
+    const std::size_t expected = number - 4;
+    CHECK(w.within(10 * wait, [=](const auto& told) { return told.size() == expected; }));
+    of_b.close();
+    std::this_thread::sleep_for(wait / 2);
+    CHECK(w.so_far().size() == expected);
+    CHECK_FALSE(b.called(patience(1)).open());
+  }
+  for (const auto& t : w.so_far()) CHECK(t.how == found_gone::ended);
+}
+
+TEST_CASE(
+    "who hangs up before it ever answered may be another at that address: it is called again, till it is silent") {
+  const int calls = testing::undisturbed(wait / 20, [] {
+    heard_world w;
+    w.add("a");
+    spoken_for b("b");
+    const auto begun = std::chrono::steady_clock::now();
+    w.ends[0]->hear(9, {w.peers[0], b.peer});
+    const owned_descriptor of_b = silent_caller(w.peers[0], 9, "b");
+    int times = 0;
+    while (std::chrono::steady_clock::now() < begun + wait / 2) times += b.called(patience(20)).open() ? 1 : 0;
+    CHECK(w.within(10 * wait, [](const auto& told) { return told.size() == 1; }));
+    for (const auto& t : w.so_far()) CHECK((t.how == found_gone::silent && t.after >= 0.4));
+    return times;
+  });
+  CHECK(calls >= 2);
+  CHECK(calls <= 5);  // an eighth of the patience lies between two
+}
+
+TEST_CASE("who is no neighbour, is here already or says no hello changes nothing, and goes after eight patiences") {
+  constexpr patience short_one{60};
+  std::vector<std::string> told;
+  std::mutex mutex;
+  pulses a("a", listening_socket("127.0.0.1:0"), short_one, [&](const member_name& who, found_gone, double) {
+    const std::lock_guard lock(mutex);
+    told.push_back(std::string(who.text()));
+  });
+  const pulse_peer me{"a", "127.0.0.1:" + std::to_string(a.port()), "here"};
+  a.hear(9, {me});
+  const owned_descriptor stranger = silent_caller(me, 9, "x"), other_world = silent_caller(me, 8, "a");
+  const owned_descriptor mute = call_address(me.address, patience(1000)),
+                         rude = call_address(me.address, patience(1000));
+  say(rude, std::string(sizeof(detail::pulse_hello), 'x'));
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK(heard(rude, 4 * short_one).ends_with("|"));
+  CHECK(heard(stranger, short_one).find_first_not_of('.') == std::string::npos);
+  for (const owned_descriptor* const link : {&stranger, &other_world, &mute}) {
+    const std::string all = heard(*link, 40 * short_one);
+    CHECK(all.ends_with("|"));
+    CHECK(all.find('.') != std::string::npos);
+  }
+  CHECK(std::chrono::steady_clock::now() - begun >= 8 * short_one - patience(20));
+  const std::lock_guard lock(mutex);
+  CHECK(told.empty());
 }

@@ -45,7 +45,9 @@ def edits_of(mutants):
     """(begin, end, form, text, number) of every stretch, outer ones first."""
     edits = []
     for number, m in mutants:
-        edits.append((m.begin, m.end, m.form, m.text, number))
+        # Beside `!x` an `x` that is no bool would make both of its type.
+        text = f"static_cast<bool>({m.text})" if m.operator == "negation" else m.text
+        edits.append((m.begin, m.end, m.form, text, number))
         if m.also:
             edits.append((m.also[0], m.also[1], "expression", m.also[2], number))
     return sorted(edits, key=lambda e: (e[0], e[0] != e[1], -e[1]))

@@ -114,4 +114,25 @@ struct spoken_for_hub {
   }
 };
 
+/// Why the world of a meeting is over; empty before.
+inline std::string why_over(const reshard::socket_meeting& m) {
+  try {
+    m.require_whole();
+  } catch (const reshard::peer_failed& e) {
+    return e.what();
+  }
+  return {};
+}
+/// Polls until the world is over, ten seconds at most.
+inline std::string polled_over(reshard::socket_meeting& m) {
+  for (const auto end = speaker::clock::now() + speaker::ample; why_over(m).empty() && speaker::clock::now() < end;
+       m.poll())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return why_over(m);
+}
+inline void poll_for(reshard::socket_meeting& m, speaker::clock::duration time) {
+  for (const auto end = speaker::clock::now() + time; speaker::clock::now() < end; m.poll())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 }  // namespace testing

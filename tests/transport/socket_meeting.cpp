@@ -13,13 +13,13 @@
 #include <reshard/transport/process_door.hpp>
 #include <reshard/transport/socket_meeting.hpp>
 
-#include "../support/lateness.hpp"
 #include "../support/refused.hpp"
 #include "../support/speaker.hpp"
 
 using namespace reshard;
 using namespace std::chrono_literals;
-using testing::speaker, testing::spoken_to_hub, testing::spoken_for_hub, testing::undisturbed;
+using testing::speaker, testing::spoken_to_hub, testing::spoken_for_hub;
+using testing::why_over, testing::polled_over, testing::poll_for;
 using kind = hub_word::kind;
 using clock_type = std::chrono::steady_clock;
 
@@ -36,18 +36,6 @@ std::string why(What&& what) {
     return e.what();
   }
   return {};
-}
-std::string why_over(const socket_meeting& m) {
-  return why([&] { m.require_whole(); });
-}
-/// Polls until the world is over, ten seconds at most.
-std::string polled_over(socket_meeting& m) {
-  for (const auto end = clock_type::now() + 10s; why_over(m).empty() && clock_type::now() < end; m.poll())
-    std::this_thread::sleep_for(1ms);
-  return why_over(m);
-}
-void poll_for(socket_meeting& m, clock_type::duration time) {
-  for (const auto end = clock_type::now() + time; clock_type::now() < end; m.poll()) std::this_thread::sleep_for(1ms);
 }
 
 }  // namespace
@@ -198,90 +186,28 @@ TEST_CASE("a frame that is shorter than its numbers is of another build, of each
   }
 }
 
-TEST_CASE("an eighth of the patience after the last beat the next is sent, to all, and the door is looked at") {
-  const std::vector<clock_type::duration> between = undisturbed(15ms, [] {
-    spoken_to_hub world(3, 2400ms);
-    world.door.close(99);
-    std::vector<clock_type::time_point> at;
-    for (const auto end = clock_type::now() + 10s; at.size() < 3 && clock_type::now() < end;) {
-      poll_for(*world.hub, 1ms);
-      for (speaker& other : world.others)
-        if (!other.hears_nothing()) other.beats = 1'000'000;
-      if (world.device(2).beats > static_cast<int>(at.size())) at.push_back(clock_type::now());
-    }
-    CHECK(world.device(1).beats == world.device(2).beats);
-    CHECK(at.size() == 3);
-    framed_link late(
-        call_door(world.addresses[0], {.what = call_for::meeting, .world = 99, .from = 1, .devices = 3}, 5s));
-    poll_for(*world.hub, 340ms);
-    while (late.next()) {
-    }
-    CHECK_FALSE(late.open());  // it is turned away
-    at.resize(3);
-    return std::vector{at[1] - at[0], at[2] - at[1]};
-  });
-  for (const clock_type::duration one : between) {
-    CHECK(one >= 285ms);
-    CHECK(one < 335ms);
-  }
+TEST_CASE("what only a hub says is nothing where a device says it to the hub") {
+  spoken_to_hub world(2, ample);
+  world.device(1).say(kind::placed, {9});
+  world.device(1).say(kind::agreement, {5, 0, -1});
+  world.device(1).say(kind::texts, {}, "none");
+  poll_for(*world.hub, 20ms);
+  CHECK_FALSE(world.hub->in_place(1));
+  auto agreed = std::async(std::launch::async, [&] { return world.hub->agree({1, 0, {}}); });
+  CHECK(agreed.wait_for(30ms) == std::future_status::timeout);
+  world.device(1).say(kind::proposal, {2});
+  CHECK(agreed.get() == agreement{2, 0, -1, {}});
 }
 
-TEST_CASE("who is silent for the patience is given up, and hears so; who beats is not") {
-  spoken_to_hub world(3, 1000ms);
-  const auto begin = clock_type::now();
-  while (why_over(*world.hub).empty() && clock_type::now() < begin + 20s) {
-    world.device(2).beat();
-    world.hub->poll();
-    std::this_thread::sleep_for(1ms);
-  }
-  CHECK(clock_type::now() - begin >= 900ms);
-  const std::string sentence = "reshard: device 1 was given up: it has said nothing for 1000 ms";
-  CHECK(why_over(*world.hub) == sentence);
-  CHECK(world.device(1).hears() == hub_word{kind::outcast, {}, sentence});
-  CHECK(world.device(1).hears() == hub_word{kind::given_up, {-1}, sentence});
-  CHECK(world.device(2).hears() == hub_word{kind::given_up, {-1}, sentence});
-}
-
-TEST_CASE("who was away itself for more than half the patience gives nobody up for what it did not hear") {
-  const auto given_up_after = [](clock_type::duration away) {
-    return undisturbed(20ms, [=] {
-      spoken_to_hub world(2, 700ms);
-      const auto begin = clock_type::now();
-      std::this_thread::sleep_for(away);
-      CHECK_FALSE(polled_over(*world.hub).empty());
-      return clock_type::now() - begin;
-    });
-  };
-  CHECK(given_up_after(410ms) >= 1090ms);
-  CHECK(given_up_after(290ms) < 850ms);
-}
-
-TEST_CASE(
-    "a connection that one doubts ends the world a moment later: a sixteenth of the patience, and 250 ms at most") {
-  for (const patience wait : {patience(30s), patience(1600ms)}) {
-    CAPTURE(wait.count());
-    const clock_type::duration moment = wait > 4s ? 250ms : 100ms,
-                               took = undisturbed(20ms, [&] {
-                                 spoken_to_hub world(4, wait);
-                                 world.device(3).say(kind::doubt, {1});
-                                 const auto begin = clock_type::now();
-                                 const std::string sentence = polled_over(*world.hub);
-                                 CHECK(sentence ==
-                                       "reshard: the connection between devices 3 and 1 ended, and both are there");
-                                 return clock_type::now() - begin;
-                               });
-    CHECK(took >= moment);
-    CHECK(took < moment + 100ms);
-  }
-  spoken_to_hub world(3, ample);
-  world.hub->doubt(2);
-  CHECK(polled_over(*world.hub) == "reshard: the connection between devices 0 and 2 ended, and both are there");
-  for (const rank_t d : {1, 2})
-    CHECK(world.device(d).hears() ==
-          hub_word{kind::given_up, {-1}, "reshard: the connection between devices 0 and 2 ended, and both are there"});
-  world.hub->doubt(1);  // of a world that is over nothing is doubted
-  poll_for(*world.hub, 300ms);
-  CHECK(world.device(1).hears_nothing());
+TEST_CASE("where one does not come, those who came hear who is missing") {
+  process_door door(listening_socket("127.0.0.1:0"));
+  const std::vector<std::string> addresses{"127.0.0.1:" + std::to_string(door.port()), "x:1", "x:2", "", "x:4"};
+  auto making = std::async(std::launch::async, [&] { socket_meeting(0, addresses, door, 7, 250ms); });
+  speaker second{framed_link(
+      call_door(addresses[0], {.what = call_for::meeting, .world = 7, .from = 2, .devices = 5}, speaker::ample))};
+  const std::string sentence = "reshard: device 0 waited 250 ms in vain for these devices to come: 1, 4";
+  CHECK_THROWS_WITH_AS(making.get(), sentence.c_str(), peer_missing);
+  CHECK(second.hears() == hub_word{kind::given_up, {-1}, sentence});
 }
 
 TEST_CASE("a doubt is over where one of the two is heard to be gone: that is why the world ends") {
@@ -393,34 +319,6 @@ TEST_CASE("what to wait for: the stop until the world is over, and each connecti
   world.others.clear();
 }
 
-TEST_CASE("a hub that ends stays until what it said has arrived, or its patience or a second is over") {
-  spoken_to_hub world(2, ample);
-  const std::size_t much = std::size_t{1} << 24;
-  world.hub->give_up(std::string(much, 'x'));
-  auto ended = std::async(std::launch::async, [&] { world.hub.reset(); });
-  CHECK(ended.wait_for(100ms) == std::future_status::timeout);
-  world.device(1).meanwhile = [] {};
-  const std::optional<hub_word> heard = world.device(1).hears();
-  ended.get();
-  REQUIRE(heard);
-  CHECK(heard->text.size() == much);
-  const clock_type::duration took = undisturbed(50ms, [&] {
-    spoken_to_hub deaf(2, ample);
-    deaf.hub->give_up(std::string(much, 'x'));
-    const auto begin = clock_type::now();
-    deaf.hub.reset();
-    return clock_type::now() - begin;
-  });
-  CHECK(took >= 990ms);
-  CHECK(took < 3s);
-  spoken_to_hub stopped(2, ample);
-  stopped.hub->give_up(std::string(much, 'x'));
-  stopped.hub->stop("reshard: stopped");
-  const auto begin = clock_type::now();
-  stopped.hub.reset();  // who was stopped owes nobody an answer
-  CHECK(clock_type::now() - begin < 900ms);
-}
-
 TEST_CASE("who parts tells by what it heard, the last words before that too, who are left by whom it hears") {
   spoken_for_hub world(ample);
   world.hub.say(kind::placed, {5});
@@ -441,6 +339,9 @@ TEST_CASE("who parts tells by what it heard, the last words before that too, who
   CHECK(left.all_have_all);
   CHECK(left.survivors == std::vector<rank_t>{0, 1});
   CHECK(why_over(*world.device) == "reshard: device 1 has left a switch that broke off");
+  world.hub.meanwhile = [] {};
+  world.device.reset();
+  CHECK(world.hub.hears() == hub_word{kind::bye, {}, {}});  // and nothing before it
 }
 
 TEST_CASE("a hub that parts tells all that it has left, and is alone with those who call; who left is not waited for") {

@@ -211,6 +211,40 @@ TEST_CASE("messages go in order, each behind its stage and length, and are done 
   CHECK(is_quiet(c.link));
   c.wire.send(of[0]);  // a queue that was done with begins anew
   CHECK(heard(c.wire, c.link, 116).size() == 116);
+
+  calling later;
+  message one = to_peer(1, 7, much);
+  later.wire.send(one);
+  std::thread reads([&] {  // who waits for room wakes when there is some
+    std::this_thread::sleep_for(20ms);
+    std::vector<std::byte> some(1 << 20);
+    const auto end = clock_type::now() + 20s;
+    for (std::size_t left = sizeof(header) + much.size(); left > 0 && clock_type::now() < end;)
+      left -= receive_some(later.link.number(), some.data(), some.size()).bytes;
+  });
+  const auto begin = clock_type::now();
+  while (!one.done && clock_type::now() < begin + 20s) later.wire.poll(8s);
+  CHECK(one.done);
+  CHECK(clock_type::now() - begin < 6s);
+  reads.join();
+}
+
+TEST_CASE("what comes behind an answer at once is a message") {
+  calling c(false);
+  std::vector<std::byte> at(100);
+  message m = to_peer(1, 4, at);
+  c.wire.receive(m);
+  c.wire.connect({1});
+  c.link = c.called();
+  heard(c.wire, c.link, sizeof(socket_hello));
+  const std::vector<std::byte> sent = some_bytes(100, 5);
+  const header head{4, 100};
+  std::string all = "x";
+  all.append(reinterpret_cast<const char*>(&head), sizeof head);
+  all.append(reinterpret_cast<const char*>(sent.data()), sent.size());
+  say(c.link, all.data(), all.size());
+  CHECK(polled(c.wire, [&] { return m.done; }));
+  CHECK(at == sent);
 }
 
 TEST_CASE("what comes is put where it was asked for, in order, however it comes; what nobody asked for waits") {
@@ -360,11 +394,14 @@ TEST_CASE("who has nothing to do waits as long as was said, and no longer than u
   CHECK(took(a.wire, 1100ms) >= 1100ms);
   std::vector<std::byte> at(100);
   message m = to_peer(0, 4, at);
-  a.wire.receive(m);
   const header head{4, 100};
+  say(a.link, &head, sizeof head);
+  CHECK(took(a.wire, 40ms) >= 40ms);  // nobody asked for it yet
+  a.wire.receive(m);
+  a.wire.poll(0us);
   std::thread later([&] {
     std::this_thread::sleep_for(20ms);
-    say(a.link, &head, sizeof head), say(a.link, at.data(), 100);
+    say(a.link, at.data(), 100);
   });
   CHECK(took(a.wire, 10s) < 5s);
   later.join();
@@ -375,6 +412,11 @@ TEST_CASE("who has nothing to do waits as long as was said, and no longer than u
   });
   CHECK(took(a.wire, 10s) < 5s);
   word.join();
+  answering left;  // a connection that has ended wakes nobody again and again
+  left.wire.receive(m);
+  left.link.close();
+  left.wire.poll(5ms), left.wire.poll(5ms);
+  CHECK(undisturbed(10ms, [&] { return took(left.wire, 40ms); }) >= 40ms);
   // who waits for a connection looks each millisecond: another world's thread may let in who calls
   answering unconnected(false);
   unconnected.wire.connect({0});
@@ -383,6 +425,9 @@ TEST_CASE("who has nothing to do waits as long as was said, and no longer than u
 
 TEST_CASE(
     "whoever waits on a wire hears the meeting, however much there is to do, and connects no more once it is over") {
+  answering connected;
+  connected.world.hub.say(kind::given_up, {-1}, "reshard: over");
+  for (int i = 0; i < 20; ++i) connected.wire.poll(1ms);  // it throws nothing: who waits asks the meeting
   answering a(false);
   a.world.hub.say(kind::given_up, {-1}, "reshard: over");
   std::string sentence;

@@ -18,7 +18,6 @@
 #include <reshard/transport/forwarding.hpp>
 #include <reshard/transport/sockets.hpp>
 
-#include "../support/dice.hpp"
 #include "../support/given_otherwise.hpp"
 #include "../support/left_behind.hpp"
 #include "../support/processes.hpp"
@@ -373,40 +372,7 @@ TEST_CASE("a host that answers nothing, as where a machine is off, is waited for
   CHECK(alone.survivors.empty());
 }
 
-TEST_CASE(
-    "frames go over a link whole and in order, however little of them goes at a time; what has come of one counts") {
-  int ends[2];
-  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-  framed_link from{owned_descriptor(ends[0])}, to{owned_descriptor(ends[1])};
-  testing::dice random(91);
-  std::vector<std::string> bodies;
-  for (int i = 0; i < 200; ++i) {
-    std::string body(static_cast<std::size_t>(i % 20 == 7 ? random.within(1'000'000, 2'000'000) : random.below(3000)),
-                     0);
-    for (char& c : body) c = static_cast<char>(random.below(256));
-    from.post(static_cast<std::uint32_t>(i), body);
-    bodies.push_back(std::move(body));
-  }
-  CHECK(from.unsent());
-  std::size_t frames = 0, wrong = 0, in_part = 0;
-  std::uint64_t before = 0;
-  for (int still = 0; frames < bodies.size() && wrong == 0 && still < 1000;) {
-    from.flush();
-    const std::optional<socket_frame> frame = to.next();
-    in_part += !frame && to.received() > before ? 1 : 0;
-    still = to.received() > before || frame ? 0 : still + 1;
-    before = to.received();
-    if (!frame) continue;
-    wrong += frame->kind == frames && frame->body == bodies[frames] ? 0 : 1;
-    ++frames;
-  }
-  CHECK(wrong == 0);
-  CHECK(frames == bodies.size());
-  CHECK(in_part > 10);
-  CHECK_FALSE(from.unsent());
-}
-
-TEST_CASE("what is no address, no device or no frame is refused; who does not come is named") {
+TEST_CASE("what is no address or no device is refused; who does not come is named") {
   const auto said = [](const std::string& address) {
     return testing::refused([&] { static_cast<void>(detail::resolved_address(address, true)); });
   };
@@ -424,9 +390,6 @@ TEST_CASE("what is no address, no device or no frame is refused; who does not co
   }
   CHECK_THROWS_WITH_AS(socket_meeting(0, three, listening_socket(three[0]), std::chrono::milliseconds(30)),
                        "reshard: device 0 waited 30 ms in vain for these devices to come: 1, 2", peer_missing);
-  framed_link link;
-  CHECK(testing::refused([&] { link.post(1, std::string_view("", std::size_t{1} << 32)); }) ==
-        "reshard: a frame of 4294967296 bytes; at most 4294967295 are sent in one");
 }
 
 TEST_CASE("a hub hears who speaks of another build, and who has said nothing for its patience") {

@@ -77,8 +77,8 @@ struct pulse_line {
     }
     return news::none;
   }
-  /// Whether who called has said who it is. What is no hello is closed; what comes behind it is heard, as it would wake
-  /// who waits for ever.
+  /// Whether who called has said who it is, and is there, or has left in good order. What is no hello is closed; what
+  /// comes behind it is heard, as it would wake who waits for ever.
   bool introduces() {
     if (said_bytes < sizeof said) {
       const socket_progress p =
@@ -87,7 +87,7 @@ struct pulse_line {
       if (p.ended || (said_bytes == sizeof said && said.magic != pulse_hello::form)) link.close();
     }
     if (said_bytes == sizeof said) hear();
-    return link.open() && said_bytes == sizeof said;
+    return (link.open() || left) && said_bytes == sizeof said;
   }
 
  private:

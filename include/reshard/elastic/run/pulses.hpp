@@ -137,12 +137,14 @@ class pulses {
       for (pulse_line& l : lines_)
         if (!l.calls() && !l.link.open() && !l.left && l.peer.text() == e.said.name()) {
           l.link = std::move(e.link);
+          l.left = std::exchange(e.left, false);  // it may have gone before it was looked at
           l.heard = clock::now();
           break;
         }
     }
     const auto now = clock::now();
-    std::erase_if(early_, [&](const pulse_line& e) { return !e.link.open() || now - e.called > 8 * wait_; });
+    std::erase_if(early_,
+                  [&](const pulse_line& e) { return !(e.link.open() || e.left) || now - e.called > 8 * wait_; });
   }
   void call_out(clock::time_point now) {
     for (pulse_line& l : lines_) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,12 +44,12 @@ class socket_wire {
   void send(message& m) {
     m.done = false;
     line& l = line_to(m.peer);
-    l.out.push(m);
+    l.out.messages.push_back(&m);
     if (l.link.open()) push(l);
   }
   void receive(message& m) {
     m.done = false;
-    line_to(m.peer).in.push(m);
+    line_to(m.peer).in.messages.push_back(&m);
   }
 
   void poll(std::chrono::microseconds at_most) {
@@ -64,12 +65,11 @@ class socket_wire {
         if (l.link.open() && !l.ended && events != 0)
           waiting_.push_back({l.link.number(), static_cast<short>(events), 0});
       }
-      if (!unconnected_.empty()) at_most = add_connecting(at_most);
+      constexpr std::chrono::microseconds looks_again{1000};  // who calls or answers, another may let in
+      if (!unconnected_.empty()) at_most = std::min(at_most, looks_again);
       const std::int64_t nanoseconds = std::chrono::nanoseconds(at_most).count();
       const timespec limit{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
       ::ppoll(waiting_.data(), waiting_.size(), &limit, nullptr);
-      for (line& l : lines_)
-        if (l.link.open()) push(l), pull(l);
       meeting_->poll();
     } else if (const auto now = clock::now(); now - heard_ > std::chrono::milliseconds(1)) {
       heard_ = now;
@@ -94,23 +94,18 @@ class socket_wire {
   };
   /// Messages one after the other: what is under way of the first.
   struct queue {
-    std::vector<message*> messages;
-    std::size_t first = 0;
+    std::deque<message*> messages;
     header head;
     std::size_t bytes = 0;  // of header and content
 
-    bool idle() const { return first == messages.size(); }
-    message& front() { return *messages[first]; }
-    void push(message& m) {
-      if (idle()) clear();
-      messages.push_back(&m);
-    }
+    bool idle() const { return messages.empty(); }
+    message& front() { return *messages.front(); }
     void pop() {
       front().done = true;
-      ++first;
+      messages.pop_front();
       bytes = 0;
     }
-    void clear() { messages.clear(), first = 0, bytes = 0; }
+    void clear() { messages.clear(), bytes = 0; }
   };
   struct line {
     owned_descriptor link, called;  // and one that nobody has answered yet
@@ -135,38 +130,26 @@ class socket_wire {
   /// Takes the call of a lower device, and answers it by a byte; whether there is a connection.
   bool answers(rank_t peer) {
     line& l = line_to(peer);
-    if (l.link.open()) return true;
     l.link = meeting_->fetch(peer, call_for::messages, number_);
+    if (!l.link.open()) return false;
     constexpr std::byte here{1};
-    if (l.link.open()) send_some(l.link.number(), &here, 1);
-    return l.link.open();
+    send_some(l.link.number(), &here, 1);
+    return true;
   }
   /// Calls a higher device, again where nobody listens yet, or it was kept waiting too long; whether it has answered.
   bool calls(rank_t peer) {
     line& l = line_to(peer);
-    if (l.link.open()) return true;
     const auto now = clock::now();
     if (!l.called.open()) {
       if (!l.calling.under_way() && now - l.dialled > std::chrono::milliseconds(1))
         l.dialled = now, l.calling = detail::begun_call(meeting_->address(peer), meeting_->of_one() / 8);
       l.called = detail::say_hello(l.calling.answered(), meeting_->hello(call_for::messages, number_));
-      if (!l.called.open()) return false;
     }
     std::byte answer;
     const socket_progress heard = receive_some(l.called.number(), &answer, 1);
     if (heard.bytes > 0) std::swap(l.link, l.called);
     if (heard.ended) l.called.close();
     return l.link.open();
-  }
-  /// Waits for calls and answers too; returns how long.
-  std::chrono::microseconds add_connecting(std::chrono::microseconds at_most) {
-    for (const rank_t peer : unconnected_) {
-      const line& l = line_to(peer);
-      if (peer < meeting_->device()) waiting_.push_back({meeting_->door_number(), POLLIN, 0});
-      else if (l.called.open()) waiting_.push_back({l.called.number(), POLLIN, 0});
-      else if (l.calling.under_way()) waiting_.push_back({l.calling.number(), POLLOUT, 0});
-    }
-    return std::min<std::chrono::microseconds>(at_most, std::chrono::milliseconds(1));  // another may let in who calls
   }
 
   /// Sends what the kernel takes; whether that was something.
@@ -175,7 +158,7 @@ class socket_wire {
     while (!l.out.idle() && !l.ended) {
       queue& q = l.out;
       message& m = q.front();
-      if (q.bytes == 0) q.head = {m.stage, m.bytes};
+      q.head = {m.stage, m.bytes};
       const bool in_head = q.bytes < sizeof(header);
       const std::size_t at = in_head ? q.bytes : q.bytes - sizeof(header);
       const std::size_t left = (in_head ? sizeof(header) : static_cast<std::size_t>(m.bytes)) - at;

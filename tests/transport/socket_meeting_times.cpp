@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// One end of a meeting over TCP and its times: beats, silence, being away itself, doubts, and how long the end of a hub
+// takes. A test speaks for all others.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <reshard/transport/process_door.hpp>
+#include <reshard/transport/socket_meeting.hpp>
+
+#include "../support/lateness.hpp"
+#include "../support/speaker.hpp"
+
+using namespace reshard;
+using namespace std::chrono_literals;
+using testing::speaker, testing::spoken_to_hub, testing::undisturbed;
+using testing::why_over, testing::polled_over, testing::poll_for;
+using kind = hub_word::kind;
+using clock_type = std::chrono::steady_clock;
+
+namespace {
+
+constexpr patience ample = 30s;
+
+}  // namespace
+
+TEST_CASE("an eighth of the patience after the last beat the next is sent, to all, and the door is looked at") {
+  const std::vector<clock_type::duration> between = undisturbed(15ms, [] {
+    spoken_to_hub world(3, 2400ms);
+    world.door.close(99);
+    std::vector<clock_type::time_point> at;
+    for (const auto end = clock_type::now() + 10s; at.size() < 3 && clock_type::now() < end;) {
+      poll_for(*world.hub, 1ms);
+      for (speaker& other : world.others)
+        if (!other.hears_nothing()) other.beats = 1'000'000;
+      if (world.device(2).beats > static_cast<int>(at.size())) at.push_back(clock_type::now());
+    }
+    CHECK(world.device(1).beats == world.device(2).beats);
+    CHECK(at.size() == 3);
+    framed_link late(
+        call_door(world.addresses[0], {.what = call_for::meeting, .world = 99, .from = 1, .devices = 3}, 5s));
+    poll_for(*world.hub, 340ms);
+    while (late.next()) {
+    }
+    CHECK_FALSE(late.open());  // it is turned away
+    at.resize(3);
+    return std::vector{at[1] - at[0], at[2] - at[1]};
+  });
+  for (const clock_type::duration one : between) {
+    CHECK(one >= 285ms);
+    CHECK(one < 335ms);
+  }
+}
+
+TEST_CASE("who is silent for the patience is given up, and hears so; who beats is not") {
+  spoken_to_hub world(3, 1000ms);
+  const auto begin = clock_type::now();
+  while (why_over(*world.hub).empty() && clock_type::now() < begin + 20s) {
+    world.device(2).beat();
+    world.hub->poll();
+    std::this_thread::sleep_for(1ms);
+  }
+  CHECK(clock_type::now() - begin >= 900ms);
+  const std::string sentence = "reshard: device 1 was given up: it has said nothing for 1000 ms";
+  CHECK(why_over(*world.hub) == sentence);
+  CHECK(world.device(1).hears() == hub_word{kind::outcast, {}, sentence});
+  CHECK(world.device(1).hears() == hub_word{kind::given_up, {-1}, sentence});
+  CHECK(world.device(2).hears() == hub_word{kind::given_up, {-1}, sentence});
+}
+
+TEST_CASE("who was away itself for more than half the patience gives nobody up for what it did not hear") {
+  const auto given_up_after = [](clock_type::duration away) {
+    return undisturbed(20ms, [=] {
+      spoken_to_hub world(2, 700ms);
+      const auto begin = clock_type::now();
+      std::this_thread::sleep_for(away);
+      CHECK_FALSE(polled_over(*world.hub).empty());
+      return clock_type::now() - begin;
+    });
+  };
+  CHECK(given_up_after(410ms) >= 1090ms);
+  CHECK(given_up_after(290ms) < 850ms);
+}
+
+TEST_CASE(
+    "a connection that one doubts ends the world a moment later: a sixteenth of the patience, and 250 ms at most") {
+  for (const patience wait : {patience(30s), patience(1600ms)}) {
+    CAPTURE(wait.count());
+    const clock_type::duration moment = wait > 4s ? 250ms : 100ms,
+                               took = undisturbed(20ms, [&] {
+                                 spoken_to_hub world(4, wait);
+                                 world.device(3).say(kind::doubt, {1});
+                                 const auto begin = clock_type::now();
+                                 const std::string sentence = polled_over(*world.hub);
+                                 CHECK(sentence ==
+                                       "reshard: the connection between devices 3 and 1 ended, and both are there");
+                                 return clock_type::now() - begin;
+                               });
+    CHECK(took >= moment);
+    CHECK(took < moment + 100ms);
+  }
+  spoken_to_hub world(3, ample);
+  world.hub->doubt(2);
+  CHECK(polled_over(*world.hub) == "reshard: the connection between devices 0 and 2 ended, and both are there");
+  for (const rank_t d : {1, 2})
+    CHECK(world.device(d).hears() ==
+          hub_word{kind::given_up, {-1}, "reshard: the connection between devices 0 and 2 ended, and both are there"});
+  world.hub->doubt(1);  // of a world that is over nothing is doubted
+  poll_for(*world.hub, 300ms);
+  CHECK(world.device(1).hears_nothing());
+}
+
+TEST_CASE("a hub that ends stays until what it said has arrived, or its patience or a second is over") {
+  spoken_to_hub world(2, ample);
+  const std::size_t much = std::size_t{1} << 24;
+  world.hub->give_up(std::string(much, 'x'));
+  auto ended = std::async(std::launch::async, [&] { world.hub.reset(); });
+  CHECK(ended.wait_for(100ms) == std::future_status::timeout);
+  world.device(1).meanwhile = [] {};
+  const std::optional<hub_word> heard = world.device(1).hears();
+  ended.get();
+  REQUIRE(heard);
+  CHECK(heard->text.size() == much);
+  const clock_type::duration took = undisturbed(50ms, [&] {
+    spoken_to_hub deaf(2, ample);
+    deaf.hub->give_up(std::string(much, 'x'));
+    const auto begin = clock_type::now();
+    deaf.hub.reset();
+    return clock_type::now() - begin;
+  });
+  CHECK(took >= 990ms);
+  CHECK(took < 3s);
+  spoken_to_hub stopped(2, ample);
+  stopped.hub->give_up(std::string(much, 'x'));
+  stopped.hub->stop("reshard: stopped");
+  const auto begin = clock_type::now();
+  stopped.hub.reset();  // who was stopped owes nobody an answer
+  CHECK(clock_type::now() - begin < 900ms);
+}
