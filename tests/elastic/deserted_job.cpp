@@ -161,3 +161,25 @@ TEST_CASE("a member of the world says nothing of the kind, and nobody does befor
   early.die(0), early.die(1);
   CHECK(!early.looks(milliseconds(300)));
 }
+
+TEST_CASE(
+    "who was taken for gone says so of the others where they die as they enter a world without it, and only there") {
+  for (const job_phase phase : {job_phase::entering, job_phase::idle}) {
+    CAPTURE(name(phase));
+    spare b("b");
+    job_record r = spare::of_two(phase);
+    r.gone = {member_name("b")};
+    b.put(r);
+    CHECK(!b.looks(milliseconds(250)));  // a lives
+    b.die(0);
+    CHECK(b.looks(phase == job_phase::entering ? milliseconds(20'000) : milliseconds(300)) ==
+          (phase == job_phase::entering));
+    CHECK(b.core.record->phase == (phase == job_phase::entering ? job_phase::recovering : phase));
+  }
+  spare s;  // of those who are gone a third one is as sure as of the others
+  job_record r = spare::of_two(job_phase::entering);
+  r.gone = {member_name("b")};
+  s.put(r);
+  s.die(0), s.unregister(1);
+  CHECK(!s.looks(milliseconds(300)));
+}

@@ -10,100 +10,14 @@
 #include <thread>
 #include <vector>
 
-#include <reshard/base/digest.hpp>
 #include <reshard/elastic/run/world_change.hpp>
-#include <reshard/memory/each_element.hpp>
-#include <reshard/memory/rank_storage.hpp>
 
-#include "../support/one_member.hpp"
+#include "../support/mover.hpp"
 
 using namespace reshard;
 using namespace testing;
 
 namespace {
-
-/// Arrays of a world's rank, each of whose elements says which it is.
-struct arrays_of {
-  arrays_of(const model& m, const world& w, rank_t rank)
-      : layout(space(m, w.layout), adam.all()),
-        storage(layout, rank, "arrays", w.epoch == 1 ? pages_are::committed : pages_are::reserved) {}
-  void each(auto&& visit) {
-    for (const bound_box& b : storage.tensors().boxes()) {
-      const std::uint64_t key =
-          mix64(static_cast<std::uint64_t>(b.state * 1'000'000 + b.tensor.family * 1000 + b.tensor.member));
-      const auto one = [&](auto& x, index_t i) {
-        visit(x, static_cast<std::remove_reference_t<decltype(x)>>(mix64(key + static_cast<std::uint64_t>(i))));
-      };
-      if (b.element_bytes == 2) each_element<std::uint16_t>(b, layout.family_at(b.tensor.family), one);
-      else each_element<std::uint32_t>(b, layout.family_at(b.tensor.family), one);
-    }
-  }
-  void fill(bool otherwise = false) {
-    each([&](auto& x, auto is) { x = static_cast<std::remove_reference_t<decltype(x)>>(otherwise ? ~is : is); });
-  }
-  /// How many elements there are, if each is right; -1 if one is wrong.
-  index_t right() {
-    index_t all = 0;
-    bool good = true;
-    each([&](auto& x, auto is) { ++all, good = good && x == is; });
-    return good ? all : -1;
-  }
-
-  computed_holding layout;
-  rank_storage storage;
-};
-
-struct mover : one_member {
-  mover(local_store& shared, const std::string& me, bytes_t budget = no_budget, index_t every = 5)
-      : one_member(
-            me,
-            [budget, every](job_settings& s) {
-              s.wait = std::chrono::seconds(20), s.budget = budget, s.snapshot = every;
-            },
-            calls_of(*this), &shared),
-        door(listening_socket("127.0.0.1:0")), groups(core, door), copies(core, groups), change(core, groups, copies) {
-    put(core.keys.places() + me, "127.0.0.1:" + std::to_string(door.port()) + " 127.0.0.1:1 here");
-    sum = me == "a" ? 111 : 222;
-  }
-  static trainer_calls calls_of(mover& one) {
-    trainer_calls calls;
-    calls.make_group = [](const group_request&, const std::stop_token&) {};
-    calls.tensors = [&one](const world& w, rank_t rank) {
-      auto& made = one.arrays[w.epoch];
-      made = std::make_unique<arrays_of>(one.core.settings.model, w, rank);
-      return made->storage.tensors();
-    };
-    calls.initialize = [&one](const world& w, rank_t) { one.arrays[w.epoch]->fill(); };
-    calls.entered = [](const world&, rank_t) {};
-    calls.update = [&one](double scalar) { one.watcher.say("update " + std::to_string(scalar)); };
-    calls.small = [&one] {
-      small_state mine;
-      mine.add_same("sum", std::as_bytes(std::span(&one.sum, 1)));
-      return mine;
-    };
-    calls.take_small = [&one](const small_state& s) {
-      std::memcpy(&one.came, s.bytes_of({"sum"}).data(), sizeof one.came);
-    };
-    return calls;
-  }
-  /// It is in this world, with its state.
-  void begin(const world& w, index_t version) {
-    change.begin(w);
-    change.settle(w);
-    core.epoch = core.holds = core.tried = w.epoch;
-    core.version = version;
-  }
-  /// Right elements of a world's arrays.
-  index_t right(index_t epoch) { return arrays.contains(epoch) ? arrays[epoch]->right() : 0; }
-
-  std::uint64_t sum = 0, came = 0;
-  std::map<index_t, std::unique_ptr<arrays_of>> arrays = {};
-  process_door door;
-  detail::world_groups groups;
-  detail::snapshots copies;
-  detail::world_change change;
-  detail::world_change::result result = {};
-};
 
 using movers = std::vector<std::unique_ptr<mover>>;
 movers three(local_store& shared, bytes_t budget = no_budget) {
@@ -125,11 +39,6 @@ void all_enter(movers& all, const job_record& r, const member_list& dead = {}) {
     if (has_member(r.concerned(), m->core.me()) && !has_member(dead, m->core.me()))
       threads.emplace_back([&m, &r] { m->result = m->change.enter(r); });
   for (std::thread& t : threads) t.join();
-}
-world cut(index_t epoch, const member_list& members, const char* layout, index_t first_step = 10) {
-  world w = world_at(epoch, members, first_step);
-  w.layout = parse_degrees(layout);
-  return w;
 }
 index_t elements(const mover& m, const world& w, rank_t rank) {
   arrays_of all(m.core.settings.model, w, rank);
@@ -204,7 +113,7 @@ TEST_CASE("who is of another version than the one that all go on from is a desti
   const world from = cut(1, {"a", "b"}, "dp=2"), next = cut(2, {"a", "b", "c"}, "dp=3"),
               to = cut(3, {"c", "a"}, "pp=2", 7);
   for (std::size_t m = 0; m < 2; ++m) all[m]->begin(from, 7);
-  all[0]->arrays[1]->fill(true), all[0]->sum = 5;  // what a has is not to be used
+  all[0]->arrays[1]->fill(1), all[0]->sum = 5;  // what a has is not to be used
   job_record r = record_at(job_phase::entering, {from, next, to}, 1);
   r.promises = {{{"a", holds_nothing}, 0, 0}, {{"b", 7}, 0, 1}, {{"c", holds_nothing}, 0, 0}};
   all_enter(all, r);
@@ -231,7 +140,7 @@ TEST_CASE("copies of a version stand in for who died, and for what was done sinc
        all[0]->hear(), all[1]->hear())
     std::this_thread::sleep_for(patience(1));
   REQUIRE(has_both());
-  for (std::size_t m = 0; m < 2; ++m) all[m]->arrays[1]->fill(true), all[m]->sum = 5;  // steps went on
+  for (std::size_t m = 0; m < 2; ++m) all[m]->arrays[1]->fill(1), all[m]->sum = 5;  // steps went on
   all[0]->core.version = 13;
   all[1]->copies.drop();
   CHECK(all[1]->core.copies.empty());
