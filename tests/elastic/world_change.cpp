@@ -35,8 +35,10 @@ void all_enter(movers& all, const job_record& r, const member_list& dead = {}) {
       for (auto& m : all) m->hear();
   });
   std::vector<std::thread> threads;
+  const state_source s = source_of(r);
   for (auto& m : all)
-    if (has_member(r.concerned(), m->core.me()) && !has_member(dead, m->core.me()))
+    if (has_member(s.from ? devices_of_entry(s, r.now()) : r.concerned(), m->core.me()) &&
+        !has_member(dead, m->core.me()))
       threads.emplace_back([&m, &r] { m->result = m->change.enter(r); });
   for (std::thread& t : threads) t.join();
 }
@@ -188,4 +190,63 @@ TEST_CASE("where the record says that a member has state which it has not, or te
   r = record_at(job_phase::entering, {cut(2, {"a"}, "")});
   a.put(r);
   CHECK(a.change.enter(r).sentence == "reshard: the record tells no world that holds the state");
+}
+
+TEST_CASE(
+    "what lies between two worlds, where a switch under a budget was torn, goes on to a third one: every element") {
+  const std::vector<std::pair<world, world>> changes = {
+      {cut(1, {"a", "b"}, "pp=2"), cut(2, {"b", "c"}, "tp=2")},
+      {cut(1, {"a", "b", "c"}, "dp=3,zero=1"), cut(2, {"c", "a"}, "tp=2")},
+      {cut(1, {"c"}, ""), cut(2, {"a", "b", "c"}, "dp=3,zero=1")}};
+  index_t torn = 0, in_part = 0, whole = 0;
+  std::size_t turn = 0;
+  for (const auto& [from, into] : changes)
+    for (const char* const breaks : {"stage:0", "stage:1", "stage:2"}) {
+      const std::string who(1, "abbcaacbc"[turn++]);
+      const std::string layout = to_text(from) + " -> " + to_text(into);
+      CAPTURE(layout);
+      CAPTURE(std::string(breaks));
+      CAPTURE(who);
+      local_store kept;
+      movers all = three(kept, 40_KiB);
+      for (auto& m : all) {
+        m->sum = 111;
+        if (from.has(m->core.me())) m->begin(from, 10);
+        if (m->core.me() == who) m->watcher.breaks_at = breaks;
+      }
+      const job_record before = record_at(job_phase::entering, {from, into});
+      all_enter(all, before);
+      const world next = cut(3, {"b", "a"}, "pp=2");
+      job_record r = record_at(job_phase::entering, {from, into, next}, 1);
+      bool broke = false;
+      for (auto& m : all) {
+        if (!has_member(before.concerned(), m->core.me())) continue;
+        broke = broke || !m->result.sentence.empty();
+        m->watcher.breaks_at.clear();
+        promise p{{m->core.me(), m->core.holds > 0 ? m->core.version : holds_nothing}, 0, m->core.holds};
+        if (const auto& t = m->core.torn) {
+          p.torn_stages = t->stages, p.torn_in_place = t->share.in_place, p.torn_here = t->share.here;
+          p.torn_unread = t->share.unread_kept.value_or(0);
+          ++torn, whole += t->share.here == t->stages ? 1 : 0;
+          in_part += t->share.here > 0 && t->share.here < t->stages ? 1 : 0;
+        }
+        r.promises.push_back(p);
+      }
+      if (!broke) continue;  // it had fewer stages
+      all_enter(all, r);
+      for (auto& m : all) {
+        const rank_t rank = next.rank_of(m->core.me());
+        CHECK(m->result.sentence == "");
+        CHECK(m->right(3) == (rank < 0 ? 0 : elements(*m, next, rank)));
+        if (rank < 0) continue;
+        CHECK(m->came == 111);
+        CHECK_FALSE((m->core.torn && m->core.holds == 3));
+        m->change.settle(next);
+        CHECK_FALSE(m->core.torn);
+      }
+    }
+  MESSAGE(torn << " members held what lies between two worlds: " << in_part << " of them some stages, " << whole
+               << " all");
+  CHECK(torn > 20);
+  CHECK(in_part > 10);
 }

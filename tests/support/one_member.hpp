@@ -36,7 +36,10 @@ inline job_record record_at(job_phase phase, const std::vector<world>& worlds, i
 
 /// All that a member's watcher is told, in order, a line each.
 struct told_all : job_watcher {
-  void at(std::string_view where) override { say(std::string(where)); }
+  void at(std::string_view where) override {
+    say(std::string(where));
+    if (where == breaks_at) throw peer_failed("reshard: it breaks there");
+  }
   void answered(const member_name& request, std::string_view text) override {
     say(std::string(request.text()) + ": " + std::string(text));
   }
@@ -63,6 +66,7 @@ struct told_all : job_watcher {
   std::mutex mutex;  // of the lines: groups are made and copies sent by threads of their own
   std::string lines;
   double switch_seconds = -1;  // of the world that was entered last
+  std::string breaks_at;       // where it throws, as if another were gone
 };
 
 struct one_member {
