@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -158,4 +159,51 @@ TEST_CASE("a member that goes over to another world begins its windows again") {
   r.epoch = r.worlds[0].epoch = 4;
   static_cast<void>(a.steps.replaced(r, {}));
   CHECK(a.store.read(a.core.keys.paces() + "a")->value == "4 10000");
+}
+
+TEST_CASE("each window that is over is told once, the latest last, behind those before it") {
+  local_store kept;
+  one_member a(kept, {.windows = 3});
+  const std::string key = a.core.keys.paces() + "a";
+  static_cast<void>(a.steps.replaced(one_member::record(), {}));
+  CHECK_FALSE(a.store.read(key));  // nothing is over yet
+  struct window {
+    double own;
+    const char* told;
+  };
+  for (const window& one : {window{0.010, "3 10000"}, window{0.020, "3 10000 20000"},
+                            window{0.030, "3 10000 20000 30000"}, window{0.040, "3 20000 30000 40000"}}) {
+    a.make_steps(one.own);
+    static_cast<void>(a.steps.replaced(one_member::record(), {}));
+    REQUIRE(a.store.read(key));
+    CHECK(a.store.read(key)->value == one.told);
+    const std::uint64_t revision = a.store.read(key)->revision;
+    static_cast<void>(a.steps.replaced(one_member::record(), {}));
+    CHECK(a.store.read(key)->revision == revision);  // it is told once
+  }
+  job_record other = one_member::record();
+  other.epoch = other.worlds[0].epoch = 4;
+  a.make_steps(0.050);
+  const std::uint64_t revision = a.store.read(key)->revision;
+  static_cast<void>(a.steps.replaced(other, {}));  // these steps were made in another world
+  CHECK(a.store.read(key)->revision == revision);
+}
+
+TEST_CASE("who was slow and is not any more begins to wait anew, and nothing but a spare takes its place") {
+  local_store kept;
+  one_member a(kept, {.rungs = {rung::hot, rung::replace, rung::shrink, rung::checkpoint}, .windows = 2, .wait = 0.8});
+  a.make_steps(0.010), a.make_steps(0.010);
+  a.tell("b", "3 10000 10000"), a.tell("c", "3 10000 10000");
+  const auto looks = [&](const char* means, double seconds) {
+    a.tell("d", means);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    do CHECK_FALSE(a.replaced({}));
+    while (std::chrono::steady_clock::now() < end);
+  };
+  looks("3 25000 25000", 0.5);
+  looks("3 10000 10000", 0);
+  looks("3 25000 25000", 0.5);
+  CHECK(a.watcher.all.empty());  // a second in all, but not at a stretch
+  looks("3 25000 25000", 0.9);
+  CHECK(a.watcher.all.starts_with("d: ignored: d is slow"));
 }
