@@ -2,6 +2,7 @@
 // Pulses between threads of one process: who hears whom, the end of a connection, silence, and leaving in good order.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <map>
@@ -22,7 +23,7 @@ using detail::pulses;
 
 namespace {
 
-constexpr patience wait{400};
+constexpr patience wait{320};
 
 /// Members that hear one another, and what each was told.
 struct heard_world {
@@ -144,7 +145,7 @@ TEST_CASE("who is silent is told after the patience, by its neighbours; who leav
   for (const auto& t : told) {
     CHECK(t.who == member_name("mute"));
     CHECK(t.how == found_gone::silent);
-    CHECK(t.after >= 0.4);
+    CHECK(t.after >= 0.32);
   }
   CHECK(told.size() == 3);
 }
@@ -194,6 +195,7 @@ TEST_CASE("a process at whose address nobody listens any more is gone, before th
   w.ends[0]->hear(6, {w.peers[0], {"b", nobody, "here"}});
   CHECK(w.within(10 * wait, [](const auto& told) { return !told.empty(); }));
   CHECK(w.so_far()[0].how == found_gone::ended);
+  CHECK(w.so_far()[0].after >= 0.079);  // three calls, an eighth of the patience apart
 }
 
 TEST_CASE("each calls the next two and is called by the two before it, and says of which world and who it is") {
@@ -308,7 +310,7 @@ TEST_CASE(
     int times = 0;
     while (std::chrono::steady_clock::now() < begun + wait / 2) times += b.called(patience(20)).open() ? 1 : 0;
     CHECK(w.within(10 * wait, [](const auto& told) { return told.size() == 1; }));
-    for (const auto& t : w.so_far()) CHECK((t.how == found_gone::silent && t.after >= 0.4));
+    for (const auto& t : w.so_far()) CHECK((t.how == found_gone::silent && t.after >= 0.32));
     return times;
   });
   CHECK(calls >= 2);
@@ -340,4 +342,52 @@ TEST_CASE("who is no neighbour, is here already or says no hello changes nothing
   CHECK(std::chrono::steady_clock::now() - begun >= 8 * short_one - patience(20));
   const std::lock_guard lock(mutex);
   CHECK(told.empty());
+}
+
+TEST_CASE("who was away itself gives nobody up who speaks again once it is back") {
+  std::atomic<bool> away = false, back = false;
+  std::mutex mutex;
+  std::vector<std::string> told;
+  pulses a("a", listening_socket("127.0.0.1:0"), wait, [&](const member_name& who, found_gone how, double) {
+    {
+      const std::lock_guard lock(mutex);
+      told.push_back(std::string(who.text()) + (how == found_gone::ended ? " ended" : " silent"));
+    }
+    away = true;
+    std::this_thread::sleep_for(wait + wait / 2);  // on the thread that hears
+    back = true;
+  });
+  const pulse_peer me{"a", "127.0.0.1:" + std::to_string(a.port()), "here"};
+  spoken_for b("b"), c("c");
+  a.hear(9, {me, b.peer, c.peer});
+  owned_descriptor to_b = b.called();
+  const owned_descriptor to_c = c.called(), of_b = silent_caller(me, 9, "b"), of_c = silent_caller(me, 9, "c");
+  say(to_b, "."), say(to_c, "."), heard(to_c, wait / 2);
+  to_b.close();
+  const auto end = std::chrono::steady_clock::now() + 20 * wait;
+  while (!back && std::chrono::steady_clock::now() < end) {
+    if (!away) say(to_c, "."), say(of_c, ".");
+    std::this_thread::sleep_for(wait / 16);
+  }
+  for (const auto until = std::chrono::steady_clock::now() + wait; std::chrono::steady_clock::now() < until;) {
+    std::this_thread::sleep_for(wait / 16);
+    say(to_c, "."), say(of_c, ".");
+  }
+  const std::lock_guard lock(mutex);
+  CHECK(told == std::vector<std::string>{"b ended"});
+}
+
+TEST_CASE("who calls of another world is none of this one's, whatever its name") {
+  heard_world w;
+  w.add("a");
+  spoken_for b("b");
+  w.ends[0]->hear(9, {w.peers[0], b.peer});
+  const owned_descriptor to_b = b.called();
+  owned_descriptor other = silent_caller(w.peers[0], 8, "b");
+  say(to_b, "."), say(other, ".");
+  heard(other, wait / 4);
+  other.close();
+  const owned_descriptor of_b = silent_caller(w.peers[0], 9, "b");
+  for (int i = 0; i < 12; ++i) say(to_b, "."), say(of_b, "."), std::this_thread::sleep_for(wait / 8);
+  CHECK(w.so_far().empty());
 }
