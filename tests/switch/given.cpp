@@ -208,6 +208,8 @@ TEST_CASE("a side: degrees, or each box of a list with its holders") {
   const std::vector<given> all = {usual,
                                   side(rows(2, 4)),
                                   side(rows(1, 5)),
+                                  side(three),
+                                  side(of_others),
                                   side(doubled),
                                   side(columns),
                                   detail::given_side(computed_holding(of("tp=2"), adam.all())),

@@ -98,6 +98,7 @@ parts all_parts(const change_of_layouts& change, const exchanged& x) {
 /// What was met, so that a test can say that all of it occurred.
 struct met {
   index_t messages = 0, sent_in_place = 0, came_in_place = 0, several = 0, rounds = 0, empty_rounds = 0;
+  index_t came_alone = 0, came_behind = 0;  // in place: without a lag in a stage of one round; with one, in several
 };
 
 /// Messages of a device in each stage and round, by what they say.
@@ -152,6 +153,8 @@ void check_shape(const device_part& p, met& seen) {
             CHECK(reinterpret_cast<std::uintptr_t>(one.data) % static_cast<std::uintptr_t>(x.alignment) == 0);
             if (!sends) CHECK((x.may_lie == in_tensors::both_ways && (x.lag() == 0 || sizes.several_rounds(k))));
             (sends ? seen.sent_in_place : seen.came_in_place) += 1;
+            if (!sends)
+              (x.lag() > 0 ? seen.came_behind : seen.came_alone) += x.lag() > 0 || !sizes.several_rounds(k) ? 1 : 0;
             CHECK((sends ? m.pack : m.unpack).end(static_cast<index_t>(i)) -
                       (sends ? m.pack : m.unpack).begin(static_cast<index_t>(i)) ==
                   (sends ? 0u : m.unpack.end(static_cast<index_t>(i)) - m.unpack.begin(static_cast<index_t>(i))));
@@ -289,6 +292,8 @@ TEST_CASE("in each way, in one stage and in several, in one round and in several
   CHECK(seen.messages > 1000);
   CHECK(seen.sent_in_place > 20);
   CHECK(seen.came_in_place > 20);
+  CHECK(seen.came_alone > 20);
+  CHECK(seen.came_behind > 20);
   CHECK(seen.several > 20);
   CHECK(seen.empty_rounds > 5);
 }
@@ -325,4 +330,30 @@ TEST_CASE("ends that exchange otherwise have other digests") {
           of_pair.insert(p.moves.digests[0].out), ++ways;
         }
   CHECK(of_pair.size() == static_cast<std::size_t>(ways));
+}
+
+TEST_CASE("ends that exchange other things have other digests, and messages of other switches other trailers") {
+  std::set<std::uint64_t> of_pair, of_messages;
+  std::size_t pairs = 0, messages = 0;
+  const auto add = [&](const change_of_layouts& change) {
+    parts all = all_parts(change, {exchange_as::buffered, 1, trailer_bytes, usual_round_bytes});
+    check_pairs(all);
+    for (const auto& p : all) {
+      for (const peer_digests& d : p->moves.digests)
+        if (d.out != 0) of_pair.insert(d.out), ++pairs;
+      of_messages.insert(p->moves.whose_out.begin(), p->moves.whose_out.end());
+      messages += p->moves.whose_out.size();
+    }
+  };
+  // ranks that change places: as many bytes of other tensors, of another state, and of the other half
+  const placement swapped{.to = device_map({1, 0})};
+  for (const int state : {1, 2, 3}) {
+    placement on = swapped;
+    on.states = only(state);
+    add(change_of("tp=2", "tp=2", on));
+    add(change_of("pp=2", "pp=2", on));
+  }
+  CHECK(of_pair.size() == pairs);
+  CHECK(of_messages.size() == messages);
+  CHECK(pairs == 12);
 }
