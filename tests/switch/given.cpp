@@ -202,6 +202,10 @@ TEST_CASE("a side: degrees, or each box of a list with its holders") {
   };
   const given usual = side(rows(1, 4));
   CHECK(usual.text == "a list of 2 boxes on 2 ranks, hash " + std::to_string(usual.value));
+  const std::vector<shard> three = {{0, "wte", bf16, {10, 8}, {0, 0}, {5, 8}},
+                                    {2, "wte", bf16, {10, 8}, {5, 0}, {5, 8}}};
+  const std::vector<shard> of_others = {{0, "wte", bf16, {10, 8}, {0, 0}, {4, 8}},
+                                        {0, "wte", bf16, {10, 8}, {4, 0}, {6, 8}}};
   std::vector<shard> doubled = rows(1, 4),
                      columns = {{0, "wte", bf16, {10, 8}, {0, 0}, {10, 4}}, {1, "wte", bf16, {10, 8}, {0, 4}, {10, 4}}};
   doubled.push_back({1, "wte", bf16, {10, 8}, {0, 0}, {4, 8}});

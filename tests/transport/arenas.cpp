@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory an exchange takes, by hand: what a stage's messages are in each way, which arena is whose, whole pages
-// or granules, and where the arenas lie.
+// How much memory an exchange takes, by hand: what a stage's messages are in each way, which arena is whose, in whole
+// pages or granules, and where the arenas lie.
 #include <doctest/doctest.h>
 
 #include <algorithm>
