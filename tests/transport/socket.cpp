@@ -57,7 +57,7 @@ bool deserted_soon(const std::string& address) {
 
 /// Whether a name stands for an IPv6 address too.
 bool has_ipv6(const std::string& address) {
-  const detail::resolved_address all(address, false);
+  const detail::resolved_address all(address);
   for (const addrinfo* a = all.first(); a != nullptr; a = a->ai_next)
     if (a->ai_family == AF_INET6) return true;
   return false;
@@ -114,6 +114,13 @@ TEST_CASE("an address is host:port") {
     CHECK_REFUSED(call_address(bad, 1s), "the address '" + bad + "': it is written host:port");
     CHECK_REFUSED(is_deserted(bad), "the address '" + bad + "': it is written host:port");
   }
+  for (const std::string one : {"127.0.0.1:80", "[127.0.0.1]:80", "[::1]:80"}) {
+    const detail::resolved_address at(one);
+    CHECK(at.count() == 1);  // of streams alone
+    CHECK(at.first()->ai_family == (one == "[::1]:80" ? AF_INET6 : AF_INET));
+  }
+  for (const std::string bad : {"[]:80", "[::1:80", "[127.0.0.1:80", "127.0.0.1]:80", "127.0.0.1:80:80"})
+    CHECK_REFUSED(detail::resolved_address(bad), "the address '" + bad + "' is not known: ");
   CHECK_REFUSED(call_address("127.0.0.1:no-such-service", 1s),
                 "the address '127.0.0.1:no-such-service' is not known: ");
 }
@@ -151,7 +158,7 @@ TEST_CASE("a port is taken once, and says so; who left it can be told from who l
 }
 
 TEST_CASE("of all addresses that a name stands for one is enough to be called, and to be no deserted one") {
-  const int names = detail::resolved_address("localhost:1", false).count();
+  const int names = detail::resolved_address("localhost:1").count();
   MESSAGE("localhost has " << names << " addresses here");
   CHECK(names >= 1);
   for (const std::string only : {"127.0.0.1", "[::1]"}) {

@@ -58,30 +58,32 @@ namespace detail {
 /// "host:port" as addresses of the kernel; freed with it.
 class resolved_address {
  public:
-  resolved_address(const std::string& address, bool passive) {
+  explicit resolved_address(const std::string& address) {
     const std::size_t colon = address.rfind(':');
     if (colon == address.npos || colon == 0 || colon + 1 == address.size())
       refuse("the address '", address, "': it is written host:port");
     addrinfo hints = {};
     hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = passive ? AI_PASSIVE : 0;
     std::string host = address.substr(0, colon);
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     const std::string port = address.substr(colon + 1);
-    if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &list_); error != 0)
+    addrinfo* found = nullptr;
+    if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0)
       refuse("the address '", address, "' is not known: ", ::gai_strerror(error));
+    list_.reset(found);
   }
-  resolved_address(const resolved_address&) = delete;
-  ~resolved_address() { ::freeaddrinfo(list_); }
-  const addrinfo* first() const { return list_; }
+  const addrinfo* first() const { return list_.get(); }
   int count() const {
     int n = 0;
-    for (const addrinfo* a = list_; a != nullptr; a = a->ai_next) ++n;
+    for (const addrinfo* a = first(); a != nullptr; a = a->ai_next) ++n;
     return n;
   }
 
  private:
-  addrinfo* list_ = nullptr;
+  struct freed {
+    void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+  };
+  std::unique_ptr<addrinfo, freed> list_;
 };
 
 inline void set_option(int socket, int level, int name) {
@@ -96,7 +98,7 @@ class listening_socket {
  public:
   /// "127.0.0.1:0" takes any free port.
   explicit listening_socket(const std::string& address) {
-    const detail::resolved_address at(address, true);
+    const detail::resolved_address at(address);
     for (const addrinfo* a = at.first(); a != nullptr && !listen_at(*a);) a = a->ai_next;
     if (!descriptor_.open()) detail::throw_socket_error("cannot listen at " + address);
   }
@@ -108,9 +110,8 @@ class listening_socket {
     socklen_t size = sizeof bound;
     if (::getsockname(descriptor_.number(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
       detail::throw_socket_error("a listening socket without a name");
-    const in_port_t port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                                                       : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
-    return ntohs(port);
+    static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));  // IPv6's lies there, too
+    return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port);
   }
   /// Somebody who calls, or nothing.
   owned_descriptor accept() const {
@@ -142,8 +143,7 @@ class begun_call {
  public:
   begun_call() = default;  // of nobody
   begun_call(const std::string& address, patience limit)
-      : names_(std::make_unique<resolved_address>(address, false)), next_(names_->first()),
-        each_(limit / names_->count()) {
+      : names_(std::make_unique<resolved_address>(address)), next_(names_->first()), each_(limit / names_->count()) {
     dial();
   }
 
@@ -204,7 +204,7 @@ inline owned_descriptor call_address(const std::string& address, patience limit,
 /// is gone. One that lives, and one that does not answer, is no such address; one of a kind that this machine has not,
 /// as of IPv6, says nothing.
 inline bool is_deserted(const std::string& address) {
-  const detail::resolved_address at(address, false);
+  const detail::resolved_address at(address);
   bool any = false;
   for (const addrinfo* a = at.first(); a != nullptr; a = a->ai_next) {
     const owned_descriptor made(::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
