@@ -110,8 +110,8 @@ TEST_CASE("a number has digits and 64 bits; what is absent is zero") {
   CHECK(gateway_value().number() == 0);
   CHECK(number_value("0").number() == 0);
   CHECK(number_value("9012").number() == 9012);
-  CHECK(number_value("18446744073709551609").number() == 18446744073709551609u);  // beyond is no revision
-  for (const char* none : {"-1", "1.5", "1e3", "true", " 1", "/", ":", "18446744073709551620", "99999999999999999999",
+  CHECK(number_value("18446744073709551615").number() == 18446744073709551615u);
+  for (const char* none : {"-1", "1.5", "1e3", "true", " 1", "/", ":", "18446744073709551616", "99999999999999999999",
                            "184467440737095516150"})
     CHECK_REFUSED(number_value(none).number(), "etcd: '" + std::string(none) + "' where a number was expected");
 }

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <reshard/base/refusal.hpp>
@@ -31,10 +33,10 @@ struct gateway_value {
   bool is_true() const { return text == "true"; }
   std::uint64_t number() const {
     std::uint64_t n = 0;
-    for (const char c : text) {
-      if (c < '0' || c > '9' || n > (UINT64_MAX - 9) / 10) refuse("etcd: '", text, "' where a number was expected");
-      n = 10 * n + static_cast<std::uint64_t>(c - '0');
-    }
+    const char* const end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, n);
+    if (!text.empty() && (read.ec != std::errc() || read.ptr != end))
+      refuse("etcd: '", text, "' where a number was expected");
     return n;
   }
 };
