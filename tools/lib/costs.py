@@ -109,7 +109,7 @@ def told(costs):
         units = f"{(compiled + ran) / unit:9.1f}" if unit else ""
         yield f"{suite:<12}{files:>7}{compiled:>10.1f}{tests:>7}{ran:>10.1f}{units}"
     if unit:
-        yield f"a unit is {unit:.2f} s: tools/lib/budget_unit.cpp, compiled in the same run"
+        yield f"a unit is {unit:.2f} s: tools/lib/budget_unit.cpp, compiled before the run and after it"
     for what in ("files", "tests"):
         if costs[what]:
             yield f"slowest {what}: " + ", ".join(f"{name} {took:.1f}" for name, _, took in slowest(costs[what]))
