@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,9 +91,9 @@ class socket_wire {
     std::int64_t stage = 0;
     std::int64_t bytes = 0;
   };
-  /// Messages one after the other: what is under way of the first.
+  /// Messages one after the other, of which there are few at a time: what is under way of the first.
   struct queue {
-    std::deque<message*> messages;
+    std::vector<message*> messages;
     header head;
     std::size_t bytes = 0;  // of header and content
 
@@ -102,7 +101,7 @@ class socket_wire {
     message& front() { return *messages.front(); }
     void pop() {
       front().done = true;
-      messages.pop_front();
+      messages.erase(messages.begin());
       bytes = 0;
     }
     void clear() { messages.clear(), bytes = 0; }
@@ -144,6 +143,7 @@ class socket_wire {
       if (!l.calling.under_way() && now - l.dialled > std::chrono::milliseconds(1))
         l.dialled = now, l.calling = detail::begun_call(meeting_->address(peer), meeting_->of_one() / 8);
       l.called = detail::say_hello(l.calling.answered(), meeting_->hello(call_for::messages, number_));
+      if (!l.called.open()) return false;
     }
     std::byte answer;
     const socket_progress heard = receive_some(l.called.number(), &answer, 1);
