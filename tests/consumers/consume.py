@@ -83,8 +83,10 @@ with tempfile.TemporaryDirectory() as name:
     if way == "install":
         run(*meson, "setup", room / "build", source)
         steps = run("ninja", "-C", room / "build", "-n", "install")
-        built = sorted(str(room / "build" / t) for t in re.findall(r"Linking (?:static )?target (\S+)", steps))
+        linked = re.findall(r"Linking (static )?target (\S+)", steps)
         installed = sorted(t["filename"][0] for t in introspect("--targets") if t["installed"])
+        beside = {pathlib.Path(t).parent for t in installed}  # a library beside the tool is a part of it
+        built = sorted(t for static, name in linked if (t := str(room / "build" / name)) and not (static and pathlib.Path(t).parent in beside))
         if built != installed:
             stop(f"`meson install` builds {built} and installs {installed}")
     elif way == "pkg-config":
