@@ -201,7 +201,7 @@ TEST_CASE("why groups cannot be made is told; a making that nobody wants any mor
   job_record r = proposed();  // nobody knows c
   all.put(r);
   REQUIRE(all.all_have(r));
-  all[0].say("c", r, "here");
+  REQUIRE(all[0].store.swap(all[0].core.keys.said(r.epoch, r.attempt, "here") + "c", "1", no_revision) != 0);
   for (auto& m : all.all) m->groups.begin(r);
   for (auto& m : all.all) {
     REQUIRE(all.within([&] { return !m->groups.made(r).second.empty(); }));
