@@ -116,3 +116,11 @@ TEST_CASE("random tables that flatten: the shares are those of least seconds in 
     CHECK_DRAWN(shared > 20);
   }
 }
+
+TEST_CASE("a gain is rounded to the nearest of 30 bits") {
+  const double step = 1.0 / (1 << 29);  // of numbers from 1 to 2
+  for (const double gain : {1., 1.5, 1 + step, 2.}) CHECK(rounded_gain(gain) == gain);
+  CHECK(rounded_gain(1 + 0.49 * step) == 1);
+  CHECK(rounded_gain(1 + 0.51 * step) == 1 + step);
+  CHECK(rounded_gain(1 - 0.1 * step) == 1);
+}

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <vector>
 
 #include <reshard/queue/job_trace.hpp>
 
@@ -70,4 +71,19 @@ TEST_CASE("what is sound: a max above the devices, a table that falls, times far
   require_sound(trace);
   trace.devices = 9;
   CHECK_REFUSED(require_sound(trace), "job 1: throughput with 9 devices is missing");
+}
+
+TEST_CASE("the greatest of each number is sound") {
+  require_sound(changed([](job_trace& t) { t.jobs[1].submit = 4e9; }));
+  require_sound(changed([](job_trace& t) {
+    t.jobs[0].samples = 1e18;
+    t.jobs[0].throughput[1] = 1e18;
+  }));
+  require_sound(changed([](job_trace& t) {
+    t.jobs[0].samples = 315'360'000;
+    t.jobs[0].throughput[1] = 1;
+  }));
+  const traced_job one{0, 1, 1, 1, 10, {0, 1}, ""};
+  require_sound(job_trace{1, std::vector<traced_job>(20'000, one)});
+  require_sound(job_trace{4096, std::vector<traced_job>(1024, one)});
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -60,10 +61,37 @@ TEST_CASE("what stops for a change: one pause after the other, until the job's e
 }
 
 TEST_CASE("a schedule that takes no time, and one that takes too long") {
-  CHECK(schedule_figures_of(submitted(1, {7}), {job_policy::fifo, {}, {{7, 7, {{7, 1}}}}}).by_minute.empty());
+  const schedule_figures none = schedule_figures_of(submitted(1, {7}), {job_policy::fifo, {}, {{7, 7, {{7, 1}}}}});
+  CHECK(none.by_minute.empty());
+  CHECK(none.utilisation == 0);
+  CHECK(none.stopped == 0);
+  const schedule_figures half = schedule_figures_of(submitted(2, {0}), {job_policy::fifo, {}, {{0, 0.5, {{0, 1}}}}});
+  CHECK(half.makespan == 0.5);
+  CHECK(half.by_minute == std::vector<double>{0.5});
+  CHECK(half.utilisation == doctest::Approx(0.5));
   CHECK_REFUSED(schedule_figures_of(submitted(1, {0}), {job_policy::fifo, {}, {{0, 4e9, {{0, 1}}}}}),
                 "the schedule ends 4e+09 seconds after the first job was submitted; at most two years are told minute "
                 "by minute");
+  const job_schedule longest{job_policy::fifo, {}, {{0, max_schedule_seconds, {{0, 1}}}}};
+  CHECK(schedule_figures_of(submitted(1, {0}), longest).by_minute.size() == 1'051'200);  // 730 days
+}
+
+TEST_CASE("ends beside a whole minute: every minute has its mean, the last one too") {
+  for (int minutes = 1; minutes <= 70; ++minutes)
+    for (const double towards : {0., 1e9}) {
+      const double end = std::nextafter(60. * minutes, towards);
+      const schedule_figures f = schedule_figures_of(submitted(2, {0}), {job_policy::fifo, {}, {{0, end, {{0, 1}}}}});
+      REQUIRE(f.by_minute.size() == static_cast<std::size_t>(towards > 0 ? minutes + 1 : minutes));
+      for (const double mean : f.by_minute) CHECK(mean == doctest::Approx(0.5));
+    }
+}
+
+TEST_CASE("changes and what stops are of all jobs together") {
+  const job_trace trace = submitted(4, {0, 0});
+  const job_schedule s{job_policy::e_fifo, {5, 0}, {{0, 50, {{0, 1}, {10, 2}}}, {0, 50, {{0, 2}, {20, 1}, {30, 2}}}}};
+  const schedule_figures f = schedule_figures_of(trace, s);
+  CHECK(f.changes == 3);
+  CHECK(f.stopped == doctest::Approx((2 * 5 + 1 * 5 + 2 * 5) / 200.0));
 }
 
 TEST_CASE("random schedules: every minute is the mean of its seconds") {

@@ -288,6 +288,7 @@ TEST_CASE("a cost that is no cost is refused") {
   CHECK_REFUSED(schedule_jobs(trace, job_policy::e_fifo, {0, std::numeric_limits<double>::quiet_NaN()}),
                 "an overhead of nan");
   CHECK_REFUSED(schedule_jobs({}, job_policy::fifo), "a job trace without jobs");
+  CHECK(schedule_jobs(trace, job_policy::e_fifo, {315'360'000, 0}).jobs[0].end == 1);  // nothing changes
 }
 
 TEST_CASE("names of policies") {

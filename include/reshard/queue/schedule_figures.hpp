@@ -53,7 +53,7 @@ struct step_at {
   double at;
   double more;
 };
-/// The mean over each minute of [0, until) of a sum of steps.
+/// The mean over each minute of [0, until) of a sum of steps, which is 0 after the last.
 inline std::vector<double> means_by_minute(std::vector<step_at> steps, double until) {
   std::sort(steps.begin(), steps.end(), [](const step_at& a, const step_at& b) { return a.at < b.at; });
   std::vector<double> means(static_cast<std::size_t>(std::ceil(until / 60)), 0);
@@ -62,22 +62,21 @@ inline std::vector<double> means_by_minute(std::vector<step_at> steps, double un
     for (then = std::min(then, until); now < then;) {
       const std::size_t minute = std::min(static_cast<std::size_t>(now / 60), means.size() - 1);
       const double begins = 60 * static_cast<double>(minute), ends = std::min(begins + 60, until);
-      const double next = minute + 1 == means.size() ? then : std::min(then, begins + 60);
+      const double next = std::min(then, begins + 60);
       means[minute] += height * (next - now) / (ends - begins);
       now = next;
     }
   };
   for (const step_at& step : steps) go_to(step.at), height += step.more;
-  go_to(until);
   return means;
 }
 
 /// Device seconds of a job's pauses, which follow its changes one after the other.
 inline double stopped_device_seconds(const scheduled_job& job, double pause) {
   double ready = job.start, sum = 0;
-  for (std::size_t i = 0; i < job.held.size(); ++i) {
+  for (std::size_t i = 1; i < job.held.size(); ++i) {  // it starts without one
     const double from = job.held[i].from, until = i + 1 < job.held.size() ? job.held[i + 1].from : job.end;
-    if (i > 0) ready = std::max(ready, from) + pause;
+    ready = std::max(ready, from) + pause;
     sum += static_cast<double>(job.held[i].devices) * std::max(0.0, std::min(ready, until) - from);
   }
   return sum;

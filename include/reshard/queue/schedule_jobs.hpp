@@ -59,9 +59,11 @@ class job_simulator {
       queue_.push_back(next_);
       now_ = std::max(now_, job(next_).submit);
     }
-    for (const running_job& one : running_)
-      if (one.end <= past) result_.jobs[order_[one.number]].end = now_;
-    std::erase_if(running_, [&](const running_job& one) { return one.end <= past; });
+    std::erase_if(running_, [&](const running_job& one) {
+      if (one.end > past) return false;
+      result_.jobs[order_[one.number]].end = now_;
+      return true;
+    });
     free_ = clock_.devices(), minima_ = 0;
     for (const running_job& one : running_) free_ -= one.devices, minima_ += one.job->min;
   }
