@@ -56,7 +56,7 @@ struct watched_disk {
     if (fails == what) errno = EIO;
     return fails != what;
   }
-  ssize_t moves(char what, long number, int file, const void* bytes, std::size_t count, off_t at) {
+  ssize_t moves(char what, long number, int file, void* bytes, std::size_t count, off_t at) {
     if (!begins(what)) return -1;
     if (what == 'r' && std::exchange(shrinks, false)) {
       errno = EINTR;  // of an earlier call
@@ -87,7 +87,7 @@ extern "C" ssize_t pread(int file, void* to, std::size_t count, off_t at) {
 }
 extern "C" ssize_t write(int file, const void* from, std::size_t count) {
   return disk == nullptr || file <= 2 ? ::syscall(SYS_write, file, from, count)
-                                      : disk->moves('w', SYS_write, file, from, count, 0);
+                                      : disk->moves('w', SYS_write, file, const_cast<void*>(from), count, 0);
 }
 extern "C" int fdatasync(int file) {
   if (disk != nullptr && !disk->begins('s')) return -1;
