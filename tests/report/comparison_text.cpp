@@ -118,5 +118,21 @@ TEST_CASE("the table: what is shown, what is left out") {
   single.layouts = {{.layout = {}, .seconds = 0.5}};
   CHECK(comparison_text(from, single, 1, 0, 9).ends_with("\n\nfirst: tp=1\n"));
   const space experts(models::qwen3_30b_a3b, parse_degrees(""));
-  CHECK(comparison_text(experts, two(true), 6, 0, 9).find("  tp  pp  dp  ep  split") != std::string::npos);
+  layout_comparison of_experts = two(true);
+  of_experts.layouts[0].layout = parse_degrees("tp=2,dp=6,ep=3,split=spread");
+  CHECK(comparison_text(experts, of_experts, 6, 1, 1) ==
+        "qwen3-30b-a3b from '' (1 rank)\n"
+        "to 6 devices: 7 legal layouts\n"
+        "4 have a rank of more than 1 B\n"
+        "1 refused; one reason: a reason\n"
+        "seconds are simulated, not measured; best first\n\n"
+        "  tp  pp  dp  ep  split   a rank  moves  keeps  peak    seconds\n"
+        "   2   1   6   3  spread     10B    20B    30B   40B  500.00 ms\n"
+        "  .. and 1 more; --top says how many are shown\n\n"
+        "first: tp=2,dp=6,ep=3,split=spread\n");
+  layout_comparison nothing = two(true);
+  nothing.layouts.clear(), nothing.refused = 0;
+  CHECK(comparison_text(from, nothing, 6, 0, 9) ==
+        "llama2-7b from tp=2 (2 ranks)\n"
+        "to 6 devices: 7 legal layouts\n");
 }

@@ -112,6 +112,19 @@ TEST_CASE("one job that never waits, and one that takes no time") {
   drawn(none, {run_jobs(none, job_policy::e_fifo)}).check_words_apart();
 }
 
+TEST_CASE("780 columns at most: each is the mean of equally many minutes") {
+  const job_trace trace{1, {{0, 1, 1, 1, 600, {0, 1}, ""}}};
+  for (const std::size_t minutes : {780u, 1560u}) {
+    job_run run = run_jobs(trace, job_policy::fifo);
+    run.figures.by_minute.clear();
+    for (std::size_t m = 0; m < minutes; ++m) run.figures.by_minute.push_back(m % 2 == 0 ? 1 : 0);
+    const drawn_picture picture = drawn(trace, {run});
+    const std::vector<drawn_shape> held = of(picture, "#4a90d9\" shape"), ground = of(picture, "#f4f4f4");
+    REQUIRE(held.size() == (minutes == 780 ? 390 : 1));
+    CHECK(held[0].height == doctest::Approx(ground[0].height * (minutes == 780 ? 1 : 0.5)));
+  }
+}
+
 TEST_CASE("each line of a picture, written by other code") {
   const job_trace trace{
       2, {{0, 1, 1, 2, 300, {0, 1, 2}, ""}, {30, 1, 1, 2, 180, {0, 1, 2}, ""}, {40, 2, 1, 2, 90, {0, 1, 2}, ""}}};
