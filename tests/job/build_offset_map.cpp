@@ -86,7 +86,7 @@ struct slow_files {
   std::size_t most = 0;  // 0: as always
   int calls = 0, error = 0;
 
-  ssize_t call(long number, int file, const void* bytes, std::size_t count, off_t at) {
+  ssize_t call(long number, int file, void* bytes, std::size_t count, off_t at) {
     if (error != 0 || (most != 0 && ++calls % 2 == 1)) {
       errno = error != 0 ? error : EINTR;
       return -1;
@@ -102,7 +102,7 @@ extern "C" ssize_t pread(int file, void* to, std::size_t count, off_t at) {
   return reads.call(SYS_pread64, file, to, count, at);
 }
 extern "C" ssize_t pwrite(int file, const void* from, std::size_t count, off_t at) {
-  return writes.call(SYS_pwrite64, file, from, count, at);
+  return writes.call(SYS_pwrite64, file, const_cast<void*>(from), count, at);
 }
 
 TEST_CASE("a map is a head, the ends of its documents in six bytes each, and two bytes of nothing") {
