@@ -20,9 +20,9 @@ enum class purpose : std::uint8_t { delivered, passed_on };
 inline constexpr int most_phases = (1 << 15) - 1;
 
 /// A box of one family that goes from device src to device dst, for every state of the set. Without relay all is of
-/// phase 0; what is sent in a later phase was held before the switch, or arrived in an earlier phase. All bytes of a
-/// stream (plan/relay.hpp) pass each of its hops, so that they are cut into stages alike wherever they pass; 0: all
-/// that goes from src to dst without relay.
+/// phase 0; what is sent in a later phase was held before the switch, or arrived in an earlier phase. On a device all
+/// hops of a stream (plan/relay.hpp) carry the same bytes, so that these are cut into stages alike wherever they pass;
+/// devices of two nodes may know two streams by one number. 0: all that goes from src to dst without relay.
 struct transfer {
   rank_t src = 0;
   rank_t dst = 0;
