@@ -125,6 +125,33 @@ TEST_CASE("780 columns at most: each is the mean of equally many minutes") {
   }
 }
 
+TEST_CASE("what is little is drawn, what is nothing is not") {
+  const job_trace trace{1, {{0, 1, 1, 1, 600, {0, 1}, ""}}};
+  const job_run run = run_jobs(trace, job_policy::fifo);
+  const auto bars = [&](const std::vector<job_run>& runs) {
+    std::vector<double> widths;
+    for (const drawn_shape& r : drawn(trace, runs).rectangles)
+      if (std::fabs(r.x - 260) < 0.1 && std::fabs(r.height - 10) < 0.1) widths.push_back(r.width);
+    return widths;
+  };
+  CHECK(bars({run}) == std::vector<double>{520, 520});  // nobody waits
+  job_run shorter = run, little = run;
+  shorter.figures.makespan = 600 / 5200.;
+  CHECK(bars({run, shorter}) == std::vector<double>{520, 520, 520, 0.1});
+  shorter.figures.completion.mean = 0.25;  // seconds: the longest is as long as any
+  CHECK(bars({shorter}) == std::vector<double>{520, 520});
+  little.figures.by_minute = {1 / 800.};
+  const std::vector<drawn_shape> held = of(drawn(trace, {little}), "#4a90d9");
+  REQUIRE(held.size() == 1);
+  CHECK(held[0].height == doctest::Approx(0.1));
+  // a minute of 78,000 in a column of its own: a tenth of a tenth of a pixel
+  job_run longest = run;
+  longest.figures.by_minute.assign(78'000, 0);
+  little.figures.by_minute.assign(100, 0);
+  little.figures.by_minute.push_back(1);
+  CHECK(of(drawn(trace, {longest, little}), "#4a90d9").empty());
+}
+
 TEST_CASE("each line of a picture, written by other code") {
   const job_trace trace{
       2, {{0, 1, 1, 2, 300, {0, 1, 2}, ""}, {30, 1, 1, 2, 180, {0, 1, 2}, ""}, {40, 2, 1, 2, 90, {0, 1, 2}, ""}}};

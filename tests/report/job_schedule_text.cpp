@@ -26,8 +26,11 @@ std::vector<job_run> all_runs(const job_trace& trace, change_cost cost) {
 TEST_CASE("durations") {
   CHECK(io::duration_text(0) == "0.0 s");
   CHECK(io::duration_text(119.9) == "119.9 s");
+  CHECK(io::duration_text(119.95) == "2.0 min");
   CHECK(io::duration_text(119.96) == "2.0 min");
   CHECK(io::duration_text(7190) == "119.8 min");
+  CHECK(io::duration_text(7196.9) == "119.9 min");
+  CHECK(io::duration_text(7197) == "2.00 h");
   CHECK(io::duration_text(7200) == "2.00 h");
   CHECK(io::duration_text(90000) == "25.00 h");
 }
@@ -54,6 +57,9 @@ utilisation, 60.0 s a column:
   fifo       ██████████████████████████████████████████████████████████████
   e-fifo     ███████████████████████████████████████████████████████████████
 )");
+  for (job_run& run : runs) run.schedule.cost = {0, 0.25};
+  CHECK(io::job_runs_text(trace, runs).find("\na change stops a job for 0 s; being elastic takes 25.00 % of its") !=
+        std::string::npos);
   runs.pop_back();
   const std::string one = io::job_runs_text({1, {trace.jobs[0]}}, runs);
   CHECK(one.starts_with("1 job on 1 device; simulated, not measured\n\n"));  // no change, no cost of one
@@ -67,6 +73,7 @@ TEST_CASE("a column of utilisation is the mean of its minutes") {
   const char* const eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   for (int n = 0; n <= 8; ++n) CHECK(block_of(n / 8.0) == std::string(eighths[n]));
   CHECK(block_of(1) == std::string("█"));
+  CHECK(block_of(1.1) == std::string("█"));
   CHECK(block_of(1.2) == std::string("█"));
   CHECK(io::detail::means_of({1, 3, 5, 7, 10}, 2) == std::vector<double>{2, 6, 10});
   job_run run;
@@ -85,6 +92,8 @@ TEST_CASE("a column of utilisation is the mean of its minutes") {
   }
   run.figures.by_minute = {-1, 2};  // no more than an empty column, and a full one
   CHECK(io::detail::utilisation_text({run}).ends_with("  fifo        █\n"));
+  run.figures.by_minute = {1, 0, 0};  // no spaces at a line's end
+  CHECK(io::detail::utilisation_text({run}).ends_with("  fifo       █\n"));
   run.figures.by_minute.assign(64 * 1440 + 1, 1);
   CHECK(io::detail::utilisation_text({run}).starts_with("utilisation, 48.00 h a column:\n"));
 }

@@ -141,6 +141,10 @@ TEST_CASE(
   }
   std::printf("%d halves are filled by a part that is smaller; %d halves are of no number\n", hidden_but_for_the_rule,
               empty_halves);
+  // halves of ten numbers: four of ten are not most, unless the part would be seen nowhere
+  CHECK(io::detail::bar_text({{6, 24}}, 40, 2) == "▐·");
+  CHECK(io::detail::bar_text({{6, 16}}, 40, 2) == "▐·");
+  CHECK(io::detail::bar_text({{6, 15}}, 40, 2) == "█·");
   CHECK_DRAWN(hidden_but_for_the_rule > 100);
   CHECK_DRAWN(empty_halves > 100);
 }
