@@ -592,6 +592,8 @@ TEST_CASE("where tp does not divide the heads, or there are none, a matrix tells
         rows{"    drawn for rows of embed_tokens: its numbers and their ranks",
              "  tp 0       " + bar(0, 32, 128) + " [0,32) 0", "  tp 1       " + bar(32, 64, 128) + " [32,64) 1",
              "  tp 2       " + bar(64, 96, 128) + " [64,96) 2", "  tp 3       " + bar(96, 128, 128) + " [96,128) 3"});
+  CHECK(block_after(drawn("dp=2,zero=3,shard=rows,names=hf", t), "zero=3 cuts the rows")[0] ==
+        "    of all states of all tensors, in 2 (cp x dp)");
   model own{.name = "own", .shape = {.layers = 1}};
   own.sets[0] = layer_set::all(1);
   own.add({.name = "norm", .extent = {1, 1, 1, 1, 8}, .shape_ndim = 1});
@@ -599,10 +601,12 @@ TEST_CASE("where tp does not divide the heads, or there are none, a matrix tells
   own.add({.name = "w", .extent = {1, 1, 2, 8, 4}, .tensor_axis = axis_of::row});
   const std::string each_part = drawn("tp=2", own);  // of the 16 rows both have one half of each part
   CHECK(block_after(each_part, "tp cuts dense matrices in 2, drawn for rows of w:").size() == 2);
-  CHECK(each_part.find("[0,4) .. 0\n") != std::string::npos);
-  CHECK(each_part.find("[4,8) .. 1\n") != std::string::npos);
+  CHECK(each_part.find("  tp 0       ████████········████████········ [0,4) .. 0\n") != std::string::npos);
+  CHECK(each_part.find("  tp 1       ········████████········████████ [4,8) .. 1\n") != std::string::npos);
   own.family_at[1].tensor_axis = axis_of::part;
   CHECK(drawn("tp=2", own).find(bar(8, 16, 16) + " [8,16) 1\n") != std::string::npos);
+  own.family_at[1].extent[2] = 4;  // two whole parts each: one stretch of rows
+  CHECK(drawn("tp=2", own).find(bar(16, 32, 32) + " [16,32) 1\n") != std::string::npos);
   own.family_at[1].shape_ndim = 3;
   CHECK(drawn("tp=2", own).find("drawn for parts of w: its numbers and their ranks\n") != std::string::npos);
   own.family_at[1].tensor_axis = axis_of::column;
