@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -510,6 +511,29 @@ TEST_CASE("the hues of stages go round the wheel in steps of 67 degrees") {
   const int degrees_of[] = {0, 67, 134, 201, 268, 335, 42, 109};
   for (index_t stage = 0; stage < 8; ++stage)
     CHECK(io::detail::stage_fill(stage) == "fill=\"hsl(" + std::to_string(degrees_of[stage]) + ",60%,55%)\"");
+}
+
+TEST_CASE("a title of more than 100 characters is set smaller, and of a long one 150 and three dots are left") {
+  std::set<std::size_t> lengths;
+  for (const index_t stages : {15, 30})  // the first with a layer, each other with one more
+    for (std::size_t letters = 1; letters <= 40; ++letters) {
+      const std::string name(letters, 'n');
+      transformer t{.name = name, .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+      t.layers = stages * (stages + 1) / 2;
+      std::string layout = "pp=" + std::to_string(stages) + ",string=Et";
+      for (index_t stage = 2; stage <= stages; ++stage) layout += "|t*" + std::to_string(stage);
+      const space s(make_transformer(t), parse_degrees(layout + "L"));
+      const std::vector<std::string> lines = lines_of(computed_holding(s), 0);
+      const auto title = std::find_if(lines.begin(), lines.end(),
+                                      [](const std::string& line) { return line.find(" y=\"32.0\"") != line.npos; });
+      REQUIRE(title != lines.end());
+      const std::size_t from = title->find('>') + 1, length = title->find("</text>") - from;
+      const char* size = length > 100 ? "font-size=\"11\"" : "font-size=\"16\"";
+      CHECK(title->find(size + std::string(" font-weight=\"bold\">" + name + " under pp=")) != title->npos);
+      lengths.insert(length);
+    }
+  for (const std::size_t length : {100u, 101u}) CHECK(lengths.count(length) == 1);
+  CHECK(*lengths.rbegin() == 153);
 }
 
 TEST_CASE("text of others is escaped, and numbers are tenths") {
