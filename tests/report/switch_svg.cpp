@@ -232,7 +232,8 @@ TEST_CASE("a cell for every pair of devices that exchange bytes") {
                         {"", "dp=100", 8, {}, 13},
                         {"", "dp=144", 1, {}, 144},
                         {"", "dp=144", 2, {}, 72},
-                        {"", "dp=120", 2, {}, 60}};
+                        {"", "dp=120", 2, {}, 60},
+                        {"", "dp=13", 8, {}, 2}};  // whose sides are no whole pixels
   for (const auto& s : switches) {
     CAPTURE(s.to);
     const drawn_switch d = draw(s.from, s.to, s.gpus, s.to_devices.empty() ? device_map() : device_map(s.to_devices));

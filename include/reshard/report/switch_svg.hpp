@@ -110,7 +110,7 @@ class heat_map {
                  " font-size=\"16\" font-weight=\"bold\"");
     canvas_.text(200, 540, one_line("from " + said_.from, 98));
     canvas_.text(200, 720, one_line("to " + said_.to, 98));
-    const index_t nodes = groups_.empty() ? 0 : groups_[0].nodes.size();
+    const index_t nodes = groups_[0].nodes.size();  // there is one: a switch has a device
     canvas_.text(200, 900,
                  text_of("down: who sends, across: who receives; a cell is ",
                          by_device_   ? "a device, nodes are outlined"
@@ -171,7 +171,7 @@ class heat_map {
       y += 240;
     };
     scale(inside, "inside a node", inside_);
-    if (groups_.size() > 1 && !groups_.empty() && groups_.front().nodes != groups_.back().nodes)
+    if (groups_.front().nodes != groups_.back().nodes)
       scale(across, by_device_ || groups_[0].nodes.size() == 1 ? "between nodes" : "between cells", between_);
     if (most() == 0) return canvas_.text(200, y + 110, "nothing moves");
     const std::size_t darkest =
