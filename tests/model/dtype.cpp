@@ -37,3 +37,10 @@ TEST_CASE("each type has its own name, and three have a short form") {
   CHECK(name(dtype::int64) == "int64");
   static_assert(bf16 == dtype::bf16 && fp16 == dtype::fp16 && fp32 == dtype::fp32);
 }
+
+TEST_CASE("a number that is no type's has no width and no name") {
+  for (const int number : {-1, 8, 1000}) {
+    CHECK(width(static_cast<dtype>(number)) == 0);
+    CHECK(name(static_cast<dtype>(number)).empty());
+  }
+}

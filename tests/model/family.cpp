@@ -111,7 +111,8 @@ TEST_CASE("a name that a pattern makes is taken apart again, and no other") {
         CHECK(numbers_in(p, tensor_name(p, layer, expert)) ==
               std::to_string(has("{layer}") ? layer : 0) + " " + std::to_string(has("{expert}") ? expert : 0));
       }
-  CHECK(numbers_in("{layer}.{layer}", "1.2").empty());
+  for (const char* two : {"1.2", "0.2", "2.0"}) CHECK(numbers_in("{layer}.{layer}", two).empty());
+  CHECK(numbers_in("{layer}.{layer}", "0.0") == "0 0");
   for (const char* name : {"", "l.", "l.1", "l.1x", "l.01", "l.-1", "l.+1", "l. 1", "l.x", "m.1", "l.1.", "l{layer}"}) {
     CAPTURE(name);
     CHECK(numbers_in("l.{layer}", name).empty() == (std::string_view(name) != "l.1"));
@@ -119,4 +120,6 @@ TEST_CASE("a name that a pattern makes is taken apart again, and no other") {
   CHECK(numbers_in("{layer}", "123456789012345678") == "123456789012345678 0");
   CHECK(numbers_in("{layer}", "1234567890123456789").empty());
   CHECK(numbers_in("{layer}9", "1234567890123456789").empty());
+  CHECK(numbers_in("{layer}1234567890123456789", "1234567890123456789").empty());
+  CHECK(numbers_in("{layer}1234567890123456789", "1234567890123456789123").empty());
 }

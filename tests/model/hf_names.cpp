@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
 #include <reshard/model/hf_names.hpp>
 #include <reshard/model/presets.hpp>
@@ -79,6 +80,24 @@ TEST_CASE("which piece is which") {
   CHECK(names[{{5, 0, 0}, 0}] == "model.layers.0.mlp.gate_proj.weight");
   CHECK(names[{{5, 0, 0}, 1}] == "model.layers.0.mlp.up_proj.weight");
   CHECK(refused([&] { names[{{3, 0, 0}, 3}]; }) == "reshard: model small: family 3 has no piece 3");
+}
+
+TEST_CASE(
+    "a piece is the rows that unfused checkpoints have of it: k after the queries of every group, up after gate") {
+  const hf_names names(make_transformer(small));  // groups of 2 queries, of 5 rows each
+  CHECK(names.box_of({{3, 1, 0}, 0}) == box<3>{{{0, 2}, {0, 10}, {0, 12}}});
+  CHECK(names.box_of({{3, 1, 0}, 1}) == box<3>{{{0, 2}, {10, 15}, {0, 12}}});
+  CHECK(names.box_of({{3, 0, 0}, 2}) == box<3>{{{0, 2}, {15, 20}, {0, 12}}});
+  CHECK(names.box_of({{5, 1, 0}, 1}) == box<3>{{{1, 2}, {0, 7}, {0, 12}}});
+  CHECK(names.box_of({{6, 0, 0}, 0}) == box<3>{{{0, 1}, {0, 12}, {0, 7}}});
+}
+
+TEST_CASE("the name of a tied copy means the family that is tied, wherever it stands") {
+  model m = make_transformer(changed(small, [](auto& t) { t.tied = true; }));
+  std::swap(m.family_at[0], m.family_at[2]);
+  CHECK(hf_names(m).find("lm_head.weight") == tensor_piece{{2, 0, 0}, 0});
+  CHECK(hf_names(m).find("model.embed_tokens.weight") == tensor_piece{{2, 0, 0}, 0});
+  CHECK(hf_names(m)[{{2, 0, 0}, 0}] == "model.embed_tokens.weight");
 }
 
 TEST_CASE("Mixtral's experts are w1 (gate), w3 (up) and w2 (down) of a block_sparse_moe; others' are mlp.experts") {
@@ -178,7 +197,12 @@ TEST_CASE("models whose checkpoints have no such names, each with its reason") {
   CHECK(refused([&] { require_hf_names(m); }) ==
         "reshard: names=hf is not built for model small: its checkpoint's form is not said; usual and mixtral have "
         "names");
+  CHECK_FALSE(names_all_tensors(m));
   m.shape.checkpoint = checkpoint_form::usual;
+  CHECK(names_all_tensors(m));
+  model first = m;
+  first.family_at[0].name = "wte";
+  CHECK_FALSE(names_all_tensors(first));
   m.family_at[1].name = "decoder.layers.{layer}.own";
   CHECK(has_hf_names(m));
   CHECK_FALSE(names_all_tensors(m));

@@ -61,11 +61,39 @@ TEST_CASE("parameters are what the model has: without the rows of padding, and w
   CHECK(exact.parameters() == own + 36);
 }
 
+TEST_CASE("padding is counted of every padded family that counts, and of rows beyond the vocabulary alone") {
+  model m = small();
+  m.add({.name = "tall", .extent = {1, 1, 1, 3 * padded, hidden}, .place = home::last_stage});
+  CHECK(m.padding() == 36);  // no rows of the vocabulary
+  m.add({.name = "output",
+         .extent = {1, 1, 2, vocabulary + 1, hidden},
+         .place = home::last_stage,
+         .padded = padded_as::vocabulary});
+  CHECK(m.padding() == 36 + 12);
+  CHECK(m.parameters() == small().parameters() + 3 * padded * hidden + 2 * vocabulary * hidden);
+  m.add({.name = "other kind",
+         .extent = {1, 1, 1, padded, hidden},
+         .place = home::prediction,
+         .layers = 2,
+         .padded = padded_as::vocabulary});
+  CHECK(m.padding() == 36 + 12);
+  model without = m;
+  without.families = 6;  // what stands behind the last is no part of the model
+  CHECK(without.padding() == 36);
+  CHECK(without.parameters() == small().parameters() + 3 * padded * hidden);
+}
+
 TEST_CASE("a tensor's layer is a whole model's; a prediction layer is the one after the last") {
   constexpr model m = small();
   static_assert(m.layer_of({0, 0, 0}) == 0 && m.layer_of({1, 2, 0}) == 2 && m.layer_of({2, 0, 3}) == 1 &&
                 m.layer_of({3, 0, 0}) == layers);
   CHECK(small().layer_of({2, 1, 0}) == 2);
+  CHECK(small().layer_of({3, 0, 0}) == layers);
+  model pinned = small();
+  for (const int set : {0, 1}) {
+    pinned.family_at[0].layers = set;  // which has no part in where it is
+    CHECK(pinned.layer_of({0, 0, 0}) == 0);
+  }
   CHECK(&m[1] == &m.family_at[1]);
   CHECK(&m.layers_of(2) == &m.sets[1]);
 }
@@ -74,6 +102,9 @@ TEST_CASE("parameters have all states but statistics', a statistic those alone")
   constexpr state_set parameters(0, 3, 2), all = statistic_states | parameters;
   static_assert(states_of(tensor_kind::statistic, all) == statistic_states);
   static_assert(states_of(tensor_kind::parameter, all) == parameters);
+  CHECK(states_of(tensor_kind::statistic, all) == statistic_states);
+  CHECK(states_of(tensor_kind::parameter, all) == parameters);
+  CHECK(states_of(tensor_kind::statistic, parameters).empty());
   for (const role r : roles) {
     CHECK(has_states_of(tensor_kind::statistic, r) == (r == role::statistic));
     CHECK(has_states_of(tensor_kind::parameter, r) == (r != role::statistic));
@@ -82,6 +113,8 @@ TEST_CASE("parameters have all states but statistics', a statistic those alone")
 
 TEST_CASE("rows of query, key and value, and what leaves 64 bits or has no place") {
   static_assert(dimensions{.heads = 8, .groups = 2, .head_dim = 16}.qkv_rows() == (8 + 2 * 2) * 16);
+  CHECK(dimensions{.heads = 8, .groups = 2, .head_dim = 16}.qkv_rows() == 192);
+  CHECK(dimensions{.heads = 3, .groups = 1, .head_dim = 5}.qkv_rows() == 25);
   CHECK_REFUSED((dimensions{.heads = 8, .groups = std::numeric_limits<index_t>::max() / 2, .head_dim = 16}.qkv_rows()),
                 "does not fit 64 bits");
   model m = small();

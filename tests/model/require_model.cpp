@@ -91,6 +91,11 @@ TEST_CASE("the neighbours of what is refused are models") {
   const auto fine = [](auto&& change) { CHECK(said(change) == "accepted"); };
   fine([](model& m) { m.family_at[3].layers = 7; });  // of no layers, whichever set
   fine([](model& m) { m.shape.layers = 5; });
+  for (const index_t heads : {1, 2, 7})  // in one group, of a row for each query, its k and its v
+    fine([=](model& m) {
+      m.shape.heads = heads, m.shape.groups = 1;
+      m.family_at[1].extent[2] = 1, m.family_at[1].extent[3] = heads + 2;
+    });
   fine([](model& m) { m.shape.predictions = 1, m.family_at[3].place = home::prediction; });
   for (const int axis : {-1, 2, 3, 4}) fine([=](model& m) { m.family_at[2].tensor_axis = axis; });
   for (const int ndim : {2, 3}) fine([=](model& m) { m.family_at[2].shape_ndim = ndim; });
@@ -158,6 +163,16 @@ TEST_CASE("names: there, with the numbers that tell tensors apart, and none twic
         "family 1 'qkv' has 4 layers, so its name needs {layer}");
   CHECK(said([](model& m) { m.family_at[2].name = "l{layer}.x"; }) ==
         "family 2 'l{layer}.x' has 3 experts, so its name needs {expert}");
+  CHECK(said([](model& m) { m.family_at[2].name = "x{expert}"; }) ==
+        "family 2 'x{expert}' has 2 layers, so its name needs {layer}");
+  CHECK(said([](model& m) {
+          m.family_at[2].name = "l{layer}.x";
+          m.family_at[2].extent[1] = 2;
+        }) == "family 2 'l{layer}.x' has 2 experts, so its name needs {expert}");
+  CHECK(said([](model& m) {
+          m.family_at[2].name = "l{layer}.x";
+          m.family_at[2].extent[1] = 1;
+        }) == "accepted");
   CHECK(said([](model& m) { m.family_at[3].name = "wte"; }) ==
         "family 3 'wte' has the name of family 0; names tell tensors apart");
   CHECK(said([](model& m) { m.family_at[3].name = "head"; }) ==
@@ -166,6 +181,52 @@ TEST_CASE("names: there, with the numbers that tell tensors apart, and none twic
           m.sets[2] = {};
           m.sets[2].append(3);
         }) == "family 4 'l{layer}.x{expert}' has the name of family 2; names tell tensors apart");
+  CHECK(said([](model& m) {
+          m.sets[2] = {};
+          m.sets[2].append(1);
+        }) == "family 4 'l{layer}.x{expert}' has the name of family 2; names tell tensors apart");
+  CHECK(said([](model& m) {
+          m.sets[2] = {};
+          m.sets[2].append(2);
+        }) == "accepted");
+  CHECK(said([](model& m) {
+          m.family_at[3].place = home::embedding;
+          m.family_at[3].tied_name = "wte";
+        }) == "family 0 'wte' has the name of the copy of family 3 'norm'");
   CHECK(said([](model& m) { m.family_at[3].tied_name = "x"; }) ==
         "family 3 'norm' is tied to 'x', but only families of home::embedding have a copy");
+}
+
+TEST_CASE("what stands behind the last family is no part of the model, nor are its names") {
+  CHECK(said([](model& m) {
+          m.add({.name = "norm", .place = home::last_stage});
+          --m.families;
+        }) == "accepted");
+  CHECK(said([](model& m) {
+          m.add({.name = "copied", .tied_name = "norm", .place = home::embedding});
+          --m.families;
+        }) == "accepted");
+}
+
+TEST_CASE("what is pinned has one tensor whatever layer set it names, and shares no name with another") {
+  const auto pinned_as = [](model& m, int f, const char* name, int set) {
+    m.family_at[f].name = name, m.family_at[f].layers = set, m.family_at[f].place = home::last_stage;
+  };
+  CHECK(said([&](model& m) {
+          m.add({.name = "norm"});
+          pinned_as(m, 3, "l{layer}.norm", 1);
+          pinned_as(m, 5, "l{layer}.norm", 2);
+        }) == "family 5 'l{layer}.norm' has the name of family 3; names tell tensors apart");
+  CHECK(said([&](model& m) {
+          m.family_at[4].name = "l{layer}.y{expert}";
+          pinned_as(m, 3, "l{layer}.x{expert}", 2);
+        }) == "family 3 'l{layer}.x{expert}' has the name of family 2; names tell tensors apart");
+  static_assert(
+      [] {
+        model m = own();
+        m.family_at[3].name = "wte";
+        require_model(m);
+        return true;
+      }(),
+      "in a constant expression names are not compared");
 }

@@ -122,6 +122,11 @@ TEST_CASE("random sets: members, bytes of an element, those of a role, what a ze
 }
 
 TEST_CASE("the state of a statistic: number 16, four bytes, and of no level") {
+  CHECK(state_set::of_statistics().bits() == 1u << 16);
+  CHECK(state_set::of_statistics() == (statistic_states | state_set(3, 2, 8)) - state_set(3, 2, 8));
+  CHECK(state_set::of_statistics() == statistic_states);
+  CHECK_FALSE(state_set::of_statistics().sharded_at(3));
+  CHECK(state_set::of_statistics().bytes_per_element() == 4);
   CHECK(members_of(statistic_states) == members{{16, {9, 4}}});
   CHECK(statistic_states.of(role::statistic) == statistic_states);
   CHECK_FALSE(statistic_states.sharded_at(3));

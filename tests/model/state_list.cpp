@@ -3,8 +3,10 @@
 // neighbour.
 #include <doctest/doctest.h>
 
+#include <initializer_list>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <reshard/model/state_list.hpp>
@@ -177,4 +179,63 @@ TEST_CASE("what is no list is refused in a sentence, and its neighbour is read")
   CHECK(refused([] { static_cast<void>(sgd.only(2)); }) ==
         "reshard: states: there is no state 2; they are 0 to 1, and 16 of statistics");
   CHECK(refused([] { static_cast<void>(sgd.only(-1)); }).find("there is no state -1") != std::string::npos);
+}
+
+TEST_CASE("a list made of states is one as text is: with param, of level 3") {
+  const auto made = [](std::initializer_list<state> states) {
+    return refused([&] { static_cast<void>(state_list(states)); });
+  };
+  CHECK(made({{"param", dtype::bf16, 3}}) == "accepted");
+  CHECK(made({{"weights", dtype::bf16, 3}}) == "reshard: states: none of 1 is called param; one is, and is of level 3");
+  CHECK(made({{"m", dtype::fp32, 1}, {"param", dtype::bf16, 2}}) ==
+        "reshard: states: param is of level 2; it is of level 3");
+}
+
+TEST_CASE("a name has letters, digits and four signs, and no other character") {
+  const std::string allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
+  for (int code = 0; code < 256; ++code) {
+    const char c = static_cast<char>(code);
+    CAPTURE(code);
+    const std::string sentence = refused([c] {
+      static_cast<void>(state_list{{"param", dtype::bf16, 3}, {std::string_view(&c, 1), fp32, 1}});
+    });
+    CHECK((sentence == "accepted") == (allowed.find(c) != std::string::npos));
+  }
+}
+
+TEST_CASE("of what is refused a sentence has the first 40 characters") {
+  const std::string forty = "abcdefghijklmnopqrstuvwxyz0123456789ABCD", longer = forty + "EFG";
+  CHECK(says(longer) == "reshard: states: '" + forty +
+                            "' is no list; it is adam, lion, momentum or sgd, each also with +grad, or "
+                            "name:dtype:level by commas");
+  CHECK(says("param:bf16:3," + longer) ==
+        "reshard: states: '" + forty + "' is not of the form name:dtype:level, like exp_avg:fp32:1");
+  CHECK(says("param:bf16:3," + longer + ":" + longer + ":1") ==
+        "reshard: states: '" + forty + "' is of dtype '" + forty + "'; dtypes are bf16, fp16, fp32 and fp8");
+  CHECK(says("param:bf16:3," + longer + ":fp8:" + longer) ==
+        "reshard: states: '" + forty + "' is of level '" + forty +
+            "'; levels are 1, 2 and 3, the least zero at which a state is sharded");
+  CHECK(says("param:bf16:3," + longer + ":fp8:1") ==
+        "reshard: states: the name '" + forty + "' has 43 characters; 1 to 31 are supported");
+}
+
+TEST_CASE("the names of a list in a sentence: all, or those of a set, with a word before the last") {
+  const auto names = [](const state_list& list, const char* word, const state_set& of) {
+    return detail::state_names(list, word, of);
+  };
+  CHECK(detail::state_names(adam, " and ") == "param, master, exp_avg and exp_avg_sq");
+  CHECK(detail::state_names(sgd, " or ") == "param or master");
+  CHECK(names(adam, " or ", optimizer_states) == "master, exp_avg or exp_avg_sq");
+  CHECK(names(adam, " and ", only(0) | only(3)) == "param and exp_avg_sq");
+  CHECK(names(adam, " and ", only(3)) == "exp_avg_sq");
+  CHECK(names(adam, " and ", statistic_states).empty());
+  CHECK(names(adam, " and ", {}).empty());
+  std::string text = "param:bf16:3", all = "param";  // as many as there are; the statistic's is no name of the list
+  for (int i = 1; i < 16; ++i) {
+    text += ",s" + std::to_string(i) + ":fp8:2";
+    all += (i < 15 ? ", s" : " and s") + std::to_string(i);
+  }
+  const state_list sixteen = parse_state_list(text);
+  CHECK(detail::state_names(sixteen, " and ") == all);
+  CHECK(names(sixteen, " and ", sixteen.only(0) | sixteen.only(15) | statistic_states) == "param and s15");
 }

@@ -210,6 +210,97 @@ TEST_CASE("DeepSeek-V3: latent attention, a first dense layer, expert bias, shar
   CHECK(families(whole)[5] == attention + "linear_kv_down_proj.weight 4 1 1 16 40");
 }
 
+TEST_CASE("a prediction layer has experts where the model has any, and in a dense model none") {
+  const transformer predicting = changed(small, [](transformer& t) { t.predictions = 1; });
+  const std::string inner = "mtp.layers.0.mtp_model_layer.";
+  const std::vector<std::string> dense = families(make_transformer(predicting));
+  CHECK(std::vector<std::string>(dense.begin() + 7, dense.end()) ==
+        std::vector<std::string>{"decoder.final_layernorm.weight 1 1 1 1 12", "mtp.layers.0.enorm.weight 1 1 1 1 12",
+                                 "mtp.layers.0.hnorm.weight 1 1 1 1 12", "mtp.layers.0.eh_proj.weight 1 1 1 12 24",
+                                 inner + "self_attention.linear_proj.weight 1 1 1 12 20",
+                                 inner + "self_attention.linear_qkv.layer_norm_weight 1 1 1 1 12",
+                                 inner + "self_attention.linear_qkv.weight 1 1 2 20 12",
+                                 inner + "mlp.linear_fc1.layer_norm_weight 1 1 1 1 12",
+                                 inner + "mlp.linear_fc1.weight 1 1 2 7 12", inner + "mlp.linear_fc2.weight 1 1 1 12 7",
+                                 "mtp.layers.0.final_layernorm.weight 1 1 1 1 12", "output_layer.weight 1 1 1 9 12"});
+  const model one = make_transformer(changed(predicting, [](transformer& t) { t.experts = 1, t.expert_ffn = 8; }));
+  const std::vector<std::string> of_one = families(one);
+  CHECK(std::vector<std::string>(of_one.end() - 6, of_one.end()) ==
+        std::vector<std::string>{inner + "pre_mlp_layernorm.weight 1 1 1 1 12", inner + "mlp.router.weight 1 1 1 1 12",
+                                 inner + "mlp.experts.linear_fc1.weight{expert} 1 1 2 8 12",
+                                 inner + "mlp.experts.linear_fc2.weight{expert} 1 1 1 12 8",
+                                 "mtp.layers.0.final_layernorm.weight 1 1 1 1 12", "output_layer.weight 1 1 1 9 12"});
+  CHECK(one.shape.expert_ffn == 8);
+}
+
+TEST_CASE("one layer of a kind has its families and needs its sizes; experts that no layer has are the prediction's") {
+  const auto third = [](index_t l) { return l == 2; };
+  const model m = make_transformer(small_moe, third);
+  CHECK(m[6].name == layer + "mlp.linear_fc1.layer_norm_weight");
+  CHECK(m[6].extent[0] == 3);
+  CHECK(m[9].name == layer + "pre_mlp_layernorm.weight");
+  CHECK(m[9].extent[0] == 1);
+  CHECK(m.layers_of(9).layer_of(0) == 2);
+  CHECK(m.shape.ffn == 7);
+  CHECK(m.shape.expert_ffn == 8);
+  const auto but_third = [](index_t l) { return l != 2; };
+  CHECK(make_transformer(small_moe, but_third).shape.ffn == 7);
+  CHECK(refused([&] { make_transformer(changed(small_moe, [](auto& t) { t.ffn = 0; }), but_third); }) ==
+        "reshard: model small: the intermediate size of the dense layers is 0, but must be at least 1");
+  CHECK(refused([&] { make_transformer(changed(small_moe, [](auto& t) { t.expert_ffn = 0; }), third); }) ==
+        "reshard: model small: the intermediate size of an expert is 0, but must be at least 1");
+  CHECK(make_transformer(small, [](index_t) { return true; }).families == 9);  // dense: it has no experts
+  const transformer of_prediction =
+      changed(small, [](auto& t) { t.predictions = 1, t.experts = 1, t.expert_ffn = 8, t.shared_ffn = 5; });
+  const dimensions shape = make_transformer(of_prediction, [](index_t) { return false; }).shape;
+  CHECK(shape.expert_ffn == 8);
+  CHECK(shape.shared_ffn == 5);
+  CHECK(shape.ffn == 7);
+  CHECK(make_transformer(changed(of_prediction, [](auto& t) { t.experts = 0; })).shape.shared_ffn == 0);
+  CHECK(refused([&] {
+          make_transformer(changed(of_prediction, [](auto& t) { t.expert_ffn = 0; }), [](index_t) { return false; });
+        }) == "reshard: model small: the intermediate size of an expert is 0, but must be at least 1");
+}
+
+TEST_CASE("what a checkpoint calls its tensors: as it was said, but of a GPT and of queries that are not compressed") {
+  const auto form = [](auto&& change) { return make_transformer(changed(small, change)).shape.checkpoint; };
+  CHECK(form([](auto&) {}) == checkpoint_form::usual);
+  CHECK(form([](auto& t) { t.checkpoint = checkpoint_form::mixtral; }) == checkpoint_form::mixtral);
+  CHECK(form([](auto& t) { t.latent.q_rank = 9; }) == checkpoint_form::usual);
+  CHECK(form([](auto& t) { t.latent = {20, 12, 6, 4, 5}; }) == checkpoint_form::usual);
+  CHECK(form([](auto& t) { t.latent = {1, 12, 6, 4, 5}; }) == checkpoint_form::usual);
+  CHECK(form([](auto& t) { t.latent = {0, 12, 6, 4, 5}; }) == checkpoint_form::without_q_rank);
+  CHECK(form([](auto& t) { t.learned_positions = 3; }) == checkpoint_form::transposed);
+  CHECK(make_transformer(small)[0].tied_name.empty());
+}
+
+TEST_CASE("latent attention of other sizes: heads x value columns, and queries of a rank of 1") {
+  const model m = make_transformer(changed(small, [](transformer& t) { t.latent = {1, 12, 6, 4, 3}; }));
+  CHECK(families(m)[2] == attention + "linear_proj.weight 4 1 1 12 12");
+  CHECK(families(m)[3] == attention + "linear_q_down_proj.weight 4 1 1 1 12");
+  const model wide = make_transformer(changed(small, [](transformer& t) { t.latent = {2, 7, 6, 4, 5}; }));
+  CHECK(families(wide)[2] == attention + "linear_proj.weight 4 1 1 12 20");
+  CHECK(wide[2].tensor_axis == axis_of::column);
+  CHECK(wide.shape.groups == 0);
+  CHECK(wide.shape.head_dim == 6 + 4);
+  CHECK(families(wide)[5] == attention + "linear_q_up_proj.weight 4 1 1 40 2");
+  CHECK(families(wide)[6] == attention + "linear_kv_down_proj.weight 4 1 1 11 12");
+  CHECK(families(wide)[8] == attention + "linear_kv_up_proj.weight 4 1 1 44 7");
+}
+
+TEST_CASE("the least of a transformer is 1 of everything") {
+  const transformer least{
+      .name = "least", .layers = 1, .hidden = 1, .heads = 1, .groups = 1, .head_dim = 1, .ffn = 1, .vocabulary = 1};
+  CHECK(make_transformer(least).parameters() == 1 + (1 + 1 + 3) + (1 + 2 + 1) + 1 + 1);
+  const model gpt = make_transformer(changed(least, [](transformer& t) { t.learned_positions = 1; }));
+  CHECK(gpt[1].name == "embedding.position_embeddings.weight");
+  CHECK(gpt.shape.checkpoint == checkpoint_form::transposed);
+  const model mixture = make_transformer(changed(least, [](transformer& t) { t.experts = 1, t.expert_ffn = 1; }));
+  CHECK(mixture.parameters() == 1 + (1 + 1 + 3) + (1 + 1 + 2 + 1) + 1 + 1);
+  const model latent = make_transformer(changed(least, [](transformer& t) { t.latent = {1, 1, 1, 1, 1}; }));
+  CHECK(latent.parameters() == 1 + (1 + 1 + 1 + 1 + 2 + 2 + 1 + 2) + (1 + 2 + 1) + 1 + 1);
+}
+
 TEST_CASE("the presets have the sizes of the published models") {
   const struct {
     const char* name;
@@ -300,6 +391,10 @@ TEST_CASE("more than 1024 layers are fine where they are all alike, and refused 
     }
   CHECK(refused([&] { make_transformer(deep, [](index_t l) { return l > 0; }); }) ==
         "reshard: model small: 1025 layers of two kinds; at most 1024 are supported");
+  const model most =
+      make_transformer(changed(deep, [](auto& t) { t.layers = 1024; }), [](index_t l) { return l == 1023; });
+  CHECK(most.sets[detail::moe_layers].layer_of(0) == 1023);
+  CHECK(most.sets[detail::dense_layers].size() == 1023);
 }
 
 TEST_CASE("a model has at most 64 families, none of which may leave 64 bits") {

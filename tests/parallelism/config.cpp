@@ -95,6 +95,22 @@ TEST_CASE("a configuration knows at compile time what is static") {
   static_assert(d == degrees{.tp = 3, .zero = 1});
 }
 
+TEST_CASE("characters as a template argument are all but the last; a key is named once if no two settings have it") {
+  const char three[] = {'a', 'b', 'c', '\0'};
+  const detail::literal<4> all(three);
+  CHECK(all.view() == "abc");
+  CHECK(std::string(std::begin(all.text), std::end(all.text)) == std::string("abc\0", 4));
+  CHECK(detail::literal("").view().empty());
+  using shared = split<pipeline_split::spread>;
+  CHECK(detail::named_once<>());
+  CHECK(detail::named_once<shared>());
+  CHECK(detail::named_once<tp<2>, shared, dp<>>());
+  CHECK_FALSE(detail::named_once<tp<2>, tp<3>>());
+  CHECK_FALSE(detail::named_once<tp<2>, dp<2>, tp<>>());
+  CHECK_FALSE(detail::named_once<tp<2>, dp<2>, cp<2>, dp<>>());
+  CHECK_FALSE(detail::named_once<shared, tp<2>, split<pipeline_split::even>>());
+}
+
 TEST_CASE("a degree below its least is refused the same as a value and as text") {
   CHECK(refused([] { config<tp<>>{0}; }) == "reshard: tp=0: this degree is at least 1");
   CHECK(refused([] { dp{-2}; }) == "reshard: dp=-2: this degree is at least 1");

@@ -65,6 +65,26 @@ model with_seven_columns(model m, mesh_kind mesh) {
          .tensor_axis = axis_of::column});
   return m;
 }
+/// One expert, and a family whose parts are cut: 4 of them, each of `rows` rows (a vector's: columns).
+model with_parts(index_t rows, bool is_vector) {
+  model m = one_expert;
+  m.add({.name = "parts",
+         .extent = {1, 1, 4, is_vector ? 1 : rows, is_vector ? rows : 7},
+         .place = home::last_stage,
+         .tensor_axis = axis_of::part,
+         .shape_ndim = is_vector ? 1 : 2});
+  return m;
+}
+/// One expert, and a family of the vocabulary's rows that no dimension knows.
+model with_thirty_rows() {
+  model m = one_expert;
+  m.add({.name = "words",
+         .extent = {1, 1, 1, 30, 8},
+         .place = home::last_stage,
+         .tensor_axis = axis_of::row,
+         .padded = padded_as::vocabulary});
+  return m;
+}
 const model odd_dense = with_seven_columns(moe, mesh_kind::dense),
             odd_expert = with_seven_columns(moe, mesh_kind::expert);
 }  // namespace
@@ -133,6 +153,28 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
        "experts=grouped with shard=rows and 0 experts: it says how shard=rows cuts the experts of a model that has "
        "some",
        "shard=rows,experts=separate"},
+      {one_expert, "experts=grouped",
+       "experts=grouped with shard=buffers and 1 experts: it says how shard=rows cuts the experts of a model that has "
+       "some",
+       "experts=grouped,shard=rows"},
+      {moe, "etp=2,dp=2,order=dp",
+       "the order leaves out an axis whose degree is not 1: of tp=1 (etp=2), cp=1, ep=1, dp=2 (edp=1), pp=1 it has 1 "
+       "axes",
+       "etp=2,dp=2,order=dp-tp"},
+      {one_expert, "tp=2,cp=2,pp=2,shard=rows,zero=3,order=tp-cp-pp-dp",
+       "an order whose last axis is not pp gives dense and expert ranks different stages or replicas: pp=2, dp=1, "
+       "edp=2; it wants dp = edp and as many ranks before pp in both",
+       "tp=2,cp=2,pp=2,shard=rows,zero=3"},
+      {dense, "tp=5,shard=rows", "12 attention heads do not divide by tp=5; legal are tp in {1,2,3,4,6,12}",
+       "tp=5,shard=rows,names=hf"},
+      {moe, "dp=4,ep=4,shard=rows,names=hf", "6 experts do not divide by ep=4; legal are ep in {1,2,3,6}",
+       "dp=4,ep=4,shard=rows,names=hf,experts=grouped"},
+      {moe, "dp=4,ep=4,shard=rows,experts=grouped", "6 experts do not divide by ep=4; legal are ep in {1,2,3,6}",
+       "dp=4,ep=2,shard=rows,experts=grouped"},
+      {models::gpt3_1_3b, "names=hf,shard=rows",
+       "names=hf is not built for model gpt3-1.3b: GPT-2's checkpoints store matrices transposed", "shard=rows"},
+      {odd_dense, "tp=2,etp=1,pad=8", "'odd' of 3 x 5 x 7 (parts, rows, columns) is not cut into tp=2 equal pieces",
+       "etp=2,dp=2,pad=8"},
       {dense, "names=hf", "names=hf needs shard=rows: flat buffers hold Megatron's tensors", "names=hf,shard=rows"},
       {odd_dense, "tp=2,etp=1", "'odd' of 3 x 5 x 7 (parts, rows, columns) is not cut into tp=2 equal pieces",
        "etp=2,dp=2"},
@@ -155,6 +197,90 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
   CHECK(refused([&] { require_legal(odd, {.tp = 4}); }) ==
         "reshard: 30 rows of the vocabulary do not divide by tp=4; legal are tp in {1,2,3,5,6,10,15,30}");
   CHECK(refused([&] { require_legal(odd, {.tp = 2}); }) == "accepted");
+}
+
+TEST_CASE("parts go to ranks as far as they go, and then what lies in them, each in equal pieces") {
+  const auto cut = [](index_t parts, index_t inside, index_t degree, bool is_vector) {
+    const family f{.name = "f",
+                   .extent = {1, 1, parts, is_vector ? 1 : inside, is_vector ? inside : 49},
+                   .tensor_axis = axis_of::part,
+                   .shape_ndim = is_vector ? 1 : 2};
+    return rules::cut_divides(f, degree);
+  };
+  for (const bool is_vector : {false, true})
+    for (index_t parts = 1; parts <= 6; ++parts)
+      for (index_t inside = 1; inside <= 6; ++inside)
+        for (index_t degree = 1; degree <= 30; ++degree) {
+          bool some = false;  // a number of whole parts, or of a part's rows, that `degree` ranks have each
+          for (index_t whole = 1; whole <= parts; ++whole) some = some || whole * degree == parts;
+          for (index_t rows = 1; rows <= inside; ++rows)
+            some = some || (rows * degree == parts * inside && inside % rows == 0);
+          CAPTURE(parts);
+          CAPTURE(inside);
+          CAPTURE(degree);
+          CHECK(cut(parts, inside, degree, is_vector) == some);
+        }
+  for (int axis : {axis_of::row, axis_of::column, axis_of::expert}) {
+    const family f{.name = "f", .extent = {1, 10, 7, 15, 9}, .tensor_axis = axis};
+    for (index_t degree = 1; degree <= 15; ++degree)
+      CHECK(rules::cut_divides(f, degree) == (f.extent[axis] / degree * degree == f.extent[axis]));
+  }
+  CHECK(rules::cut_divides({.name = "f", .extent = {1, 1, 7, 7, 7}}, 5));
+  CHECK(is_legal(with_parts(6, false), {.tp = 4}));
+  CHECK(is_legal(with_parts(5, true), {.tp = 2}));
+  CHECK_REFUSED(require_legal(with_parts(5, false), {.tp = 8}), "4 attention heads do not divide by tp=8");
+}
+
+TEST_CASE("where the vocabulary is padded its rows need not divide; every family is asked, the first and the last") {
+  const model odd = make_transformer(
+      {.name = "odd", .layers = 1, .hidden = 8, .heads = 8, .groups = 8, .head_dim = 4, .ffn = 8, .vocabulary = 30});
+  CHECK(is_legal(odd, {.tp = 4, .pad = 1}));
+  CHECK_FALSE(is_legal(odd, {.tp = 4}));
+  CHECK(is_legal(with_thirty_rows(), {.tp = 4, .pad = 1}));
+  CHECK_REFUSED(require_legal(with_thirty_rows(), {.tp = 4}),
+                "'words' of 1 x 30 x 8 (parts, rows, columns) is not cut into tp=4 equal pieces");
+  model first{.name = "first", .shape = {.layers = 1, .hidden = 8, .heads = 2, .vocabulary = 2}};
+  first.sets[0] = layer_set::all(1);
+  first.add({.name = "odd", .extent = {1, 1, 1, 3, 8}, .tensor_axis = axis_of::row});
+  CHECK_REFUSED(require_legal(first, {.tp = 2}), "'odd' of 1 x 3 x 8 (parts, rows, columns)");
+  CHECK(is_legal(first, {}));
+  model without = odd_dense;
+  --without.families;  // what stands behind the last is no part of the model
+  CHECK(is_legal(without, {.tp = 2, .etp = 1}));
+  model most = one_expert;
+  while (most.families < max_families) most.add({.name = "one", .place = home::last_stage});
+  CHECK(is_legal(most, {.tp = 2}));
+  most.family_at[max_families - 1].tensor_axis = axis_of::row;
+  CHECK_REFUSED(require_legal(most, {.tp = 2}), "'one' of 1 x 1 x 1 (parts, rows, columns)");
+}
+
+TEST_CASE("one query group, or none, goes to any number of ranks; its rows divide") {
+  const auto with = [](index_t head_dim) {
+    return make_transformer({.name = "m",
+                             .layers = 1,
+                             .hidden = 8,
+                             .heads = 4,
+                             .groups = 1,
+                             .head_dim = head_dim,
+                             .ffn = 8,
+                             .vocabulary = 8});
+  };
+  CHECK(is_legal(with(2), {.tp = 4}));
+  CHECK_REFUSED(require_legal(with(1), {.tp = 4}), "6 qkv rows do not divide by tp=4; legal are tp in {1,2,3,6}");
+}
+
+TEST_CASE("which layouts have expert ranks, and are cut by chunk()") {
+  for (const shard_by shard : {shard_by::buffers, shard_by::rows})
+    for (const names_as names : {names_as::megatron, names_as::hf})
+      for (const experts_as experts : {experts_as::separate, experts_as::grouped}) {
+        const degrees d{.shard = shard, .experts = experts, .names = names};
+        CAPTURE(to_text(d));
+        for (const index_t of_model : {0, 1, 2})
+          CHECK(rules::has_expert_ranks(d, of_model) == (shard == shard_by::buffers || of_model >= 1));
+        const bool by_chunk = to_text(d).find("shard=rows") != std::string::npos && names == names_as::hf;
+        CHECK(rules::cuts_by_chunk(d) == by_chunk);
+        CHECK(rules::chunks_experts(d) == (by_chunk && experts == experts_as::grouped));
+      }
 }
 
 TEST_CASE("what leaves 64 bits is not legal, and asking is no refusal: also at compile time") {
@@ -280,6 +406,25 @@ TEST_CASE("the largest numbers that fit 64 bits are legal, and the next are not"
     CHECK(is_legal(dense, {.tp = tp, .pad = rows / tp}));
     CHECK_FALSE(is_legal(dense, {.tp = tp, .pad = rows / tp + 1}));
   }
+}
+
+TEST_CASE("rows that pad=1 adds are counted as all are: up to one less than a rank has") {
+  const index_t ranks = index_t{1} << 20;
+  const auto of_rows = [=](index_t vocabulary) {
+    return make_transformer({.name = "wide",
+                             .layers = 1,
+                             .hidden = 1,
+                             .heads = ranks,
+                             .groups = ranks,
+                             .head_dim = 1,
+                             .ffn = ranks,
+                             .vocabulary = vocabulary});
+  };
+  const index_t most = (index_t{1} << 53) - 1;  // rows, times 16 bytes and 64 families
+  CHECK(is_legal(of_rows(most - ranks), {.tp = ranks, .pad = 1}));
+  CHECK_REFUSED(require_legal(of_rows(most - ranks + 1), {.tp = ranks, .pad = 1}),
+                "pad=1 x tp=1048576: the padded vocabulary does not fit 64 bits");
+  CHECK(is_legal(of_rows((index_t{1} << 53) - ranks), {.tp = ranks}));
 }
 
 TEST_CASE("divisors up to 1024 are named, 16 at most") {

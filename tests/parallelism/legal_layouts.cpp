@@ -38,12 +38,12 @@ std::set<std::string> texts(const std::vector<degrees>& layouts) {
 /// A text of ours, read and written again.
 std::string written(const std::string& text) { return to_text(parse_degrees(text)); }
 
-/// Of all numbers up to `most`, those that make a legal layout; `more` is what does not vary.
+/// Of all numbers whose product is at most the devices, those that make a legal layout; `more` is what does not vary.
 std::set<std::string> brute(const model& m, index_t devices, const std::string& more, bool experts) {
   std::set<std::string> all;
   for (index_t tp = 1; tp <= devices; ++tp)
-    for (index_t pp = 1; pp <= devices; ++pp)
-      for (index_t dp = 1; dp <= devices; ++dp)
+    for (index_t pp = 1; tp * pp <= devices; ++pp)
+      for (index_t dp = 1; tp * pp * dp <= devices; ++dp)
         for (index_t ep = 1; ep <= (experts ? m.shape.experts : 1); ++ep) {
           const auto number = [](const char* key, index_t n) { return std::string(key) + std::to_string(n); };
           std::string text = number("tp=", tp) + number(",pp=", pp) + number(",dp=", dp) + more;
@@ -133,6 +133,28 @@ TEST_CASE("layers are dealt evenly, else spread; by first, last or a string wher
   CHECK(over_pp("pp=2,first=2", 4).empty());
   CHECK(over_pp("pp=2,string=Et|tt|tt|tL", 4) == std::set{written("pp=4,string=Et|tt|tt|tL")});
   CHECK(over_pp("pp=2,string=Et|tt|tt|tL", 3).empty());
+  const model seven = make_transformer(
+      {.name = "m", .layers = 7, .hidden = 8, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 8, .vocabulary = 8});
+  for (const char* end : {"first=1", "last=1"})
+    CHECK(texts(legal_layouts(seven, parse_degrees(end), 3, parse_axes("pp"))) ==
+          std::set<std::string>{std::string("pp=3,") + end});
+}
+
+TEST_CASE("one expert is one: ep varies, and etp is 1; what has no ranks has no layouts") {
+  const model one = make_transformer({.name = "one",
+                                      .layers = 2,
+                                      .hidden = 8,
+                                      .heads = 4,
+                                      .groups = 4,
+                                      .head_dim = 2,
+                                      .vocabulary = 8,
+                                      .experts = 1,
+                                      .expert_ffn = 4});
+  CHECK(default_axes(one) == parse_axes("tp,pp,dp,ep"));
+  CHECK(texts(legal_layouts(one, {}, 4, default_axes(one))) == brute(one, 4, "", true));
+  CHECK(texts(legal_layouts(one, {}, 2, parse_axes("tp,ep"))) == std::set<std::string>{"tp=2,etp=1"});
+  CHECK(legal_layouts(one, {.cp = 0}, 4, parse_axes("tp")).empty());
+  CHECK(legal_layouts(one, {.cp = -1}, 4, parse_axes("tp")).empty());
 }
 
 TEST_CASE("numbers that have a layout, below and above one that has none") {
@@ -149,7 +171,9 @@ TEST_CASE("numbers that have a layout, below and above one that has none") {
   CHECK(far(1) == std::pair<rank_t, rank_t>{0, 4096});
   CHECK(far(8191) == std::pair<rank_t, rank_t>{4096, 8192});
   CHECK(far(8192) == std::pair<rank_t, rank_t>{0, 0});  // 4096 away
+  CHECK(far(4096) == std::pair<rank_t, rank_t>{0, 0});  // 8192 is, too
   CHECK(near("dp=2", 3, "tp") == std::pair<rank_t, rank_t>{2, 4});
+  CHECK(near("", 2, "tp,ep") == std::pair<rank_t, rank_t>{1, 3});
 }
 
 TEST_CASE("what is refused") {

@@ -47,6 +47,13 @@ constexpr bool rules_at_both_times() {
   right = right && !rules::ends_divide_by_chunks(ends, 9);
   ends.first = 2, ends.last = 4;
   right = right && rules::ends_divide_by_chunks(ends, 10) && !rules::ends_divide_by_chunks(ends, 8);
+  degrees one;  // one stage is the first or the last, and has all layers
+  one.vpp = 2, one.last = 4;
+  right = right && rules::ends_divide_by_chunks(one, 4);
+  one.last = 0, one.first = 4;
+  right = right && rules::ends_divide_by_chunks(one, 4);
+  one.first = 3;
+  right = right && !rules::ends_divide_by_chunks(one, 3);
   return right && rules::counted_as_layers(pipeline_split::account) == 2 &&
          rules::counted_as_layers(pipeline_split::account_loss) == 1 &&
          rules::counted_as_layers(pipeline_split::account_embedding) == 1 &&
@@ -78,6 +85,25 @@ TEST_CASE("every rule refuses with its numbers, and accepts a neighbour") {
       {with(2), "pp=2,first=1,string=Et|tL",
        "of split, first or last, and string one says how layers are dealt; given are first string",
        "pp=2,string=Et|tL"},
+      {with(10), "pp=3,last=1,split=spread",
+       "of split, first or last, and string one says how layers are dealt; given are split last", "pp=4,last=1"},
+      {with(10), "first=9",
+       "first + last = 10 would do: with pp=1 no stage is left for more layers, and first=9, last=0 (0: not given) "
+       "take 9 of 10",
+       "first=10"},
+      {with(9), "pp=3,vpp=2,first=3,last=4",
+       "first=3, last=4 (0: not given) with pp=3 and vpp=2: every stage's layers divide by vpp, and pp is above 2 "
+       "where both ends are given",
+       "pp=3,first=3,last=4"},
+      {with(7), "pp=3,vpp=2,first=2,last=2",
+       "first=2, last=2 (0: not given) with pp=3 and vpp=2: every stage's layers divide by vpp, and pp is above 2 "
+       "where both ends are given",
+       "pp=3,first=2,last=2"},
+      {with(10), "pp=3,vpp=2", "10 layers do not divide by pp=3 x vpp=2 = 6 chunks; pp x vpp in {1,2,5,10} would do",
+       "pp=5,vpp=2"},
+      {with(2, 1), "pp=3,string=Et|tm||||L",
+       "the layout string has its m in chunk 1, which is not the last of a stage; those are chunks 3 to 5",
+       "pp=3,string=Et|t||m||L"},
       {with(10), "pp=4,first=2,last=3",
        "first + last = 10 - n x 2, n at least 1, would do: first=2, last=3 (0: not given) leave 5 of 10 layers to 2 "
        "stages between, which take as many each",

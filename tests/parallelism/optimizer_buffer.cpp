@@ -121,6 +121,25 @@ TEST_CASE("repeated layers are written once, and only as many as leave the bucke
   }
 }
 
+TEST_CASE("as many layers leave a bucket open as keep it one element short of full") {
+  const auto fit = [](index_t bucket, index_t before, index_t layers) {
+    written buffer;
+    buffer_writer out(1, bucket, buffer.entries, buffer.buckets);
+    if (before > 0) out.parameters(0, 0, 0, 1, before);
+    return out.layers_without_closing(100, layers);  // which begin 128 after each other
+  };
+  CHECK(fit(0, 0, 7) == 7);
+  CHECK(fit(100, 0, 7) == 0);
+  CHECK(fit(101, 0, 7) == 1);
+  CHECK(fit(228, 0, 7) == 1);
+  CHECK(fit(229, 0, 7) == 2);
+  CHECK(fit(229, 0, 1) == 1);
+  CHECK(fit(164, 3, 7) == 0);  // the first begins at 64
+  CHECK(fit(165, 3, 7) == 1);
+  CHECK(fit(165, 64, 7) == 1);
+  CHECK(fit(165, 65, 7) == 0);
+}
+
 TEST_CASE("a buffer of more buckets than are kept is refused, and not by running out of memory") {
   written buffer;
   buffer_writer out(1, 1, buffer.entries, buffer.buckets);
@@ -137,6 +156,12 @@ TEST_CASE("a buffer of more buckets than are kept is refused, and not by running
 }
 
 TEST_CASE("a second buffer counts its own buckets, and an empty one has none") {
+  written many;  // of another buffer
+  many.buckets.resize(static_cast<std::size_t>(most_buckets) / 2);
+  buffer_writer after(1, 1, many.entries, many.buckets);
+  CHECK(testing::refused([&] { after.parameters(0, 0, 1, 2, 1); }) == "accepted");
+  CHECK(static_cast<index_t>(many.buckets.size()) == most_buckets / 2 + 2);
+  CHECK(many.entries.back().bucket == 1);
   written buffer;
   for (int n = 0; n < 2; ++n) {
     buffer_writer out(1, 0, buffer.entries, buffer.buckets);

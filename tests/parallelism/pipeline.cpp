@@ -58,7 +58,7 @@ void check_placement(index_t layers, const degrees& d, index_t predictions = 0) 
     if (!chunk.empty()) CHECK(chunk == interval{first, past});
     for (index_t layer = chunk.begin; layer < chunk.end; ++layer) CHECK(placed.chunk_of(layer) == k);
   }
-  if (predictions > 0) CHECK(placed.prediction_chunk() == dealt.prediction);
+  CHECK(placed.prediction_chunk() == (predictions > 0 ? dealt.prediction : d.chunks() - 1));
   CHECK(placed.chunk(placed.last_layer_chunk()).end == layers);
   CHECK_FALSE(placed.chunk(placed.last_layer_chunk()).empty());
   check_distribution_law(placed);
@@ -132,6 +132,18 @@ TEST_CASE("layout strings: the chunks that they write, empty ones among them, an
     detail::settle_chunks(d, false);
     REQUIRE(d.chunks() == d.string.chunks);
     check_placement(d.string.layers, d, d.string.predictions);
+  }
+}
+
+TEST_CASE("a model without layers has its last layer, and its prediction layers, in the last chunk") {
+  CHECK(pipeline_placement().last_layer_chunk() == 0);
+  for (const index_t vpp : {1, 2}) {
+    degrees d;
+    d.pp = 4, d.vpp = vpp;
+    const pipeline_placement none(0, d);
+    CHECK(none.last_layer_chunk() == 4 * vpp - 1);
+    CHECK(none.prediction_chunk() == 4 * vpp - 1);
+    for (index_t k = 0; k < 4 * vpp; ++k) CHECK(none.chunk(k).empty());
   }
 }
 

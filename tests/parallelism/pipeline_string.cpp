@@ -41,7 +41,13 @@ constexpr bool groups_come_before_letters() {
          parse_pipeline_string("E(t|)*0tL") == parse_pipeline_string("EtL") &&
          parse_pipeline_string("Et*0|tL") == parse_pipeline_string("E|tL");
 }
+constexpr bool equal_chunks_are_one_run() {
+  const pipeline_string two = parse_pipeline_string("Et|tL"), none = parse_pipeline_string("E|||L");
+  return two.runs == 1 && two.run[0] == chunk_run{2, 1} && none.runs == 1 && none.run[0] == chunk_run{4, 0} &&
+         parse_pipeline_string("Et|tt|tL").runs == 3;
+}
 static_assert(written_out() && commas_and_nothing_given() && groups_come_before_letters());
+static_assert(equal_chunks_are_one_run());
 
 json data(const std::string& file) {
   std::ifstream stream(std::string(RESHARD_TEST_DATA) + "/" + file);
@@ -71,6 +77,30 @@ TEST_CASE("the same at run time") {
   CHECK(written_out());
   CHECK(commas_and_nothing_given());
   CHECK(groups_come_before_letters());
+  CHECK(equal_chunks_are_one_run());
+}
+
+TEST_CASE("a string is written with a number from three letters on, and from two equal chunks on") {
+  const auto again = [](const std::string& text) { return to_text(parse_pipeline_string(text)); };
+  CHECK(again("EL") == "EL");
+  CHECK(again("EttL") == "EttL");
+  CHECK(again("EtttL") == "Et*3L");
+  CHECK(again("EttttL") == "Et*4L");
+  CHECK(again("E|L") == "E|L");  // the last chunk has no | behind it
+  CHECK(again("Et|tL") == "Et|tL");
+  CHECK(again("Et|t|tL") == "E(t|)*2tL");
+  CHECK(again("E|||L") == "E|*3L");
+  CHECK(again("Et||L") == "Et||L");
+  CHECK(again("Et|||L") == "Et||*2L");
+  CHECK(again("Ettt|ttt|ttt|tL") == "E(t*3|)*3tL");
+  CHECK(again("Et|t|tm|L") == "E(t|)*2tm|L");
+  CHECK(again("Em|L") == "Em|L");
+  CHECK(again("Et|tmmL") == "Et|tmmL");
+  std::string most = "E";  // runs
+  for (int run = 0; run < pipeline_string::capacity; ++run) most += run % 2 == 0 ? "t|" : "tt|";
+  most.back() = 'L';
+  CHECK(parse_pipeline_string(most).runs == 48);
+  CHECK(again(most) == most);
 }
 
 TEST_CASE("parse_pipeline_string(to_text(s)) == s, also where m sits alone, in front, or in the last chunk") {
@@ -120,7 +150,15 @@ TEST_CASE("what is no layout string is refused, with the text and what is wrong"
   CHECK(said("E(tt)*524287L") == "accepted");
   CHECK(said("E(tt)*524288L") == "reshard: layout: string=E(tt)*524288L stands for more than 1048576 characters");
   CHECK(said("E(t)*1048575t*0L").find("stands for more than 1048576 characters") != std::string::npos);
+  // what groups write out counts before the letters do; and all of it counts, whatever else is wrong
+  CHECK(said("E(Lt*0)*262144").find("stands for more than 1048576 characters") != std::string::npos);
+  CHECK(said("E(Lt*0)*262143").find("needs exactly one L") != std::string::npos);
+  CHECK(said("t*1048577").find("stands for more than 1048576 characters") != std::string::npos);
+  CHECK(said("t*1048576").find("needs exactly one E") != std::string::npos);
   CHECK(said("E(t*2)*3L") == "accepted");
+  CHECK(said("Ett2L") == "reshard: layout: string=Ett2L has the character 2; E, t, m, L and | are known");
+  CHECK(said("E(t)2L") == "reshard: layout: string=E(t)2L has the character (; E, t, m, L and | are known");
+  CHECK(said("E()t)*2L") == "reshard: layout: string=E()t)*2L has the character (; E, t, m, L and | are known");
   CHECK(said("E(tL") == "reshard: layout: string=E(tL has the character (; E, t, m, L and | are known");
   CHECK(said("Et)L") == "reshard: layout: string=Et)L has the character ); E, t, m, L and | are known");
   CHECK(said("E(t)L") == "reshard: layout: string=E(t)L has the character (; E, t, m, L and | are known");
