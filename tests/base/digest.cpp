@@ -104,3 +104,12 @@ TEST_CASE("a digest is the same on every machine, and another one for every list
   other.add(0);
   CHECK_FALSE(one == other);
 }
+
+TEST_CASE("a word at place i is mixed as the i-th step of splitmix64 from it") {
+  CHECK(mix_word(0, 0) == 0xE220A8397B1DCDAFu);
+  CHECK(mix_word(0, 1) == 0x6E789E6AA1B965F4u);
+  CHECK(mix_word(0, 2) == 0x06C45D188009454Fu);
+  CHECK(mix_word(1234567, 0) == 6457827717110365317u);
+  CHECK(mix_word(1234567, 1) == 3203168211198807973u);
+  CHECK(mix_word(1234567, 2) == 9817491932198370423u);
+}

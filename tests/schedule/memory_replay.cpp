@@ -208,3 +208,60 @@ TEST_CASE("u is the greatest of 0 .. S with which no slot is above the limit, ag
   }
   for (const int met : {none, some, all, never}) CHECK_DRAWN(met > 20);
 }
+
+namespace {
+/// A row of so many elements that device 1 receives or sends.
+staged_piece passing_piece(std::uint64_t stream, state_set states, index_t stage, int phase, index_t elements = 1) {
+  return {.stage = stage,
+          .src = 1,
+          .dst = 2,
+          .states = states,
+          .where = {{{0, 1}, {0, 1}, {0, elements}}},
+          .phase = phase,
+          .why = purpose::passed_on,
+          .stream = stream};
+}
+}  // namespace
+
+TEST_CASE("what passes through is a stage of a stream, until the last slot in which it is sent on") {
+  const auto own = only(0), other = optimizer_states;
+  const std::vector<staged_piece> received = {passing_piece(12, own, 3, 0), passing_piece(9, own, 1, 1),
+                                              passing_piece(9, own, 0, 0),  passing_piece(9, own, 1, 2),
+                                              passing_piece(0, own, 0, 0),  passing_piece(4, other, 0, 0)};
+  const std::vector<staged_piece> near = {passing_piece(4, own, 0, 5),    // other states
+                                          passing_piece(3, other, 0, 5),  // another stream
+                                          passing_piece(12, own, 2, 5),   // another stage
+                                          passing_piece(20, own, 0, 5),   // behind all
+                                          passing_piece(0, own, 0, 5)};   // of no stream
+  std::vector<staged_piece> sent = {passing_piece(9, own, 1, 3), passing_piece(9, own, 1, 2),
+                                    passing_piece(4, other, 0, 0)};
+  sent.insert(sent.end(), near.begin(), near.end());
+  const std::vector<detail::passing> all = detail::passing_streams(received, sent);
+  CHECK(all == std::vector<detail::passing>{
+                   {4, other.bits(), 0, 0}, {9, own.bits(), 0, -1}, {9, own.bits(), 1, 4}, {12, own.bits(), 3, -1}});
+  const std::vector<detail::passing> waiting = {
+      {4, other.bits(), 0, -1}, {9, own.bits(), 0, -1}, {9, own.bits(), 1, -1}, {12, own.bits(), 3, -1}};
+  CHECK(detail::passing_of(waiting, received[0]) == &waiting[3]);
+  CHECK(detail::passing_of(waiting, received[1]) == &waiting[2]);
+  CHECK(detail::passing_of(waiting, received[2]) == &waiting[1]);
+  CHECK(detail::passing_of(waiting, received[5]) == &waiting[0]);
+  for (const staged_piece& p : near) CHECK(detail::passing_of(waiting, p) == nullptr);
+}
+
+TEST_CASE("what is passed on goes after the last slot in which it is sent, what is delivered stays, by hand") {
+  std::vector<staged_piece> received = {
+      passing_piece(7, only(0), 0, 0, 4),    // 8 bytes from slot 0 on, sent on in slots 1 and 2
+      passing_piece(7, only(0), 1, 0, 4),    // 8 bytes from slot 1 on, sent on in slot 2
+      passing_piece(6, only(0), 0, 0, 2),    // 4 bytes from slot 0 on, sent on in slot 0
+      passing_piece(8, only(0), 0, 0, 1),    // 2 bytes from slot 0 on, never sent on
+      passing_piece(10, only(0), 0, 3, 3)};  // 6 bytes from slot 3 on, delivered, and sent in slot 3
+  received.back().why = purpose::delivered;
+  std::vector<staged_piece> sent = {passing_piece(7, only(0), 0, 2, 4),
+                                    passing_piece(7, only(0), 0, 1, 4),
+                                    passing_piece(7, only(0), 1, 1, 4),
+                                    passing_piece(6, only(0), 0, 0, 2),
+                                    passing_piece(10, only(0), 0, 3, 3),
+                                    passing_piece(9, only(0), 0, 0, 4)};  // 8 bytes that were there, sent in slot 0
+  CHECK(live_bytes(8, received, sent, {}, 4) == std::vector<bytes_t>{22, 18, 18, 8});
+  CHECK(live_bytes(8, received, sent, {}, 4, 0, sources::keep) == std::vector<bytes_t>{22, 26, 26, 16});
+}

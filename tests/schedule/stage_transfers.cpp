@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <reshard/model/presets.hpp>
@@ -121,4 +123,52 @@ TEST_CASE("an element that several stages read goes with the last of them") {
   const std::vector<bytes_t> goes = detail::last_read_bytes({first, last}, 4);
   CHECK(goes == std::vector<bytes_t>{6 * 4 * 2, 0, 0, 2 * 4 * 2});
   CHECK(detail::last_read_bytes({last, first}, 4) == goes);
+}
+
+TEST_CASE("a stream of boxes is cut at elements, box after box and in the order of their addresses") {
+  const staged_piece boxes[] = {{.states = only(0), .where = {{{3, 5}, {10, 13}, {20, 24}}}},    // 24 elements
+                                {.states = only(0), .where = {{{7, 10}, {30, 32}, {40, 41}}}}};  // 6
+  using element = std::array<index_t, 4>;                                                        // stage, and where
+  for (const index_t stages : {1, 2, 4, 5, 7, 30, 31, 47}) {
+    std::vector<element> wanted, told;
+    index_t number = 0;
+    for (const staged_piece& b : boxes)
+      for (index_t part = b.where.dim[0].begin; part < b.where.dim[0].end; ++part)
+        for (index_t row = b.where.dim[1].begin; row < b.where.dim[1].end; ++row)
+          for (index_t column = b.where.dim[2].begin; column < b.where.dim[2].end; ++column, ++number) {
+            index_t stage = 0;
+            while ((stage + 1) * 30 / stages <= number) ++stage;
+            wanted.push_back({stage, part, row, column});
+          }
+    detail::cut_stream(boxes, boxes + 2, stages, [&](const staged_piece& p) {
+      for (index_t part = p.where.dim[0].begin; part < p.where.dim[0].end; ++part)
+        for (index_t row = p.where.dim[1].begin; row < p.where.dim[1].end; ++row)
+          for (index_t column = p.where.dim[2].begin; column < p.where.dim[2].end; ++column)
+            told.push_back({p.stage, part, row, column});
+    });
+    CHECK(told == wanted);
+  }
+}
+
+TEST_CASE("what is passed on is cut as the lowest rank that holds it keeps it, what is not as its destination does") {
+  const std::vector<shard> from = {{0, "wte", bf16, {10, 8}, {0, 0}, {10, 8}}},
+                           to = {{1, "wte", bf16, {10, 8}, {0, 0}, {10, 8}},
+                                 {2, "wte", bf16, {10, 8}, {0, 0}, {10, 8}}};
+  const layout_switch change(from, to, {.to = device_map({5, 4, 3})});
+  transfer t{0, 3, parameter_states, 0, {{{0, 1}, {0, 1}, {0, 1}, {3, 6}, {0, 8}}}};
+  CHECK(ordering_rank(t, role::parameter, change) == 2);  // the rank of device 3
+  t.stream = 7;
+  CHECK(ordering_rank(t, role::parameter, change) == 1);
+}
+
+TEST_CASE("boxes of one tensor come in the order of their addresses, however they are listed") {
+  const std::vector<shard> all = {{0, "wte", bf16, {10, 8}, {0, 0}, {10, 8}}},
+                           to = {{1, "wte", bf16, {10, 8}, {0, 0}, {10, 8}}};
+  const layout_switch change(all, to);
+  std::vector<transfer> list;
+  for (const interval rows : {interval{6, 9}, interval{0, 2}, interval{2, 6}})
+    list.push_back({0, 1, parameter_states, 0, {{{0, 1}, {0, 1}, {0, 1}, rows, {0, 8}}}});
+  std::vector<std::pair<index_t, index_t>> told;  // stage and first row: of 9 rows in 3 stages
+  for (const staged_piece& p : stage_transfers(list, change, 3)) told.emplace_back(p.stage, p.where.dim[1].begin);
+  CHECK(told == std::vector<std::pair<index_t, index_t>>{{0, 0}, {0, 2}, {1, 3}, {2, 6}});
 }
