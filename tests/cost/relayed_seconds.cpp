@@ -13,9 +13,11 @@
 #include "../support/any_links.hpp"
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
+#include "../support/relayed_slot.hpp"
 
 using namespace reshard;
-using testing::any_world, testing::dice, testing::links_in_words, testing::slot_in_words, testing::traffic_in_words;
+using testing::any_world, testing::slot_of, testing::dice, testing::links_in_words, testing::slot_in_words,
+    testing::traffic_in_words;
 
 namespace {
 
@@ -222,24 +224,6 @@ std::vector<transfer> any_hops(dice& random, const any_world& world, index_t mos
   }
   return all;
 }
-/// A slot with so many bytes of each stream as `amount` says.
-template <typename Amount>
-slot_in_words slot_of(const links_in_words& words, const std::vector<relayed_stream>& streams, index_t t,
-                      index_t stages, Amount&& amount) {
-  slot_in_words slot;
-  for (const relayed_stream& s : streams) {
-    const index_t k = t - s.phase;
-    if (k < 0 || k >= stages) continue;
-    const double bytes = amount(s, k);
-    if (s.source == had::before) slot.copies(words, s.sized.src, bytes);
-    if (s.sized.src == s.sized.dst) continue;
-    if (s.why == purpose::delivered) slot.copies(words, s.sized.dst, bytes);
-    slot.passes(words, s.sized.src, s.sized.dst, bytes);
-    if (s.sized.in_stage(k, stages) > 0) slot.messages.insert({s.sized.src, s.sized.dst, s.phase});
-  }
-  return slot;
-}
-
 /// A switch of any streams in so many stages, counted up slot by slot.
 struct counted {
   switch_seconds sum;

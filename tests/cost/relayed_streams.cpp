@@ -18,10 +18,12 @@
 #include "../support/any_links.hpp"
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
+#include "../support/relayed_slot.hpp"
 #include "../support/tiny.hpp"
 
 using namespace reshard;
-using testing::any_world, testing::dice, testing::in_words, testing::links_in_words, testing::slot_in_words;
+using testing::any_world, testing::slot_of, testing::dice, testing::in_words, testing::links_in_words,
+    testing::slot_in_words;
 using testing::traffic_in_words;
 
 namespace {
@@ -323,24 +325,6 @@ TEST_CASE("what a plan receives and retains is had before where nothing says oth
 }
 
 namespace {
-/// A slot of a relayed switch with `amount(stream, stage)` bytes of each stream.
-template <typename Amount>
-slot_in_words slot_of(const links_in_words& words, const std::vector<relayed_stream>& streams, index_t t,
-                      index_t stages, Amount&& amount) {
-  slot_in_words slot;
-  for (const relayed_stream& s : streams) {
-    const index_t k = t - s.phase;
-    if (k < 0 || k >= stages) continue;
-    const double bytes = amount(s, k);
-    if (s.source == had::before) slot.copies(words, s.sized.src, bytes);
-    if (s.sized.src == s.sized.dst) continue;
-    if (s.why == purpose::delivered) slot.copies(words, s.sized.dst, bytes);
-    slot.passes(words, s.sized.src, s.sized.dst, bytes);
-    if (s.sized.in_stage(k, stages) > 0) slot.messages.insert({s.sized.src, s.sized.dst, s.phase});
-  }
-  return slot;
-}
-
 struct slots_in_words {
   switch_seconds sum;
   index_t messages = 0;

@@ -13,17 +13,15 @@
 #include <reshard/transport/forwarding.hpp>
 #include <reshard/transport/thread_group.hpp>
 
+#include "../support/page_rows.hpp"
+
 using namespace reshard;
+using testing::page, testing::rows;
 
 namespace {
 
 constexpr patience soon = std::chrono::seconds(20);
-constexpr bytes_t page = 4096;
 
-/// Rows of a page each, [begin, end) of so many.
-shard rows(rank_t rank, const char* name, index_t begin, index_t end, index_t all) {
-  return {rank, name, bf16, {all, page / 2}, {begin, 0}, {end - begin, page / 2}};
-}
 auto switch_of(const std::vector<shard>& from, const std::vector<shard>& to, placement placed) {
   return layout_switch(shard_list(from, placed.from.ranks()), shard_list(to, placed.to.ranks()), std::move(placed));
 }

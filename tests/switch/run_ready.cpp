@@ -25,17 +25,15 @@
 #include <reshard/transport/mailbox_group.hpp>
 #include <reshard/transport/thread_group.hpp>
 
+#include "../support/page_rows.hpp"
+
 using namespace reshard;
+using testing::page, testing::rows;
 
 namespace {
 
 constexpr patience soon = std::chrono::seconds(20);
-constexpr bytes_t page = 4096;
 
-/// Rows of a page each, [begin, end) of so many.
-shard rows(rank_t rank, const char* name, index_t begin, index_t end, index_t all) {
-  return {rank, name, bf16, {all, page / 2}, {begin, 0}, {end - begin, page / 2}};
-}
 auto switch_of(const std::vector<shard>& from, const std::vector<shard>& to, const std::vector<rank_t>& from_devices,
                const std::vector<rank_t>& to_devices, const cluster& on = {}) {
   return layout_switch(shard_list(from, std::ssize(from_devices)), shard_list(to, std::ssize(to_devices)),
