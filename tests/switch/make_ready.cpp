@@ -16,11 +16,12 @@
 #include "../support/page_rows.hpp"
 
 using namespace reshard;
-using testing::page, testing::rows;
+using testing::rows;
 
 namespace {
 
 constexpr patience soon = std::chrono::seconds(20);
+constexpr bytes_t page = testing::bytes_of_row;
 
 auto switch_of(const std::vector<shard>& from, const std::vector<shard>& to, placement placed) {
   return layout_switch(shard_list(from, placed.from.ranks()), shard_list(to, placed.to.ranks()), std::move(placed));

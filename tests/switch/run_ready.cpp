@@ -28,11 +28,12 @@
 #include "../support/page_rows.hpp"
 
 using namespace reshard;
-using testing::page, testing::rows;
+using testing::rows;
 
 namespace {
 
 constexpr patience soon = std::chrono::seconds(20);
+constexpr bytes_t page = testing::bytes_of_row;
 
 auto switch_of(const std::vector<shard>& from, const std::vector<shard>& to, const std::vector<rank_t>& from_devices,
                const std::vector<rank_t>& to_devices, const cluster& on = {}) {
