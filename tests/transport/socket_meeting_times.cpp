@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <reshard/transport/process_door.hpp>
@@ -30,30 +31,39 @@ constexpr patience ample = 30s;
 }  // namespace
 
 TEST_CASE("an eighth of the patience after the last beat the next is sent, to all, and the door is looked at") {
-  const std::vector<clock_type::duration> between = undisturbed(15ms, [] {
+  struct seen {
+    std::vector<clock_type::time_point> at;  // when device 2 had one more
+    int first = 0, second = 0;               // beats of devices 1 and 2
+    bool turned_away = false;
+  };
+  const seen last = undisturbed(15ms, [] {
+    seen now;
     spoken_to_hub world(3, 2400ms);
     world.door.close(99);
-    std::vector<clock_type::time_point> at;
-    for (const auto end = clock_type::now() + 10s; at.size() < 3 && clock_type::now() < end;) {
+    for (const auto end = clock_type::now() + 10s; now.at.size() < 3 && clock_type::now() < end;) {
       poll_for(*world.hub, 1ms);
       for (speaker& other : world.others)
         if (!other.hears_nothing()) other.beats = 1'000'000;
-      if (world.device(2).beats > static_cast<int>(at.size())) at.push_back(clock_type::now());
+      if (world.device(2).beats > static_cast<int>(now.at.size())) now.at.push_back(clock_type::now());
     }
-    CHECK(world.device(1).beats == world.device(2).beats);
-    CHECK(at.size() == 3);
+    world.device(1).hears_nothing();  // what came after it was looked at
+    now.first = world.device(1).beats, now.second = world.device(2).beats;
     framed_link late(
         call_door(world.addresses[0], {.what = call_for::meeting, .world = 99, .from = 1, .devices = 3}, 5s));
     poll_for(*world.hub, 340ms);
     while (late.next()) {
     }
-    CHECK_FALSE(late.open());  // it is turned away
-    at.resize(3);
-    return std::vector{at[1] - at[0], at[2] - at[1]};
+    now.turned_away = !late.open();
+    return now;
   });
-  for (const clock_type::duration one : between) {
-    CHECK(one >= 285ms);
-    CHECK(one < 335ms);
+  CHECK(last.first == 3);
+  CHECK(last.second == 3);
+  CHECK(last.turned_away);
+  REQUIRE(last.at.size() == 3);
+  for (const std::size_t k : {1, 2}) {
+    const clock_type::duration between = last.at[k] - last.at[k - 1];
+    CHECK(between >= 285ms);
+    CHECK(between < 335ms);
   }
 }
 
@@ -79,7 +89,7 @@ TEST_CASE("who was away itself for more than half the patience gives nobody up f
       spoken_to_hub world(2, 700ms);
       const auto begin = clock_type::now();
       std::this_thread::sleep_for(away);
-      CHECK_FALSE(polled_over(*world.hub).empty());
+      polled_over(*world.hub);  // ten seconds where it gives nobody up
       return clock_type::now() - begin;
     });
   };
@@ -91,16 +101,15 @@ TEST_CASE(
     "a connection that one doubts ends the world a moment later: a sixteenth of the patience, and 250 ms at most") {
   for (const patience wait : {patience(30s), patience(1600ms)}) {
     CAPTURE(wait.count());
-    const clock_type::duration moment = wait > 4s ? 250ms : 100ms,
-                               took = undisturbed(20ms, [&] {
-                                 spoken_to_hub world(4, wait);
-                                 world.device(3).say(kind::doubt, {1});
-                                 const auto begin = clock_type::now();
-                                 const std::string sentence = polled_over(*world.hub);
-                                 CHECK(sentence ==
-                                       "reshard: the connection between devices 3 and 1 ended, and both are there");
-                                 return clock_type::now() - begin;
-                               });
+    const clock_type::duration moment = wait > 4s ? 250ms : 100ms;
+    const auto [took, sentence] = undisturbed(20ms, [&] {
+      spoken_to_hub world(4, wait);
+      world.device(3).say(kind::doubt, {1});
+      const auto begin = clock_type::now();
+      const std::string why = polled_over(*world.hub);
+      return std::pair(clock_type::now() - begin, why);
+    });
+    CHECK(sentence == "reshard: the connection between devices 3 and 1 ended, and both are there");
     CHECK(took >= moment);
     CHECK(took < moment + 100ms);
   }
@@ -116,16 +125,21 @@ TEST_CASE(
 }
 
 TEST_CASE("a hub that ends stays until what it said has arrived, or its patience or a second is over") {
-  spoken_to_hub world(2, ample);
   const std::size_t much = std::size_t{1} << 24;
-  world.hub->give_up(std::string(much, 'x'));
-  auto ended = std::async(std::launch::async, [&] { world.hub.reset(); });
-  CHECK(ended.wait_for(100ms) == std::future_status::timeout);
-  world.device(1).meanwhile = [] {};
-  const std::optional<hub_word> heard = world.device(1).hears();
-  ended.get();
-  REQUIRE(heard);
-  CHECK(heard->text.size() == much);
+  bool arrived = false;
+  for (int tried = 0; tried < 8 && !arrived; ++tried) {  // a slow reader's second may be over before all is read
+    spoken_to_hub world(2, ample);
+    world.hub->give_up(std::string(much, 'x'));
+    const auto begin = clock_type::now();
+    auto ended = std::async(std::launch::async, [&] { world.hub.reset(); });
+    CHECK(ended.wait_for(100ms) == std::future_status::timeout);
+    world.device(1).meanwhile = [] {};
+    const std::optional<hub_word> heard = world.device(1).hears();
+    ended.get();
+    arrived = heard && heard->text.size() == much;
+    CHECK((arrived || clock_type::now() - begin >= 990ms));
+  }
+  CHECK(arrived);
   const clock_type::duration took = undisturbed(50ms, [&] {
     spoken_to_hub deaf(2, ample);
     deaf.hub->give_up(std::string(much, 'x'));

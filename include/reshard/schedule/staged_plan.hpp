@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include <reshard/schedule/detail/stage_transfers.hpp>
@@ -56,7 +57,7 @@ template <Holding From, Holding To>
     for (const staged_piece& p : pieces) slots = greatest(slots, p.slot(lag) + 1);
     std::vector<std::size_t> at(static_cast<std::size_t>(slots) + 1, 0);
     for (const staged_piece& p : pieces) ++at[static_cast<std::size_t>(p.slot(lag)) + 1];
-    for (std::size_t k = 1; k < at.size(); ++k) at[k] += at[k - 1];
+    std::partial_sum(at.begin(), at.end(), at.begin());
     std::vector<staged_piece> by_slot(pieces.size());
     for (const staged_piece& p : pieces) by_slot[at[static_cast<std::size_t>(p.slot(lag))]++] = p;
     return by_slot;
