@@ -11,6 +11,7 @@
 #include <reshard/space/listed_holding.hpp>
 #include <reshard/switch/detail/make_ready.hpp>
 #include <reshard/transport/forwarding.hpp>
+#include <reshard/transport/mailbox_group.hpp>
 #include <reshard/transport/thread_group.hpp>
 
 #include "../support/page_rows.hpp"
@@ -52,6 +53,7 @@ struct odd_end : forwarding<thread_group::endpoint> {
   std::string disagrees = {};
   bool connected = false, checked = false;
   int located = 0;
+  std::vector<const binding*> offered = {};
   std::vector<rank_t> sends_to = {}, receives_from = {};
 
   explicit odd_end(thread_group::endpoint& of) : forwarding<thread_group::endpoint>{of} {}
@@ -77,6 +79,10 @@ struct odd_end : forwarding<thread_group::endpoint> {
   void locate(binding& tensors) {
     ++located;
     inner.locate(tensors);
+  }
+  void offer(const binding& tensors) {
+    offered.push_back(&tensors);
+    inner.offer(tensors);
   }
   void check_messages(bool on) {
     checked = on;
@@ -376,4 +382,102 @@ TEST_CASE("what is not bound is named, with its side: sent, received, or kept") 
                  (void)mine.ready(mine.before.tensors(), over, {});
                })[0]
             .find("; a switch wants memory of its own for what it makes") != std::string::npos);
+}
+
+namespace {
+
+/// Through devices that need nothing of it: 0 and 1 of one node have a tensor each, 2 and 3 of another need them.
+auto relaying() {
+  return switch_of({rows(0, "w", 0, 12, 12), rows(1, "x", 0, 1, 1)}, {rows(0, "w", 0, 12, 12), rows(1, "x", 0, 1, 1)},
+                   {.from = on({0, 1}), .to = on({2, 3}), .on = nodes_of(2)});
+}
+/// The boxes of another binding, in another order than theirs, and not sealed.
+binding turned_round(const binding& of, const std::string& who, const state_list& list = adam) {
+  binding other(who, {}, list);
+  for (std::size_t i = of.boxes().size(); i-- > 0;) other.add(of.boxes()[i]);
+  return other;
+}
+
+}  // namespace
+
+TEST_CASE("what is relayed lies in the host's memory, and is kept as it travels; what is routed directly need not") {
+  const auto change = relaying();
+  const std::vector<rank_t> holders = {0, 2};  // of FROM, and of TO
+  for (const relay how : {relay::never, relay::always}) {
+    for (const rank_t d : holders) {
+      const std::vector<std::string> ends = on_all(change, [&](auto& mine) {
+        binding& held = (d == 0 ? mine.before : mine.after).tensors();
+        if (mine.here.device() == d) held.lies_in({memory_place::kind::device, 5});
+        (void)mine.ready({.route = {.how = how}});
+      });
+      if (how == relay::never) CHECK(ends == all_ready(4, "ready"));
+      else
+        check_refused(ends, d,
+                      "device " + std::to_string(d) +
+                          ", rank 0: lies in device memory of device 5, and what is relayed is passed on through "
+                          "memory of the host; route it directly");
+    }
+    const std::vector<std::string> converted = on_all(change, [&](auto& mine) {
+      if (mine.here.device() != 2) return (void)mine.ready({.route = {.how = how}});
+      std::vector<float> wide(12 * page / 2);
+      memory at(wide);
+      at.holds = dtype::fp32;
+      binding kept("kept");
+      kept.add(mine.after.tensors().boxes()[0], at);
+      (void)mine.ready(mine.before.tensors(), kept, {.route = {.how = how}});
+    });
+    if (how == relay::never) CHECK(converted == all_ready(4, "ready"));
+    else
+      check_refused(
+          converted, 2,
+          "device 2, kept: param of family 0, member 0, expert 0 is bf16 and is kept as fp32; what is relayed "
+          "is sent on as it is kept, so keep it as it is, or route it directly");
+  }
+}
+
+TEST_CASE("sources are offered once, and where it passes something on, an arena behind them") {
+  const auto change = relaying();
+  for (const relay how : {relay::never, relay::always})
+    CHECK(on_all(change, [&](auto& mine) {
+            const auto made = mine.ready({.route = {.how = how}});
+            std::vector<const binding*> wanted = {&mine.before.tensors()};
+            if (how == relay::always) wanted.push_back(&made->arena->sent());
+            CHECK(mine.here.offered == wanted);
+          }) == all_ready(4, "ready"));
+}
+
+TEST_CASE("bindings are sealed, whatever the order of their boxes, and their list of states is the switch's") {
+  const auto change = gathering();
+  CHECK(on_all(change, [](auto& mine) {
+          binding from = turned_round(mine.before.tensors(), "sources"), to = turned_round(mine.after.tensors(), "new");
+          (void)mine.ready(from, to, {});
+        }) == all_ready(3, "ready"));
+  const state_list other = parse_state_list("param:fp16:3");
+  for (const bool of_from : {true, false})
+    check_refused(on_all(change,
+                         [&](auto& mine) {
+                           const rank_storage& held = of_from ? mine.before : mine.after;
+                           binding odd = turned_round(held.tensors(), "odd", other);
+                           const bool here = mine.here.device() == 1;
+                           (void)mine.ready(here && of_from ? odd : mine.before.tensors(),
+                                            here && !of_from ? odd : mine.after.tensors(), {});
+                         }),
+                  1,
+                  "device 1, odd: state 0 is bound as param:fp16:3, and the switch moves param:bf16:3; "
+                  "bindings and switch have one list of states");
+}
+
+TEST_CASE("where the transport lags, so do the slots in which pages are taken") {
+  const auto change = plain_swapping();
+  mailbox_group world(2, soon);
+  world.run([&](auto& here) {
+    const rank_t d = here.device();
+    rank_storage before(change.from(), d, "before"), after(change.to(), d, "after");
+    auto devices = detail::one_of_switch(here);
+    const switch_options options{.route = {.stages = 4}};
+    const auto made = detail::ready_maker(change, before.tensors(), after.tensors(), devices, options).make();
+    CHECK(made->report.lag == 1);
+    CHECK(made->times().slots() == 5);
+    CHECK(made->taken.size() == 5);
+  });
 }
