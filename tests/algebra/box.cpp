@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <new>
 #include <vector>
 
 #include <reshard/algebra/box.hpp>
@@ -125,6 +126,14 @@ TEST_CASE("box: volume, membership, intersection, subtraction and translation in
   check_boxes<2>();
   check_boxes<3>();
   check_boxes<4>();
+}
+
+TEST_CASE("an intersection is N intervals long: what lies behind the box is left as it was") {
+  const box<2> a[2] = {{{{0, 4}, {1, 6}}}, {{{10, 20}, {10, 20}}}}, b[2] = {{{{2, 9}, {0, 3}}}, {{{15, 30}, {15, 30}}}};
+  box<2> found[2] = {{{{7, 7}, {7, 7}}}, {{{7, 8}, {7, 9}}}};
+  new (&found[0]) box<2>(intersect(a[0], b[0]));  // made in its place, not copied there
+  CHECK(found[0] == box<2>{{{2, 4}, {1, 3}}});
+  CHECK(found[1] == box<2>{{{7, 8}, {7, 9}}});
 }
 
 TEST_CASE("whole_box begins at 0, and a volume beyond 64 bits is refused") {

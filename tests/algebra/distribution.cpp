@@ -2,6 +2,9 @@
 // Block, explicit cuts and replicated: the concept's law, each one's formula, and what they refuse.
 #include <doctest/doctest.h>
 
+#include <utility>
+#include <vector>
+
 #include <reshard/algebra/distribution.hpp>
 
 #include "../support/dice.hpp"
@@ -45,6 +48,25 @@ TEST_CASE("block: part p owns [floor(p E / P), floor((p + 1) E / P)), and owner(
         for (index_t x = d.part(p).begin; x < d.part(p).end; ++x) CHECK(d.owner(x) == p);
       }
     }
+}
+
+TEST_CASE("block: an even cut of 2^62 is exact, though 2^62 x parts does not fit 64 bits") {
+  const index_t quarter = index_t{1} << 60;
+  const block d(4 * quarter, 4);
+  CHECK(d.part(3) == interval{3 * quarter, 4 * quarter});
+  CHECK(d.owner(0) == 0);
+  CHECK(d.owner(quarter - 1) == 0);
+  CHECK(d.owner(quarter) == 1);
+  CHECK(d.owner(4 * quarter - 1) == 3);
+  CHECK(block(4 * quarter, 2).owner(2 * quarter - 1) == 0);
+  CHECK(block(4 * quarter, 2).owner(4 * quarter - 1) == 1);
+  std::vector<std::pair<index_t, interval>> owned;
+  d.owners({3 * quarter - 1, 4 * quarter}, [&](index_t p, interval i) { owned.emplace_back(p, i); });
+  REQUIRE(owned.size() == 2);
+  CHECK(owned[0].first == 2);
+  CHECK(owned[0].second == interval{2 * quarter, 3 * quarter});
+  CHECK(owned[1].first == 3);
+  CHECK(owned[1].second == interval{3 * quarter, 4 * quarter});
 }
 
 TEST_CASE("explicit cuts: part p owns [point[p], point[p + 1]), also where parts are empty") {

@@ -68,6 +68,15 @@ TEST_CASE("an even split: parts follow each other, fill the interval, and differ
       }
 }
 
+TEST_CASE("an even split of 2^62 is exact, though 2^62 x 3 does not fit 64 bits") {
+  const index_t quarter = index_t{1} << 60, whole = 4 * quarter;
+  for (index_t i = 0; i < 4; ++i) CHECK(even_part({0, whole}, i, 4) == interval{i * quarter, (i + 1) * quarter});
+  const index_t third = (whole - 1) / 3;  // 2^62 = 3 x third + 1
+  CHECK(even_part({0, whole}, 0, 3) == interval{0, third});
+  CHECK(even_part({0, whole}, 1, 3) == interval{third, 2 * third});
+  CHECK(even_part({0, whole}, 2, 3) == interval{2 * third, whole});
+}
+
 TEST_CASE("torch's chunk(): parts of ceil(size / parts) follow each other, and the last are shorter or empty") {
   for (index_t begin : {0, 5})
     for (index_t size = 0; size <= 9; ++size)
