@@ -42,6 +42,64 @@ TEST_CASE("device lists") {
   CHECK(parse_device_list("d", "4194303", 1) == list{4194303});
 }
 
+TEST_CASE("a device that is listed many times is listed twice, and a list of any length is looked through") {
+  std::string same = "0", apart = "99", upwards = "0";
+  std::vector<rank_t> devices = {99};
+  for (int n = 1; n < 40; ++n) same += ",0", upwards += ',' + std::to_string(n);
+  for (rank_t n = 98; n >= 0; --n) apart += ',' + std::to_string(n), devices.push_back(n);
+  CHECK(list_refusal(same.c_str(), 40) == "reshard: --to-devices: device 0 is listed twice");
+  CHECK(list_refusal((upwards + ",39").c_str(), 41) == "reshard: --to-devices: device 39 is listed twice");
+  CHECK(parse_device_list("d", apart, 100) == devices);
+}
+
+TEST_CASE("some devices, in the order of the list, none of them twice") {
+  using list = std::vector<rank_t>;
+  CHECK(parse_devices("--lost", "3,7") == list{3, 7});
+  CHECK(parse_devices("--lost", "4-7") == list{4, 5, 6, 7});
+  CHECK(parse_devices("--lost", "7,0-1") == list{7, 0, 1});
+  const auto refused = [](const char* text) { return refusal_of([&] { parse_devices("--lost", text); }); };
+  CHECK(refused("7,6-8") == "reshard: --lost: device 7 is listed twice");
+  CHECK(refused("") == "reshard: --lost: a number is missing");
+  CHECK(refused("4194304") == "reshard: --lost: device 4194304 is too large; devices are 0 to 4194303");
+}
+
+TEST_CASE("samples are told in any order, also twice; at most 4096") {
+  using list = std::vector<index_t>;
+  CHECK(parse_samples("--at", "0") == list{0});
+  CHECK(parse_samples("--at", "500,0,1000,500") == list{500, 0, 1000, 500});
+  CHECK(parse_samples("--at", "9223372036854775807,1") == list{9223372036854775807, 1});
+  const auto refused = [](const std::string& text) { return refusal_of([&] { parse_samples("--at", text); }); };
+  for (const char* text : {"", ",", "1,", ",1", "1,,2"}) CHECK(refused(text) == "reshard: --at: a number is missing");
+  CHECK(refused("1,x") == "reshard: --at: 'x' is not a number");
+  CHECK(refused("9223372036854775808") == "reshard: --at: 9223372036854775808 does not fit 64 bits");
+  std::string most = "7";
+  for (int n = 1; n < 4096; ++n) most += ",7";
+  CHECK(parse_samples("--at", most) == list(4096, 7));
+  CHECK(refused(most + ",7") == "reshard: --at: more than 4096 samples are listed");
+}
+
+TEST_CASE("a number without a sign is one of 64 bits") {
+  using io::detail::unsigned_digits_of;
+  CHECK(unsigned_digits_of("--seed", "0") == 0);
+  CHECK(unsigned_digits_of("--seed", "190") == 190);
+  CHECK(unsigned_digits_of("--seed", "0012345678") == 12345678);
+  CHECK(unsigned_digits_of("--seed", "18446744073709551615") == 18446744073709551615u);
+  const auto refused = [](const std::string& text) { return refusal_of([&] { unsigned_digits_of("--seed", text); }); };
+  CHECK(refused("") == "reshard: --seed: a number is missing");
+  for (const std::string text : {"-1", "1/", "1:", "x", "1 ", "+1"})
+    CHECK(refused(text) == "reshard: --seed: '" + text + "' is not a number");
+  for (const std::string text : {"18446744073709551616", "18446744073709551620", "184467440737095516150"})
+    CHECK(refused(text) == "reshard: --seed: " + text + " does not fit 64 bits without a sign");
+  const std::string nines(43, '9'), ys = std::string(27, 'y') + std::string(17, 'z') + std::string(13, 'y');
+  CHECK(refused(nines) == "reshard: --seed: " + nines + " does not fit 64 bits without a sign");
+  CHECK(refused(std::string(27, '8') + std::string(4, '9') + std::string(13, '7')) ==
+        "reshard: --seed: " + std::string(27, '8') + "..." + std::string(13, '7') +
+            " does not fit 64 bits without a sign");
+  CHECK(refused(std::string(43, 'y')) == "reshard: --seed: '" + std::string(43, 'y') + "' is not a number");
+  CHECK(refused(ys) ==
+        "reshard: --seed: '" + std::string(27, 'y') + "..." + std::string(13, 'y') + "' is not a number");
+}
+
 TEST_CASE("device lists that are refused") {
   CHECK(list_refusal("", 2) == "reshard: --to-devices: the list is empty, but there are 2 ranks");
   CHECK(list_refusal("0-3", 8) == "reshard: --to-devices: 4 devices are listed for 8 ranks");

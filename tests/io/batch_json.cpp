@@ -104,6 +104,60 @@ TEST_CASE("of every list as many entries are looked at as the sentence says that
         "{\"factors\":[{\"at\":1,\"factor\":\"1/1\"}]}\n");
 }
 
+TEST_CASE("each number of a question about a batch has a least, and no batch is listed twice") {
+  const std::string numbers = "; it is a whole number from 1 to 9223372036854775807";
+  const auto said = [](const std::string& asked) { return testing::refused([&] { batch_said(asked); }); };
+  CHECK(said(R"("ranks":1)") == "reshard: b.json: to is missing");
+  CHECK(said(R"("ranks":1,"to":0)") == "reshard: b.json: to is 0" + numbers);
+  CHECK(said(R"("ranks":1,"to":1)") == "reshard: b.json: batch is missing");
+  CHECK(said(R"("ranks":1,"to":1,"batch":0)") == "reshard: b.json: batch is 0" + numbers);
+  CHECK(said(R"("ranks":1,"to":1,"batch":1,"optimum":[[1,1]])") == "accepted");
+  CHECK(said(from_1_to_4 + R"("optimum":[[8,4]],"limit":0)") == "reshard: b.json: limit is 0" + numbers);
+  CHECK(said(from_1_to_4 + R"("optimum":[[8,4]],"model":1)") == "reshard: b.json: model is 1; it is true or false");
+  CHECK(said(from_1_to_4 + R"("optimum":8)") == "reshard: b.json: optimum is 8; it is a list of [batch, ranks]");
+  CHECK(said(from_1_to_4 + R"("optimum":[[0,4]])") == "reshard: b.json: a batch of optimum is 0" + numbers);
+  CHECK(said(from_1_to_4 + R"("optimum":[[8,0]])") == "reshard: b.json: ranks of optimum is 0" + numbers);
+  CHECK(said(from_1_to_4 + R"("optimum":[[8,4],[9,1],[8,3]])") == "reshard: b.json: optimum has a batch of 8 twice");
+  CHECK(said(from_1_to_4 + R"("optimum":[[8,3],[32,4]])") ==
+        "reshard: batch: optimum has no entry for a batch of 16 among its 2 entries; it is asked of k TBS");
+  CHECK(said(from_1_to_4 + R"("throughput":8)") ==
+        "reshard: b.json: throughput is 8; it is a list of [batch, ranks, samples a second]");
+  CHECK(said(from_1_to_4 + R"("throughput":[[8,4]])") ==
+        "reshard: b.json: an entry of throughput is [8,4]; it is [batch, ranks, samples a second]");
+  CHECK(said(from_1_to_4 + R"("throughput":[[8,4,"9"]])") ==
+        "reshard: b.json: a throughput is \"9\"; it is a number of samples a second");
+  CHECK(said(from_1_to_4 + R"("throughput":[[0,4,9]])") == "reshard: b.json: a batch of throughput is 0" + numbers);
+  CHECK(said(from_1_to_4 + R"("throughput":[[8,0,9]])") == "reshard: b.json: ranks of throughput is 0" + numbers);
+  CHECK(said(from_1_to_4 + R"("throughput":[[8,4,9],[8,4,9]])") ==
+        "reshard: throughput: a batch of 8 over 4 ranks is there twice");
+  CHECK(said(R"("ranks":8,"to":9,"batch":8,"optimum":[[8,1]])") == "accepted");
+}
+
+TEST_CASE("each number of a question about a rate has a least, and keys are those of the question and of a change") {
+  const std::string from_0 = "; it is a whole number from 0 to 9223372036854775807",
+                    from_1 = "; it is a whole number from 1 to 9223372036854775807";
+  const auto said = [](const std::string& asked) { return testing::refused([&] { rate_said(asked); }); };
+  const auto change = [&](const std::string& of) { return said("\"base\":8,\"changes\":[{" + of + "}]"); };
+  CHECK(said(R"("changes":[])") == "reshard: r.json: base is missing");
+  CHECK(said(R"("base":0,"changes":[])") == "reshard: r.json: base is 0" + from_1);
+  CHECK(said(R"("base":1,"changes":8)") ==
+        "reshard: r.json: changes is 8; it is a list of objects with at, batch and ramp");
+  CHECK(said(R"("base":1,"changes":[8])") == "reshard: r.json: an entry of changes is 8; it is an object");
+  CHECK(change(R"("at":0,"batch":1,"x":2)") ==
+        "reshard: r.json: an entry of changes has the unknown key 'x'; the keys are at, batch, ramp");
+  CHECK(change(R"("batch":1)") == "reshard: r.json: at is missing");
+  CHECK(change(R"("at":0)") == "reshard: r.json: batch is missing");
+  CHECK(change(R"("at":-1,"batch":1)") == "reshard: r.json: at is -1" + from_0);
+  CHECK(change(R"("at":0,"batch":0)") == "reshard: r.json: batch is 0" + from_1);
+  CHECK(change(R"("at":0,"batch":1,"ramp":-1)") == "reshard: r.json: ramp is -1" + from_0);
+  CHECK(change(R"("at":0,"batch":1,"ramp":0)") == "accepted");
+  CHECK(said(R"("base":1,"changes":[],"at":3)") == "reshard: r.json: at is 3; it is a list of samples");
+  CHECK(said(R"("base":1,"changes":[],"at":[0,-1])") == "reshard: r.json: a sample of at is -1" + from_0);
+  CHECK(said(R"("base":1,"changes":[],"at":[0])") == "accepted");
+  CHECK(rate_said(R"("base":8,"changes":[{"at":4,"batch":8,"ramp":1}])") ==
+        "{\"factors\":[{\"at\":4,\"factor\":\"1/1\"},{\"at\":5,\"factor\":\"1/1\"}]}\n");
+}
+
 TEST_CASE("where one factor is refused none is written") {
   rate_question asked{rate_schedule(4), {0, -1}};
   text_output out;

@@ -162,6 +162,15 @@ TEST_CASE("a name, a shape, or a path") {
   CHECK(sentence("2x0") == "reshard: --cluster: 2 nodes of 0 devices; both are at least 1");
   CHECK(sentence("missing.json") == "reshard: missing.json cannot be read: No such file or directory");
   CHECK(sentence("/") == "reshard: / cannot be read: Is a directory");
+  for (const std::size_t more : {0u, 1u})  // shown whole with 43 letters, and of 44 the first 27 and the last 13
+    CHECK(sentence(std::string(43 + more, 'a'))
+              .starts_with("reshard: --cluster: '" +
+                           (more == 0 ? std::string(43, 'a') : std::string(27, 'a') + "..." + std::string(13, 'a')) +
+                           "' is neither a name ("));
+  CHECK(sentence(".") == "reshard: . cannot be read: Is a directory");  // there is such a file
+  CHECK(sentence(std::string(5000, 'a')) ==
+        "reshard: " + one_line(std::string(5000, 'a')) + " cannot be read: File name too long");
+  CHECK(sentence("none/a100") == "reshard: none/a100 cannot be read: No such file or directory");
   const std::string large = testing::here().file("large", std::string((1 << 20) + 1, ' '));
   CHECK(sentence(large) == "reshard: " + large + " is larger than 1048576 bytes, so it is no cluster");
   CHECK(sentence(testing::here().file("at_most", std::string(1 << 20, ' '))).find("not JSON") != std::string::npos);

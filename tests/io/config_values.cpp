@@ -125,6 +125,13 @@ TEST_CASE("numbers have a least, truths are true or false, and absent is not nul
   CHECK(file.missing_or_null("head_dim"));
   CHECK(file.missing_or_null("num_experts"));
   CHECK_FALSE(file.missing_or_null("vocab_size"));
+  CHECK(file.number_or("head_dim", -3) == -3);
+  CHECK(file.number_or("num_experts", 7, 9) == 7);
+  CHECK(config_values("{\"head_dim\": 5}", "m.json").number_or("head_dim", 7) == 5);
+  CHECK(said_of("5", [](const config_values& f) { f.number_or("head_dim", 7, 6); }) ==
+        "reshard: m.json: head_dim is 5, but must be a whole number, at least 6 and below 2^63");
+  CHECK(said_of("0", [](const config_values& f) { f.number_or("head_dim", 0); }).find("at least 1") !=
+        std::string::npos);
   for (const bool otherwise : {false, true}) {
     CHECK(file.truth("num_experts", otherwise) == otherwise);
     CHECK(file.truth("hidden_size", otherwise));

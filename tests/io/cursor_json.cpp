@@ -83,6 +83,68 @@ TEST_CASE(
   CHECK(cursor_said(tokens).find("documents") == std::string::npos);
 }
 
+TEST_CASE("each number of a question has a least, each key a place, and data are a set or documents") {
+  const auto said = [](const std::string& asked) {
+    const std::string sentence = testing::refused([&] { cursor_said(asked); }), begins = "reshard: c.json: ";
+    return sentence.starts_with(begins) ? sentence.substr(begins.size()) : sentence;
+  };
+  const std::string from_0 = "; it is a whole number from 0 to 9223372036854775807",
+                    from_1 = "; it is a whole number from 1 to 9223372036854775807", none = R"(,"steps":[])";
+  const auto step = [&](const std::string& of) { return said("\"steps\":[{" + of + "}]"); };
+  CHECK(said("\"x\":1") ==
+        "a question about a cursor has the unknown key 'x'; the keys are start, set, seed, tokens, "
+        "length, steps, undo");
+  CHECK(said("\"steps\":8") == "steps is 8; it is a list of objects with ranks, batch and count");
+  CHECK(said("\"steps\":[8]") == "an entry of steps is 8; it is an object");
+  CHECK(step("\"x\":1") == "an entry of steps has the unknown key 'x'; the keys are ranks, batch, count, length");
+  CHECK(step("\"batch\":1") == "ranks is missing");
+  CHECK(step("\"ranks\":1") == "batch is missing");
+  CHECK(step(R"("ranks":0,"batch":1)") == "ranks is 0" + from_1);
+  CHECK(step(R"("ranks":1,"batch":0)") == "batch is 0" + from_1);
+  CHECK(step(R"("ranks":1,"batch":1,"count":-1)") == "count is -1" + from_0);
+  CHECK(step(R"("ranks":1,"batch":1,"length":1)") == "an entry of steps has a length, and tokens are not there");
+  CHECK(said(R"("undo":8,"steps":[])") == "undo is 8; it is a list of numbers of steps");
+  CHECK(said(R"("undo":[-1],"steps":[{"ranks":1,"batch":1}])") ==
+        "an entry of undo is -1; it is a whole number from 0 to 1");
+  CHECK(said("\"seed\":1" + none) == "set is missing");
+  CHECK(said("\"set\":0" + none) == "set is 0" + from_1);
+  CHECK(said("\"set\":1" + none) == "accepted");
+  for (const char* seed : {"-1", "1.5", "null", "18446744073709551616"})
+    CHECK(said(R"("set":1,"seed":)" + std::string(seed) + none)
+              .ends_with("; it is a whole number from 0 to 18446744073709551615"));
+  const std::string tokens = R"("tokens":{"lengths":[0,3]})";
+  for (const char* too : {",\"set\":1", ",\"seed\":1", ",\"set\":1,\"seed\":1"})
+    CHECK(said(tokens + ",\"length\":1" + too + none) ==
+          "set or seed are there beside tokens; the data are a set in an order, or documents");
+  CHECK(said(tokens + none) == "length is missing");
+  CHECK(said(tokens + ",\"length\":0" + none) == "length is 0" + from_1);
+  CHECK(said(tokens + ",\"length\":1" + none) == "accepted");
+  CHECK(said(tokens + R"(,"length":1,"steps":[{"ranks":1,"batch":1,"length":0}])") == "length is 0" + from_1);
+  CHECK(said("\"tokens\":8" + none) == "tokens is 8; it is an object");
+  CHECK(said(R"("tokens":{"x":1})" + none) == "tokens has the unknown key 'x'; the keys are lengths");
+  CHECK(said("\"tokens\":{}" + none) == "lengths is missing");
+  CHECK(said(R"("tokens":{"lengths":8})" + none) == "lengths is 8; it is a list of numbers of tokens");
+  CHECK(said(R"("tokens":{"lengths":[1,-1]})" + none) == "a length is -1" + from_0);
+}
+
+TEST_CASE("shares of all runs together are at most so many, and samples are counted from where the job starts") {
+  const auto asked = [](const std::string& text) {
+    return testing::refused([&] { static_cast<void>(cursor_from_json(text, "c.json")); });
+  };
+  const std::string half = R"({"ranks":2097152,"batch":2097152})", one = R"({"ranks":1,"batch":1})";
+  CHECK(asked("{\"steps\":[" + half + "," + half + "]}") == "accepted");
+  CHECK(asked("{\"steps\":[" + half + "," + half + "," + one + "]}") ==
+        "reshard: c.json: with 1 steps over 1 ranks there are more than 4194304 shares, the most that are told");
+  CHECK(asked("{\"undo\":[0,1],\"steps\":[" + half + "," + half + "," + one + "]}") == "accepted");
+  const std::string late = R"("start":10000000,"tokens":{"lengths":[4194305]},"length":1,)";
+  const auto told = [&](const char* batch) {
+    return testing::refused(
+        [&] { cursor_said(late + R"("steps":[{"ranks":1,"batch":)" + batch + "}]", samples_told::yes); });
+  };
+  CHECK(told("4194304") == "accepted");
+  CHECK(told("4194305") == "reshard: --samples: 4194305 samples or tokens were used; at most 4194304 are told");
+}
+
 TEST_CASE("what is no question, and what is too long an answer, is refused in one sentence") {
   const auto said = [](const std::string& asked, samples_told samples = samples_told::no) {
     return testing::refused([&] { cursor_said(asked, samples); });

@@ -2,12 +2,16 @@
 // config.json -> model: what is read, every default, and every refusal's sentence.
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <reshard/io/hf_config.hpp>
+
+#include "process.hpp"
 
 using namespace reshard;
 
@@ -440,6 +444,22 @@ TEST_CASE("a million layers, and a million layers times experts, are the most") 
         "reshard: m.json: 10 layers of 100001 experts, but layers x experts may be at most 1000000");
 }
 
+TEST_CASE("Qwen3 norms q and k of every head, as a mixture too; LLaMA and Mixtral do not") {
+  for (const char* which : {"q", "k"}) {
+    const std::string norm = "decoder.layers.{layer}.self_attention." + std::string(which) + "_layernorm.weight";
+    CHECK(extents(read(moe), norm) == std::vector<index_t>{1, 1, 1, 16});
+    CHECK(extents(read(with(llama, "architectures", R"(["Qwen3ForCausalLM"])")), norm) ==
+          std::vector<index_t>{1, 1, 1, 8});
+    CHECK(extents(read(llama), norm).empty());
+  }
+}
+
+TEST_CASE("GPT-2 too has a million layers at most") {
+  CHECK(refusal_of(with(gpt2, "n_layer", "1000000")) == "accepted");
+  CHECK(refusal_of(with(gpt2, "n_layer", "1000001")) ==
+        "reshard: m.json: n_layer is 1000001, but at most 1000000 are supported");
+}
+
 TEST_CASE("presets by name, files by path") {
   for (const transformer& t : models::presets) CHECK(load_model(t.name).name == t.name);
   CHECK(read_config(RESHARD_TEST_DATA "/tiny_qwen3_moe.config.json").shape.experts == 8);
@@ -459,4 +479,30 @@ TEST_CASE("presets by name, files by path") {
   CHECK(said("/") == "reshard: / cannot be read: Is a directory");
   CHECK(said("/dev/null") == "reshard: /dev/null: the file is empty");
   CHECK(said("/dev/zero") == "reshard: /dev/zero is larger than 16777216 bytes, so it is no config.json");
+  CHECK(said(".") == "reshard: . cannot be read: Is a directory");  // there is such a file
+  const std::string longest(5000, 'a');
+  CHECK(said(longest) == "reshard: " + one_line(longest) + " cannot be read: File name too long");
+}
+
+TEST_CASE("a preset is itself also where a file has its name; a file has 16 MiB at most") {
+  const testing::scratch room;
+  const std::filesystem::path before = std::filesystem::current_path();
+  room.file("llama2-7b", json(llama));
+  room.file("other", json(llama));
+  const std::string large = room.file("large.json", "");  // of zeros
+  std::filesystem::current_path(room.folder);
+  CHECK(load_model("llama2-7b").shape.ffn == 11008);
+  CHECK(load_model("other").shape.ffn == 96);
+  std::filesystem::current_path(before);
+  for (const std::uintmax_t more : {0u, 1u}) {
+    std::filesystem::resize_file(large, (std::uintmax_t{1} << 24) + more);
+    try {
+      read_config(large);
+      CHECK(false);
+    } catch (const refusal& stopped) {
+      CHECK(std::string(stopped.what()) == "reshard: " + one_line(large) +
+                                               (more == 0 ? ": not JSON: wrong text at line 1, column 1"
+                                                          : " is larger than 16777216 bytes, so it is no config.json"));
+    }
+  }
 }

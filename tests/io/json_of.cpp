@@ -65,6 +65,13 @@ TEST_CASE("the look does not end behind a value of any kind") {
   }
 }
 
+TEST_CASE("bytes, which a text has none of but other forms of JSON have, are looked past too") {
+  const std::string name = "f";
+  io::detail::json_looker look(name);
+  nlohmann::json::binary_t bytes({1, 2});
+  CHECK(look.binary(bytes));
+}
+
 TEST_CASE("thirty-two lists and objects may be open in each other, and no more") {
   CHECK(accepted(lists(32)));
   CHECK(accepted(mixed(32)));

@@ -2,6 +2,8 @@
 // Plans as bytes: any two sides, read back equal; and what was changed, cut short or is of another switch is refused.
 #include <doctest/doctest.h>
 
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include <reshard/io/plan_bytes.hpp>
@@ -16,13 +18,36 @@ using namespace reshard::io;
 using testing::dice, testing::refused;
 
 namespace {
+std::uint64_t fnv(std::span<const std::byte> bytes) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 1099511628211u;
+  return hash;
+}
 /// The bytes with their closing hash made right again: a fault that the hash does not find.
 std::vector<std::byte> closed(std::vector<std::byte> bytes) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (std::size_t i = 0; i + 8 < bytes.size(); ++i)
-    hash = (hash ^ static_cast<std::uint64_t>(bytes[i])) * 1099511628211u;
+  const std::uint64_t hash = fnv(std::span(bytes).first(bytes.size() - 8));
   for (std::size_t i = 0; i < 8; ++i) bytes[bytes.size() - 8 + i] = static_cast<std::byte>(hash >> (8 * i));
   return bytes;
+}
+/// Of the list's names, types and levels, then of the families' names and extents; numbers and lengths in eight bytes.
+std::uint64_t of_states_and_families(const auto& change) {
+  std::vector<std::byte> all;
+  const auto number = [&](auto n) {
+    for (int i = 0; i < 8; ++i) all.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(n) >> (8 * i)));
+  };
+  const auto text = [&](std::string_view t) {
+    number(t.size());
+    for (const char c : t) all.push_back(static_cast<std::byte>(c));
+  };
+  for (int s = 0; s < change.list().size(); ++s) {
+    text(change.list()[s].name), text(name(change.list()[s].type));
+    number(change.list()[s].level);
+  }
+  for (int f = 0; f < change.to().families(); ++f) {
+    text(change.to().family_at(f).name);
+    for (const interval& side : change.to().family_at(f).whole().dim) number(side.end);
+  }
+  return fnv(all);
 }
 }  // namespace
 
@@ -49,7 +74,7 @@ TEST_CASE("bytes are the words that the format says, the least significant byte 
     for (rank_t device = 0; device < change.devices(); ++device) {
       const plan p = make_plan(change, device);
       const std::vector<std::byte> bytes = to_bytes(p, change);
-      std::vector<std::uint64_t> words(bytes.size() / 8), wanted{words[0], 4, words[2]};
+      std::vector<std::uint64_t> words(bytes.size() / 8), wanted{0, 4, of_states_and_families(change)};
       for (std::size_t i = 0; i < bytes.size(); ++i)
         words[i / 8] += static_cast<std::uint64_t>(bytes[i]) << (8 * (i % 8));
       const auto put = [&](auto number) { wanted.push_back(static_cast<std::uint64_t>(number)); };
@@ -63,14 +88,22 @@ TEST_CASE("bytes are the words that the format says, the least significant byte 
           put(t.stream);
           for (const interval& side : t.where.dim) put(side.begin), put(side.end);
         }
-      wanted[0] = 0;
       for (std::size_t i = 8; i-- > 0;) wanted[0] = wanted[0] << 8 | static_cast<unsigned char>("reshplan"[i]);
-      wanted[2] = words[2];  // of the model and the states
-      words.pop_back();      // the hash, which others ask of
+      words.pop_back();  // the hash, which others ask of
       CHECK(words == wanted);
     }
   });
   CHECK(listed > 100);
+}
+
+TEST_CASE("phase, purpose and stream of a box are read back as they were, each from its own word") {
+  const layout_switch change = testing::rows_to_columns();
+  plan p = make_plan(change, 0);
+  p.sends[0].phase = 3, p.sends[0].why = purpose::passed_on, p.sends[0].stream = 0xFEDCBA9876543210u;
+  p.receives[1].phase = most_phases, p.receives[1].stream = 7;
+  CHECK(plan_from_bytes(to_bytes(p, change), change) == p);
+  p.sends[0].phase = 1, p.sends[0].why = purpose::delivered, p.sends[0].stream = 2;
+  CHECK(plan_from_bytes(to_bytes(p, change), change) == p);
 }
 
 TEST_CASE("no byte can be changed, and none be missing or too many, without a refusal") {
@@ -132,11 +165,20 @@ TEST_CASE("what is wrong is said") {
   CHECK(with(1, 3) == who + "version 3; version 4 is read here");
   CHECK(with(2, 0) == who + "the plan is of another model or list of states");
   CHECK(with(3, 9) == who + "a plan of device 9; the switch has 3 devices");
-  for (const std::uint64_t many : {std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60})
+  // 17 words a box: 2^61 boxes more are as many bytes modulo 2^64
+  for (const std::uint64_t many :
+       {std::uint64_t{2}, ~std::uint64_t{0}, std::uint64_t{1} << 60, (std::uint64_t{1} << 61) + 1})
     CHECK(with(4, many) == who + std::to_string(bytes.size()) + " bytes are not what its lists need");
   for (const std::size_t word : {11u, 12u})  // states, family: what an int would cut off counts
     CHECK(with(word, std::uint64_t{1} << 32) == who + "no states or family have such a number");
-  CHECK(with(11, 6) == who + "sends[0] has states that the switch does not move");
+  for (const std::size_t word : {11u, 12u})
+    CHECK(with(word, std::uint64_t{1} << 31) == who + "no states or family have such a number");
+  CHECK(with(12, std::uint64_t{1} << 30) == who + "sends[0] is of family 1073741824; the switch has 1");
+  REQUIRE((p.sends.size() == 1 && p.receives.size() == 2 && p.retains.size() == 1));
+  const char* const entries[] = {"sends[0]", "receives[0]", "receives[1]", "retains[0]"};
+  for (std::size_t entry = 0; entry < 4; ++entry)  // also where some of the states are moved
+    for (const std::uint64_t states : {std::uint64_t{6}, std::uint64_t{3}, std::uint64_t{1} << 30})
+      CHECK(with(11 + 17 * entry, states) == who + entries[entry] + " has states that the switch does not move");
   for (const std::size_t word : {13u, 14u})  // phase, purpose
     CHECK(with(word, std::uint64_t{1} << 32) == who + "no phase or purpose has such a number");
   CHECK(with(13, 1 << 15) == who + "no phase or purpose has such a number");
@@ -144,6 +186,12 @@ TEST_CASE("what is wrong is said") {
   CHECK(with(13, (1 << 15) - 1) == "accepted");
   CHECK(with(14, 1) == "accepted");
   CHECK(with(12, 7) == who + "sends[0] is of family 7; the switch has 1");
+  for (std::size_t i = 0; i < 8; ++i) {
+    std::vector<std::byte> odd = bytes;
+    odd[i] ^= std::byte{1};
+    CHECK(refused([&] { static_cast<void>(plan_from_bytes(closed(odd), change)); }) ==
+          who + "these do not begin as a plan does");
+  }
   std::vector<std::byte> other = bytes;
   other[68] ^= std::byte{1};
   CHECK(refused([&] { static_cast<void>(plan_from_bytes(other, change)); }) == who + "some of them were changed");

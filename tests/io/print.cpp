@@ -36,6 +36,19 @@ TEST_CASE("intervals, boxes, ranges, counts") {
   CHECK(count_text(std::numeric_limits<index_t>::max()) == "9,223,372,036,854,775,807");
 }
 
+TEST_CASE("where a figure has one digit before the point more, its unit or its decimals are others") {
+  // 1023.995, 9.995 and 99.95 PiB as doubles have them, which are whole numbers of bytes
+  const bytes_t unit_ends = 1152915875107312768, two_end = 11253369568892026, one_ends = 112533695688920272;
+  CHECK(bytes_text(unit_ends) == "1.00 EiB");
+  CHECK(bytes_text(-unit_ends) == "-1.00 EiB");
+  CHECK(bytes_text(unit_ends - 128) == "1023.99 PiB");
+  CHECK(bytes_text(-(unit_ends - 128)) == "-1023.99 PiB");
+  CHECK(narrow_bytes_text(two_end) == "10.0PiB");
+  CHECK(narrow_bytes_text(two_end - 2) == "9.99PiB");
+  CHECK(narrow_bytes_text(one_ends) == "100PiB");
+  CHECK(narrow_bytes_text(one_ends - 16) == "99.9PiB");
+}
+
 TEST_CASE("bytes and seconds") {
   CHECK(bytes_text(0) == "0 B");
   CHECK(bytes_text(1023) == "1023 B");

@@ -50,6 +50,7 @@ TEST_CASE("a change that is armed") {
 TEST_CASE("promises and who is gone, read by another reader") {
   const job_record r{.phase = job_phase::recovering,
                      .epoch = 3,
+                     .from_copies = true,
                      .worlds = {two(2), two(3)},
                      .promises = {{.told = {"b", 7, update_stage::scalar},
                                    .scalar = 0xFFFFFFFFFFFFFFFFu,
@@ -63,6 +64,7 @@ TEST_CASE("promises and who is gone, read by another reader") {
                      .gone = {"!~", "a"}};
   const json said = json::parse(printed(r));
   CHECK(said.size() == 11);
+  CHECK(said["from_copies"] == true);
   CHECK(said["worlds"].size() == 2);
   CHECK(said["worlds"][1]["epoch"] == 3);
   CHECK(said["gone"] == json({"!~", "a"}));

@@ -115,5 +115,8 @@ TEST_CASE("what is no step is refused") {
   CHECK_REFUSED(token_cursor{}.share(8, 1, 0, 0), "cursor: 0 ranks; there is at least 1");
   CHECK_REFUSED(token_cursor{}.share(8, 1, 4, 4), "cursor: there is no rank 4; ranks are 0 to 3");
   CHECK_REFUSED(token_cursor{}.share(8, 1, -1, 4), "cursor: there is no rank -1; ranks are 0 to 3");
+  CHECK_REFUSED(token_cursor{}.share(0, 5, 0, 1), "cursor: a batch of 0 samples; it has at least 1");
+  CHECK_REFUSED(token_cursor{}.inputs(0, 0, 5), "cursor: a batch of 0 samples; it has at least 1");
+  CHECK_REFUSED(token_cursor{}.after(0, 5), "cursor: a batch of 0 samples; it has at least 1");
   CHECK_REFUSED(gradient_weight({0, 4}, 0), "cursor: a batch of 0 samples; it has at least 1");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Natural numbers and fractions of them, against 128 bits where these suffice and against the laws of arithmetic
-// beyond.
+// Natural numbers and fractions of them, against 128 bits where these suffice. (job/fraction_large.cpp asks those of
+// thousands of bits for the laws of arithmetic.)
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -36,12 +36,6 @@ std::string decimal(wide n) {
 }
 wide any(dice& random, int bits) {
   return ((static_cast<wide>(random.bits()) << 64) + random.bits()) >> (128 - random.within(1, bits));
-}
-/// A number of about so many bits.
-natural large(dice& random, int bits) {
-  natural n = 1 + (random.bits() >> 1);
-  while (n.bits() < bits) n = n * natural(random.bits() | 1) + natural(random.bits());
-  return n;
 }
 
 }  // namespace
@@ -111,36 +105,6 @@ TEST_CASE("numbers beside each power of two, each with each: what the compiler's
       if (a % b == 0) CHECK(exact_quotient(n, of(b)) == of(a / b));
     }
   }
-}
-
-TEST_CASE("beyond: (a b + c) / b is a and c; a divisor that both have is found, and dividing by it leaves none") {
-  dice random(1);
-  for (int i = 0; i < testing::tries(60); ++i) {
-    const natural a = large(random, 40 + i * 11), b = large(random, 200), c = large(random, 100);
-    natural rest;
-    CHECK((a * b + c).divided(b, rest) == a);
-    CHECK(rest == c);
-    const natural both = common_divisor(a * c, b * c), a_left = exact_quotient(a * c, both),
-                  b_left = exact_quotient(b * c, both);
-    CHECK(a_left * both == a * c);
-    CHECK(b_left * both == b * c);
-    both.divided(c, rest);
-    CHECK(rest.zero());
-    CHECK(common_divisor(a_left, b_left) == natural(1));
-  }
-  natural doubled = 1;
-  for (int twos = 0; twos < 4000; ++twos, doubled = doubled + doubled) {
-    CHECK(doubled.twos() == twos);
-    CHECK(doubled.bits() == twos + 1);
-    if (twos % 31 == 0) CHECK(doubled.halved(twos) == natural(1));
-    if (twos % 31 == 0) CHECK(common_divisor(doubled, doubled * natural(3)) == doubled);
-  }
-  natural power = 1;
-  const natural more = std::uint64_t{1} << 32;
-  for (int i = 0; i < 127; ++i) power = power * more;
-  CHECK((power * natural(0xFFFFFFFFu)).bits() == natural::most_bits);
-  CHECK_REFUSED(power * more,
-                "fraction: it takes 4097 bits, and at most 4096 are kept; let ramps end before the next begins");
 }
 
 TEST_CASE("a quotient and a rest are those of the division, whatever the digits") {
@@ -218,28 +182,4 @@ TEST_CASE("of thousands of bits, the double is the quotient") {
   for (int i = 0; i < 60; ++i) f = fraction::between(f, fraction(2, 7), 1, 1'000'000'007 + 2 * i);
   CHECK(f.text().size() > 600);
   CHECK(f.value() == doctest::Approx(1.0 / 3).epsilon(1e-6));
-}
-
-TEST_CASE("a double lies within a few units of its last place from the fraction, however many bits that takes") {
-  fraction up(1, 3), down(7, 8);
-  int narrow = 0, wide_ones = 0;
-  for (int i = 0; i < 130; ++i) {
-    for (const fraction& f : {up, down}) {
-      const auto n = static_cast<std::uint64_t>(std::ldexp(f.value(), 62));  // exactly: these are between 1/4 and 1
-      REQUIRE(n >= std::uint64_t{1} << 60);
-      REQUIRE(n <= std::uint64_t{1} << 62);
-      const std::uint64_t units = n >> 50;
-      CHECK(fraction::of_parts(n - units, std::uint64_t{1} << 62) < f);
-      CHECK(f < fraction::of_parts(n + units, std::uint64_t{1} << 62));
-      ++(f.text().size() > 2 * 302 ? wide_ones : narrow);  // digits of 1000 bits
-    }
-    up = fraction::between(up, fraction(2, 3), 1, 1'000'003 + 2 * i);
-    down = fraction::between(down, fraction(5, 7), 1, 997 + 2 * i);
-  }
-  CHECK(narrow > 50);
-  CHECK(wide_ones > 50);
-  for (index_t n = 0; n < 40; ++n)
-    for (index_t d = 1; d < 40; ++d) CHECK(fraction(n, d).value() == static_cast<double>(n) / static_cast<double>(d));
-  CHECK(fraction(INT64_MAX, 1).value() == 9223372036854775808.0);
-  CHECK(fraction(1, INT64_MAX).value() == 1 / 9223372036854775808.0);
 }

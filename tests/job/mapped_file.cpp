@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@
 
 #include "../io/process.hpp"
 #include "../support/refused.hpp"
+#include "../support/sanitized.hpp"
+#include "../support/tries.hpp"
 
 using reshard::detail::mapped_file;
 using open_file = reshard::detail::file_handle;  // <fcntl.h> has one of that name
@@ -87,6 +90,27 @@ TEST_CASE("a file is closed at its end, by whoever has it then, and no other pro
   }
 }
 
+TEST_CASE("a file may have the number 0, where nothing else has, and is closed as others are") {
+  const scratch room;
+  const std::string path = room.file("file", "12345");
+  const int kept = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  ::close(STDIN_FILENO);
+  std::string sentence;
+  int number = -1;
+  {
+    std::optional<open_file> first;
+    sentence = refused([&] { number = first.emplace(path, O_RDONLY).number(); });
+  }
+  const bool left_open = is_open(STDIN_FILENO);
+  if (kept >= 0) {
+    ::dup2(kept, STDIN_FILENO);
+    ::close(kept);
+  }
+  CHECK(sentence == "accepted");
+  CHECK(number == 0);
+  CHECK_FALSE(left_open);
+}
+
 TEST_CASE("what is made may be read and written by all whom the process lets") {
   const scratch room;
   const std::string path = (room.folder / "made").string();
@@ -127,4 +151,18 @@ TEST_CASE("a file as memory has its bytes, those that are written meanwhile too,
   CHECK(nothing.data() == nullptr);
   CHECK(refused([&] { const mapped_file none(room.folder.string()); }) ==
         "reshard: " + room.folder.string() + " is no file of bytes that stay where they are");
+}
+
+TEST_CASE("a file for which there is no room in memory is refused by its name") {
+  if (testing::sanitized || testing::under_sanitizer()) return;
+  const scratch room;
+  const std::string path = room.file("file", "");
+  testing::fs::resize_file(path, std::uintmax_t{1} << 32);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit less{rlim_t{1} << 28, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_AS, &less) == 0);
+  const std::string sentence = refused([&] { const mapped_file all(path); });
+  ::setrlimit(RLIMIT_AS, &before);
+  CHECK(sentence == "reshard: " + path + " cannot be mapped: Cannot allocate memory");
 }

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,9 @@ TEST_CASE("a hash is of words of eight bytes, the last one filled up with zeros"
     CHECK(detail::hash_of(bytes) == slow_hash(bytes));
     bytes.push_back(static_cast<std::byte>(i % 9 == 0 ? 255 : 7 * i));
   }
+  for (std::size_t size = 0; size <= bytes.size(); ++size)  // of what stands behind nothing counts
+    CHECK(detail::hash_of(std::span<const std::byte>(bytes).first(size)) ==
+          slow_hash({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)}));
 }
 
 TEST_CASE("what a device says, byte by byte, and what the others read") {

@@ -164,6 +164,17 @@ TEST_CASE("squares are those of the rows, with each choice of coefficients; what
     }
 }
 
+TEST_CASE(
+    "two sizes a millionth apart are too little apart, and a thousandth are not, of samples a rank and of ranks") {
+  for (const index_t size : {index_t{1'000'000}, index_t{1'000}}) {
+    const std::vector<measured_throughput> samples = {{size, 1, 1e6}, {size + 1, 1, 1e6}},
+                                           ranks = {{size, size, 1e6}, {size + 1, size + 1, 1e6}};
+    double found[3] = {}, squares = 0;
+    CHECK(detail::fit_some(samples, 3, found, squares) == (size == 1'000));
+    CHECK(detail::fit_some(ranks, 5, found, squares) == (size == 1'000));
+  }
+}
+
 TEST_CASE("the first that holds is found by halving: in any range, with few questions") {
   for (rank_t low = 0; low <= 3; ++low)
     for (rank_t high = low; high <= 70; ++high)

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #if __has_include(<dlpack/dlpack.h>)
@@ -225,5 +227,54 @@ TEST_CASE("types and their codes") {
                     : type == dtype::int8                          ? 3
                     : type == dtype::int32 || type == dtype::int64 ? 2
                                                                    : 1));
+  }
+}
+
+TEST_CASE("types and their codes, one by one: floats, numbers with a sign or without, a bool of a byte, and fp8") {
+  const std::vector<std::tuple<dtype, int, std::vector<int>>> all = {{dtype::bf16, 16, {4}},
+                                                                     {dtype::fp16, 16, {2}},
+                                                                     {dtype::fp32, 32, {2}},
+                                                                     {dtype::fp64, 64, {2}},
+                                                                     {dtype::fp8, 8, {1, 7, 8, 9, 10, 11, 12, 13, 14}},
+                                                                     {dtype::int8, 8, {0, 1, 6}},
+                                                                     {dtype::int32, 32, {0, 1}},
+                                                                     {dtype::int64, 64, {0, 1}}};
+  for (const auto& [type, bits, codes] : all) {
+    std::vector<int> taken;
+    for (int code = -1; code <= 16; ++code)
+      if (detail::is_dlpack_type(type, code, bits, 1)) taken.push_back(code);
+    CHECK(taken == codes);
+  }
+}
+
+TEST_CASE("kinds of devices without a name are told by their number alone") {
+  std::vector<std::uint16_t> memory(24);
+  for (const int device : {0, 5, 6, 18, -1}) {
+    binding b("rank 0");
+    CHECK(bound<own_tensor>({.shape = {4, 6, 0}, .strides = {6, 1, 0}, .device = device}, weight, b, memory.data()) ==
+          "reshard: rank 0: param of 'w' is a tensor of DLPack's device type " + std::to_string(device) +
+              "; host memory (1), CUDA (2) and CUDA's pinned memory (3) can be bound");
+  }
+}
+
+TEST_CASE("a stride may be 0; a tensor without elements needs no memory and binds nothing") {
+  std::vector<std::uint16_t> memory(6);
+  const shard row{0, "w", bf16, {8, 6}, {2, 0}, {1, 6}};
+  binding one("rank 0");
+  CHECK(bound<own_tensor>({.shape = {1, 6, 0}, .strides = {0, 1, 0}}, row, one, memory.data()) == "accepted");
+  REQUIRE(one.boxes().size() == 1);
+  CHECK(one.boxes()[0].stride[1] == 0);
+  for (const auto& [rows, columns] : {std::pair<index_t, index_t>(0, 6), {5, 0}, {0, 0}}) {
+    const shard empty{0, "w", bf16, {8, 6}, {2, 0}, {rows, columns}};
+    const described d{.shape = {rows, columns, 0}, .strides = {100, 1, 0}, .offset = 1};
+    const std::vector<shard> list{{0, "w", bf16, {8, 6}, {0, 0}, {8, 6}}};
+    const tensor_table table{&list};
+    for (void* data : {static_cast<void*>(nullptr), static_cast<void*>(memory.data())}) {
+      described of = d;
+      const own_tensor t = tensor_of<own_tensor>(of, data);
+      binding none("rank 0");
+      CHECK(refused([&] { bind_dlpack(none, table, empty, t); }) == "accepted");
+      CHECK(none.boxes().empty());
+    }
   }
 }

@@ -281,3 +281,40 @@ TEST_CASE("a tensor of five dimensions is bound element by element where its str
           bind_shard(b, table, whole, bytes, {-60, 20, 9, 4, 1});
         }) == "reshard: rank 0: 'w' has a stride of -60 elements; strides count forwards");
 }
+
+TEST_CASE(
+    "of a tensor that is stored part after part, a shard with rows of several parts is bound where each row lies") {
+  const model m = tiny();
+  const tensor_table table(m);
+  const std::string name = "decoder.layers.1.mlp.linear_fc1.weight";  // [gate; up], of 10 rows each
+  const index_t pitch = 15;
+  for (const interval rows : {interval{0, 20}, interval{3, 20}, interval{0, 13}, interval{7, 12}}) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(2 * (rows.size() * pitch)));
+    binding b("rank 0", names_of(m));
+    bind_shard(b, table, {0, name, bf16, {20, 12}, {rows.begin, 0}, {rows.size(), 12}}, bytes, {pitch, 1});
+    b.seal();
+    index_t met = 0;
+    for (const bound_box& box : b.boxes())
+      for (index_t part = box.where.dim[0].begin; part < box.where.dim[0].end; ++part)
+        for (index_t row = box.where.dim[1].begin; row < box.where.dim[1].end; ++row) {
+          const std::byte* at = box.data + 2 * ((part - box.where.dim[0].begin) * box.stride[0] +
+                                                (row - box.where.dim[1].begin) * box.stride[1]);
+          CHECK(at == bytes.data() + 2 * pitch * (part * 10 + row - rows.begin));
+          CHECK(rows.contains(part * 10 + row));
+          CHECK(box.where.dim[2] == interval{0, 12});
+          ++met;
+        }
+    CHECK(met == rows.size());
+  }
+}
+
+TEST_CASE("a shard without elements is bound to no memory, whatever its strides") {
+  const model m = tiny();
+  const tensor_table table(m);
+  binding b("rank 0", names_of(m));
+  const shard none{0, "decoder.layers.1.mlp.linear_fc1.weight", bf16, {20, 12}, {5, 0}, {4, 0}};
+  CHECK(refused([&] { bind_shard(b, table, none, memory()); }) == "accepted");
+  CHECK(refused([&] { bind_shard(b, table, none, memory(), {100, 1}); }) == "accepted");
+  b.seal();
+  CHECK(b.boxes().empty());
+}

@@ -514,3 +514,117 @@ TEST_CASE("memory is the array's: as large, and of elements as wide") {
   CHECK(
       padded(13).ends_with("has 26 bytes of memory, and its array takes 24; where elements lie apart, strides say so"));
 }
+
+TEST_CASE("between two places elements are converted where one of them holds another type than its state's") {
+  const auto of = [](dtype holds, dtype travels) {
+    bound_box b;
+    b.holds = holds, b.travels = travels;
+    return b;
+  };
+  const auto is = [](const conversion& c, dtype from, dtype via, dtype to) {
+    return c.from == from && c.via == via && c.to == to;
+  };
+  const bound_box plain, as_it_is = of(fp32, fp32), wide = of(fp32, bf16), narrow = of(dtype::fp16, bf16);
+  const conversion none = conversion_between(plain, as_it_is);
+  CHECK(none.from == none.to);
+  CHECK(none.from == conversion{}.from);
+  CHECK(none.via == conversion{}.via);
+  CHECK(is(conversion_between(wide, plain), bf16, bf16, fp32));
+  CHECK(is(conversion_between(plain, wide), fp32, bf16, bf16));
+  CHECK(is(conversion_between(wide, narrow), dtype::fp16, bf16, fp32));
+  CHECK(is(conversion_between(narrow, wide), fp32, bf16, dtype::fp16));
+}
+
+TEST_CASE("memory that is said to hold another floating type is bound so, and of no other type") {
+  const tensor_box weights{0, {3, 0, 0}, {{{0, 1}, {0, 2}, {0, 4}}}};
+  std::vector<float> floats(8);
+  std::vector<std::byte> raw(64);
+  const auto says = [&](const memory& at) { return refused([&] { binding("rank 3").add(weights, at); }); };
+  binding b("rank 3");
+  b.add(weights, memory(floats).as(fp32));
+  REQUIRE(b.boxes().size() == 1);
+  CHECK(b.boxes()[0].holds == fp32);
+  CHECK(b.boxes()[0].travels == bf16);
+  CHECK(b.boxes()[0].element_bytes == 4);
+  binding flat("rank 3");
+  flat.add_flat(weights, {1, 4}, memory(raw.data(), 12).as(fp32));
+  REQUIRE(flat.boxes().size() == 1);
+  CHECK(flat.boxes()[0].holds == fp32);
+  CHECK(flat.boxes()[0].travels == bf16);
+  CHECK(flat.boxes()[0].element_bytes == 4);
+  const std::string of = "reshard: rank 3: param of family 3, member 0, expert 0 ";
+  CHECK(says(memory(raw.data(), 8).as(dtype::fp8)) ==
+        of + "is bf16, and its memory is said to hold fp8; bf16, fp16 and fp32 are converted into one another, nothing "
+             "else is");
+  CHECK(says(memory(floats).as(dtype::fp16)) ==
+        of + "is said to hold fp16, 2 bytes an element, and its memory has elements of 4; bind memory of the state's "
+             "type, say as() of another floating type, or leave the state out of what moves");
+  CHECK(says(memory(floats).as(bf16)).starts_with(of + "is said to hold bf16, 2 bytes an element"));
+}
+
+TEST_CASE("a box that is bound elsewhere keeps what it holds, or is refused by its elements or its state's type") {
+  std::vector<std::byte> raw(64);
+  const box<3> eight{{{0, 1}, {0, 2}, {0, 4}}};
+  const auto box_of = [&](int state, bytes_t element_bytes) {
+    return bound_box{{state, {3, 0, 0}, eight}, raw.data(), {8, 4, 1}, element_bytes};
+  };
+  const auto converting = [&](int state, bytes_t element_bytes, dtype holds, dtype travels) {
+    bound_box b = box_of(state, element_bytes);
+    b.holds = holds, b.travels = travels;
+    return b;
+  };
+  const auto added = [](const bound_box& one) {
+    binding b("rank 3");
+    b.add(one);
+    return b.boxes().at(0);
+  };
+  CHECK(added(box_of(0, 0)).element_bytes == 2);  // as its state's
+  CHECK(added(box_of(1, 0)).element_bytes == 4);
+  CHECK(added(box_of(0, 2)).element_bytes == 2);
+  for (const bytes_t given : {0, 4}) {
+    const bound_box wide = added(converting(0, given, fp32, bf16));
+    CHECK(wide.element_bytes == 4);
+    CHECK(wide.holds == fp32);
+    CHECK(wide.travels == bf16);
+  }
+  const auto says = [&](const bound_box& one) { return refused([&] { binding("rank 3").add(one); }); };
+  const std::string of = "reshard: rank 3: param of family 3, member 0, expert 0 ";
+  CHECK(says(box_of(0, 4)).starts_with(of + "is bf16, 2 bytes an element, and its memory has elements of 4;"));
+  CHECK(says(box_of(0, 1)).starts_with(of + "is bf16, 2 bytes an element, and its memory has elements of 1;"));
+  CHECK(says(converting(0, 2, fp32, bf16)).starts_with(of + "is said to hold fp32, 4 bytes an element"));
+  CHECK(says(converting(0, 2, bf16, fp32)) == of + "is bf16, and was bound as of a state of fp32");
+  CHECK(says(converting(0, 4, fp32, dtype::fp16)) == of + "is bf16, and was bound as of a state of fp16");
+  bound_box none = box_of(0, 2);
+  none.where.dim[0] = {0, 5}, none.where.dim[1] = {7, 7};
+  none.stride[0] = index_t{1} << 62;
+  binding empty("rank 3");
+  CHECK(refused([&] { empty.add(none); }) == "accepted");
+  CHECK(empty.boxes().empty());
+}
+
+namespace {
+/// A range of granules of a byte in a device's memory.
+struct device_range {
+  std::vector<std::byte> bytes = std::vector<std::byte>(3);
+  memory_block block(pages_are at_first) {
+    return {
+        .begin = bytes.data(), .granules = 3, .granule = 1, .at_first = at_first, .give_back = [](std::byte*, bytes_t) {
+        }};
+  }
+  static memory_place place() { return {memory_place::kind::device, 5}; }
+};
+}  // namespace
+
+TEST_CASE("a range that is owned says where it is; a granule may be a single byte") {
+  device_range range;
+  binding b("me");
+  b.own(range, pages_are::committed);
+  CHECK(b.place() == memory_place{memory_place::kind::device, 5});
+  REQUIRE(b.blocks().size() == 1);
+  CHECK(b.blocks()[0].granule == 1);
+  CHECK(b.blocks()[0].at_first == pages_are::committed);
+  binding of_host("me");
+  page_range pages(page_bytes);
+  of_host.own(pages);
+  CHECK(of_host.place() == memory_place{});
+}

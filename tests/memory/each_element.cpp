@@ -2,7 +2,10 @@
 // The elements of bound boxes with their numbers in whole tensors, and boxes of several states at one place.
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include <reshard/memory/each_element.hpp>
@@ -98,4 +101,30 @@ TEST_CASE("a state that is bound elsewhere, or in two boxes, is refused as a sib
   CHECK(testing::refused([&] { each_sibling(b, whole, {2}, [](const auto&) {}); }) ==
         "reshard: me: exp_avg of family 0, member 0, expert 0 is not bound in one box where master of family 0, member "
         "0, expert 0 is");
+}
+
+TEST_CASE("columns that lie on one another are one element, visited for each") {
+  const family f{.name = "w", .extent = {1, 1, 1, 2, 3}};
+  std::vector<std::uint32_t> memory(9);
+  const bound_box b{
+      {1, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 3}}}}, reinterpret_cast<std::byte*>(memory.data()), {0, 4, 0}, 4};
+  std::vector<std::pair<std::ptrdiff_t, index_t>> visits;
+  each_element<std::uint32_t>(b, f, [&](std::uint32_t& x, index_t i) { visits.emplace_back(&x - memory.data(), i); });
+  CHECK(visits == std::vector<std::pair<std::ptrdiff_t, index_t>>{{0, 0}, {0, 1}, {0, 2}, {4, 3}, {4, 4}, {4, 5}});
+}
+
+TEST_CASE("elements of each width are numbers of as many bytes") {
+  const index_t whole[] = {2, 2, 3};
+  for (const bytes_t width : {1, 2, 4, 8}) {
+    std::vector<std::uint64_t> memory(24);
+    const bound_box b{
+        {0, {0, 0, 0}, {{{1, 2}, {0, 2}, {1, 3}}}}, reinterpret_cast<std::byte*>(memory.data()), {9, 4, 1}, width};
+    std::vector<std::pair<std::ptrdiff_t, index_t>> visits;
+    detail::each_element_of_width(width, b, whole, [&](auto& x, index_t i) {
+      CHECK(static_cast<bytes_t>(sizeof x) == width);
+      visits.emplace_back(reinterpret_cast<const std::byte*>(&x) - b.data, i);
+    });
+    CHECK(visits ==
+          std::vector<std::pair<std::ptrdiff_t, index_t>>{{0, 7}, {width, 8}, {4 * width, 10}, {5 * width, 11}});
+  }
 }

@@ -124,3 +124,19 @@ TEST_CASE("what memory is called in sentences") {
   CHECK(memory_place{memory_place::kind::pinned}.text() == "pinned host memory");
   CHECK(memory_place{memory_place::kind::device, 3}.text() == "device memory of device 3");
 }
+
+TEST_CASE("memory knows the width of its elements where they have one, and may be said to hold another type") {
+  std::vector<float> floats(6);
+  std::vector<char> letters(6);
+  const memory of_floats(floats), of_letters(letters), wide = of_letters.as(fp32);
+  CHECK(of_floats.data == reinterpret_cast<std::byte*>(floats.data()));
+  CHECK(of_floats.bytes == 24);
+  CHECK(of_floats.element_bytes == 4);
+  CHECK(of_letters.bytes == 6);
+  CHECK(of_letters.element_bytes == 0);
+  CHECK_FALSE(of_letters.holds);
+  CHECK(wide.holds == fp32);
+  CHECK(wide.data == of_letters.data);
+  CHECK(wide.bytes == 6);
+  CHECK(wide.element_bytes == 0);
+}

@@ -544,3 +544,73 @@ TEST_CASE("a stage that no page can remember is refused") {
   CHECK_REFUSED(s.written(one, -1), "a switch in more than -1 stages");
   CHECK(pages_by_stage(s, 1) == std::vector<std::int64_t>{1, 0});
 }
+
+TEST_CASE("pages that hold what nobody reads are told apart, and go with a later stage where they are kept so long") {
+  page_range arena(5 * page_bytes);  // nothing is bound on the last page
+  const bound_box whole = row(arena, 1, 0, 0, 4 * columns_of_page);
+  binding b;
+  b.add(whole);
+  b.own(arena);
+  b.seal();
+  const auto part = [&](index_t page, index_t pages = 1) {
+    return whole.narrowed({{{0, 1}, {0, 1}, {page * columns_of_page + 5, (page + pages) * columns_of_page - 5}}});
+  };
+  page_stages s(b, binding_side::source);
+  s.read(part(0), 2), s.read(part(1), 0), s.read(part(3), 0);  // nobody reads page 2
+  CHECK(s.unread_by_stage(3) == std::vector<bytes_t>{0, 0, 0, 0});
+  s.unread(part(0, 3));
+  CHECK(s.unread_by_stage(3) == std::vector<bytes_t>{page_bytes, page_bytes, 0, page_bytes});
+  CHECK(pages_by_stage(s, 3) == std::vector<std::int64_t>{1, 2, 0, 1});  // stages are what they were
+  using list = std::vector<page_name>;
+  const auto kept = [&](index_t least) {
+    std::vector<list> pages;
+    for (const std::vector<block_span>& spans : s.spans_by_stage(3, least)) pages.push_back(pages_of(spans));
+    return pages;
+  };
+  CHECK(kept(0) == std::vector<list>{{{0, 2}}, {{0, 1}, {0, 3}}, {}, {{0, 0}}});
+  CHECK(kept(1) == std::vector<list>{{}, {{0, 1}, {0, 2}, {0, 3}}, {}, {{0, 0}}});
+  CHECK(kept(2) == std::vector<list>{{}, {{0, 3}}, {{0, 1}, {0, 2}}, {{0, 0}}});
+  CHECK(kept(3) == std::vector<list>{{}, {{0, 3}}, {}, {{0, 0}, {0, 1}, {0, 2}}});
+  CHECK(s.spans_by_stage(3, 3)[3].size() == 1);  // one span of three pages
+}
+
+TEST_CASE("of two granules the one that a box passes over is not touched by it") {
+  constexpr bytes_t granule = 64;
+  std::vector<std::byte> bytes(4 * granule);
+  const bound_box apart{{1, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, 2}}}}, bytes.data(), {80, 80, 40}, 4};  // bytes 0 and 160
+  binding b;
+  b.add(apart);
+  b.own(
+      memory_block{.begin = bytes.data(), .granules = 2, .granule = granule, .give_back = [](std::byte*, bytes_t) {}});
+  b.seal();
+  page_stages s(b, binding_side::source);
+  CHECK(s.bytes_by_stage(1) == std::vector<bytes_t>{granule, 0});
+  CHECK(s.outside_bytes() == 4);
+  s.read(apart, 0);
+  CHECK(pages_of(s.spans_by_stage(1)[1]) == std::vector<page_name>{{0, 0}});
+}
+
+TEST_CASE("a byte that reaches out of a block is outside, and elements may lie before those of the dimension outside") {
+  const auto owned = [](binding& b, std::byte* begin) {
+    b.own(memory_block{.begin = begin, .granules = 3, .granule = 64, .give_back = [](std::byte*, bytes_t) {}});
+  };
+  std::vector<std::byte> bytes(400);
+  const state_list of_bytes = parse_state_list("param:fp8:3");
+  binding over("over", {}, of_bytes);
+  over.add({0, {0, 0, 0}, {{{0, 1}, {0, 1}, {0, 193}}}}, {bytes.data(), 193});
+  owned(over, bytes.data());
+  over.seal();
+  CHECK(page_stages(over, binding_side::source).outside_bytes() == 1);
+  CHECK(page_stages(over, binding_side::source).bytes_by_stage(1) == std::vector<bytes_t>{192, 0});
+
+  // bytes 0, 116, 232; 120, 236, 352: from the second block back into the first
+  const bound_box back{{1, {0, 0, 0}, {{{0, 1}, {0, 2}, {0, 3}}}}, bytes.data(), {0, 30, 29}, 4};
+  binding b;
+  b.add(back);
+  owned(b, bytes.data()), owned(b, bytes.data() + 192);
+  b.seal();
+  page_stages s(b, binding_side::source);
+  CHECK(s.outside_bytes() == 0);
+  s.read(back, 0);
+  CHECK(pages_of(s.spans_by_stage(1)[1]) == std::vector<page_name>{{0, 0}, {0, 1}, {1, 0}, {1, 2}});
+}

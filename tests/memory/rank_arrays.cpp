@@ -292,3 +292,31 @@ TEST_CASE("storage reserves whole pages per array, commits them when told, and m
   CHECK(moved[3].tensors().boxes().empty());
   CHECK(moved[3].tensors().who() == "nobody");
 }
+
+namespace {
+/// Asked of the ranks that there are, and of no other.
+struct strict_list : listed_holding {
+  using listed_holding::listed_holding;
+  template <typename Sink>
+  void held(int f, rank_t rank, role r, Sink&& sink) const {
+    CHECK(rank >= 0);
+    listed_holding::held(f, rank, r, sink);
+  }
+};
+}  // namespace
+
+TEST_CASE("a device without a rank has no array, and its holding is not asked") {
+  const computed_holding in_buffers(space(tiny(), parse_degrees("dp=2,zero=1")));
+  const strict_list listed(shard_list({{0, "w", bf16, {4}, {0}, {4}}}));
+  int arrays = 0;
+  const auto count = [&](const rank_array&) { ++arrays; };
+  each_array(in_buffers, -1, {}, count);
+  each_array(listed, -1, {}, count);
+  CHECK(arrays == 0);
+  each_array(listed, 0, {}, count);
+  CHECK(arrays == 1);
+  const auto nowhere = [](const rank_array&) { return memory(); };
+  const binding none = bind_rank(in_buffers, -1, "nobody", nowhere);
+  CHECK(none.boxes().empty());
+  CHECK(none.who() == "nobody");
+}

@@ -74,6 +74,17 @@ TEST_CASE("what is reserved is committed piece by piece as long as somebody want
   CHECK(one.resident_bytes() == 8 * page);
 }
 
+TEST_CASE("a large array is committed 16 MiB at a time, and nobody is asked once all of it is there") {
+  constexpr bytes_t piece = bytes_t{16} << 20;
+  const shard_list list({{0, "large", bf16, {2 * piece / 2}, {0}, {2 * piece / 2}}});
+  rank_storage large(list, 0, "rank 0");
+  REQUIRE(large.reserved_bytes() == 2 * piece);
+  std::vector<bytes_t> there;
+  CHECK(large.commit_while([&] { return there.push_back(large.resident_bytes()), there.size() < 9; }));
+  CHECK(there == std::vector<bytes_t>{0, piece});
+  CHECK(large.resident_bytes() == 2 * piece);
+}
+
 TEST_CASE("arrays have their names and bytes, state by state") {
   const rank_storage s = stored_odd(0);
   const std::vector<bound_box>& boxes = s.tensors().boxes();

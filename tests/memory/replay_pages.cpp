@@ -215,3 +215,12 @@ TEST_CASE("what is passed on goes two lags after its last reader, or where it is
   }
   for (const int seen : {early, outside_met}) CHECK_DRAWN(seen > 100);
 }
+
+TEST_CASE("sources that are kept go with no stage, whatever the budget") {
+  const paged from(binding_side::source, {-1, 0, 1}), to(binding_side::target, {0, 1, 2});
+  for (const bytes_t budget : {bytes_t{0}, page, no_budget}) {
+    const page_replay kept = replay_pages(from.pages, to.pages, {3, 1, 0}, {sources::keep, budget}, {});
+    check(kept.memory, 3 * page, 3 * page, 6 * page);
+    CHECK(kept.unread_kept == 3);
+  }
+}

@@ -11,6 +11,7 @@
 
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
+#include <reshard/space/listed_holding.hpp>
 
 using namespace reshard;
 
@@ -117,4 +118,23 @@ TEST_CASE("a tensor of a holding of one's own is called as its family is") {
   CHECK(named_by(own, {0, 3, 0}) == "first {layer} and more, too long to lie inside;");
   CHECK(named_by(own, {1, 0, 4}) == "2");
   CHECK(named_by(any, {1, 0, 4}) == "2");
+}
+
+namespace {
+/// A holding of one's own that is asked of the families that it has, and of no other.
+struct strict_holding : listed_holding {
+  using listed_holding::listed_holding;
+  const family& family_at(int f) const {
+    REQUIRE(f >= 0);
+    REQUIRE(f < families());
+    return listed_holding::family_at(f);
+  }
+};
+}  // namespace
+
+TEST_CASE("the names of a holding of one's own are those of its families, and no other is asked for") {
+  const strict_holding own(shard_list({{0, "a", bf16, {4}, {0}, {4}}, {0, "b", bf16, {3}, {0}, {3}}}));
+  const tensor_names names = names_of(own);
+  CHECK(names({0, 0, 0}) == "a");
+  CHECK(names({1, 0, 0}) == "b");
 }

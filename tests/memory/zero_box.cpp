@@ -2,6 +2,7 @@
 // Zeros in a bound box: its elements become zero whatever their strides, and no byte beside them changes.
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <set>
 #include <vector>
 
@@ -49,4 +50,12 @@ TEST_CASE("elements become zero, all other bytes stay: dense rows, padded rows, 
   }
   CHECK_DRAWN(dense > 50);
   CHECK_DRAWN(apart > 50);
+}
+
+TEST_CASE("columns that lie on one another are one element") {
+  std::vector<std::byte> bytes(24, std::byte{0xa5});
+  bound_box b{{1, {}, {{{0, 1}, {0, 2}, {0, 3}}}}, bytes.data(), {0, 2, 0}, 4};
+  fill_with_zeros(b);
+  for (std::size_t at = 0; at < bytes.size(); ++at)
+    CHECK((bytes[at] == std::byte{0}) == (at < 4 || (at >= 8 && at < 12)));
 }

@@ -194,6 +194,10 @@ TEST_CASE("one speed alone is no shape, more NICs than GPUs are none of any node
         "reshard: cluster: 3 nodes of 8 have 24 devices, but device 24 is named");
   on.nodes[1].count = std::numeric_limits<index_t>::max();
   CHECK(refused([&] { require_cluster(on, 1); }).find("does not fit 64 bits") != std::string::npos);
+  cluster listed = nodes_of(8);  // of a cluster that lists its nodes `each` is none
+  listed.nodes = {fast(8).each};
+  listed.each.nics = 9, listed.each.nvlink_GBps = -1;
+  CHECK(refused([&] { require_cluster(listed, 8); }) == "accepted");
   cluster shared;  // all devices on one node: nothing of it is looked at
   shared.each.nics = 3, shared.message_us = -1;
   CHECK(refused([&] { require_cluster(shared, 1000); }) == "accepted");

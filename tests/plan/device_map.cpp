@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <reshard/plan/device_map.hpp>
@@ -95,6 +96,8 @@ TEST_CASE("rank_of inverts device_of, and ranks_on is the preimage of a range") 
   CHECK(device_map(3).without({{0, 3}}).rank_of(1) == -1);
   CHECK(device_map(std::vector<rank_t>{0, 1, 2}).identity());
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, 3, 1, 3})), "device map: device 3 is given to two ranks");
+  CHECK_REFUSED((device_map(std::vector<rank_t>{3, 3})), "device map: device 3 is given to two ranks");
+  CHECK_REFUSED((device_map(std::vector<rank_t>{4, 5, 6, 5})), "device map: device 5 is given to two ranks");
   CHECK_REFUSED((device_map(std::vector<rank_t>{0, -1})),
                 "device map: rank 1 is on device -1, but devices count from 0");
   const rank_t last = std::numeric_limits<rank_t>::max();  // one past it is no number
@@ -110,10 +113,24 @@ TEST_CASE("maps that need no list, no ranks, and who is left of some, as runs") 
   CHECK(device_map(4).device_of(3) == 3);
   CHECK(device_map(std::vector<rank_t>{5, 6}).of_world(9).ranks() == 2);
   CHECK(device_map().of_world(9).ranks() == 9);
+  CHECK(device_map(0).of_world(9).ranks() == 0);  // made for a world of nobody, not for any
+  CHECK(device_map(std::vector<rank_t>{}).of_world(9).ranks() == 0);
   device_map(0).each_seat_run([](rank_t, rank_t, index_t) { CHECK(false); });
   device_map(0).each_run([](interval) { CHECK(false); });
   const device_map apart = device_map(8).without({{1, 2}, {4, 6}});  // who is left, as runs
   std::vector<interval> left;
   apart.each_run([&](interval run) { left.push_back(run); });
   CHECK(left == std::vector<interval>{{0, 1}, {2, 4}, {6, 8}});
+  // ranks 1, 4 and 5 are on no device, so that none of them is the first on no lower one
+  for (const auto& [device, first] : {std::pair<rank_t, rank_t>(-1, 0), {0, 0}, {1, 2}, {2, 2}, {3, 3}, {4, 6}, {5, 6}})
+    CHECK(apart.first_rank_from(device) == first);
+  const device_map front = device_map(8).without({{5, 8}});
+  CHECK(front.first_rank_from(4) == 4);
+  CHECK(front.first_rank_from(5) == 8);  // none
+  const device_map nobody = device_map(0).without({{0, 2}}), as_given = device_map(0).without({});
+  for (const device_map* none : {&nobody, &as_given}) {
+    CHECK(none->identity());
+    none->each_run([](interval) { CHECK(false); });
+    none->each_seat_run([](rank_t, rank_t, index_t) { CHECK(false); });
+  }
 }

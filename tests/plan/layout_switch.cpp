@@ -11,6 +11,7 @@
 #include <reshard/space/cover.hpp>
 #include <reshard/space/static_space.hpp>
 
+#include "../support/any_role.hpp"
 #include "../support/refused.hpp"
 #include "../support/whole_on.hpp"
 
@@ -353,6 +354,44 @@ TEST_CASE("a list may be named, constant or not, or temporary, a vector or a sha
   CHECK(make_plan(layout_switch(held, named), 1).retains.size() > 0);
 }
 
+TEST_CASE(
+    "a list beside holdings of any kind is read by the tensors of what they are, and not beside one without names") {
+  const std::vector<shard> list = by_hand();
+  const space target(tiny, config<tp<2>>{});
+  const computed_holding of_space(target, parameter_states);
+  const listed_holding of_list(tensor_table(tiny), list, 2);
+  for (rank_t device = 0; device < 2; ++device) {
+    CHECK(make_plan(layout_switch(list, any_holding(of_space)), device) ==
+          make_plan(layout_switch(list, target), device));
+    CHECK(make_plan(layout_switch(any_holding(of_space), list), device) ==
+          make_plan(layout_switch(target, list), device));
+    CHECK(make_plan(layout_switch(any_holding(of_list), list), device) ==
+          make_plan(layout_switch(of_list, list), device));
+  }
+  const std::vector<shard> three = whole_on(3, "w", {4});
+  const any_holding unknown{testing::any_role(shard_list(three))};
+  const std::string sentence =
+      "reshard: switch: a list of shards is beside a holding of 3 ranks that names no tensors; give it as a "
+      "listed_holding, made with a table";
+  CHECK(refused([&] { static_cast<void>(layout_switch(three, unknown)); }) == sentence);
+  CHECK(refused([&] { static_cast<void>(layout_switch(unknown, three)); }) == sentence);
+}
+
+TEST_CASE(
+    "extents may differ along the rows of a padded vocabulary and the layers of predictions, both of both sides") {
+  for (int axis = 0; axis < family_ndim; ++axis)
+    for (const padded_as a : {padded_as::nothing, padded_as::vocabulary})
+      for (const padded_as b : {padded_as::nothing, padded_as::vocabulary})
+        for (const home of_a : {home::layers, home::prediction})
+          for (const home of_b : {home::embedding, home::prediction}) {
+            family first, second;
+            first.padded = a, second.padded = b, first.place = of_a, second.place = of_b;
+            const bool padded = a == padded_as::vocabulary && b == padded_as::vocabulary,
+                       predicting = of_a == home::prediction && of_b == home::prediction;
+            CHECK(detail::may_differ(first, second, axis) == ((axis == 3 && padded) || (axis == 0 && predicting)));
+          }
+}
+
 TEST_CASE("a switch keeps its sides, named or temporary, and a copy of it is as good") {
   const auto make = [] {
     const space two(tiny, config<tp<2>>{});
@@ -378,6 +417,7 @@ TEST_CASE("devices: as many as the maps reach, or as the cluster has; a rank and
   CHECK(layout_switch(two, two).devices() == 2);
   CHECK(layout_switch(two, two, {.devices = 16}).devices() == 16);
   CHECK(layout_switch(two, four, {.devices = 3}).devices() == 4);
+  CHECK(layout_switch(two, four).from_devices().identity());  // nobody is lost: the map is the given one
   const layout_switch placed(two, four, {.from = device_map({7, 1}), .on = nodes_of(4)});
   CHECK(placed.devices() == 8);
   CHECK(placed.node_devices() == 4);

@@ -182,6 +182,60 @@ TEST_CASE("a plan by which an empty device sends or keeps something is refused w
   CHECK(read(sends, change) == "reshard: plan: sends[0] goes from device 2 to 0, and device 2 is empty");
 }
 
+TEST_CASE("a single byte that is lost is refused and told, too") {
+  const state_list bytes = parse_state_list("param:fp8:3");
+  const std::vector<shard> one = {{0, "w", dtype::fp8, {1}, {0}, {1}}, {1, "w", dtype::fp8, {1}, {0}, {1}}},
+                           first = {one[0]};
+  const auto losing_both = [&](when_lost what) {
+    return layout_switch(
+        one, first, {.to = device_map(std::vector<rank_t>{2}), .list = bytes, .lost = {0, 1}, .lost_elements = what});
+  };
+  const layout_switch leaving = losing_both(when_lost::leave_out);
+  CHECK(lost_bytes(leaving) == 1);
+  CHECK(lost_families(leaving) == "w 1");
+  CHECK(volume_of(leaving) == switch_volume{0, 0, 0, 1});
+  const std::string sentence =
+      "reshard: switch: 1 bytes that TO holds were on lost devices alone: w 1; when_lost::leave_out makes the switch "
+      "without them";
+  CHECK(refused([&] { require_nothing_lost(losing_both(when_lost::refuse)); }) == sentence);
+  CHECK(refused([&] { static_cast<void>(volume_of(losing_both(when_lost::refuse))); }) == sentence);
+  CHECK(refused([&] { static_cast<void>(make_plan(losing_both(when_lost::refuse), 2)); }) == sentence);
+}
+
+namespace {
+/// Asked of the ranks that there are, and of no other.
+struct strict_list : listed_holding {
+  using listed_holding::listed_holding;
+  template <typename Sink>
+  void shared(int f, rank_t rank, role r, Sink&& sink) const {
+    CHECK(rank >= 0);
+    CHECK(rank < ranks());
+    listed_holding::shared(f, rank, r, sink);
+  }
+};
+}  // namespace
+
+TEST_CASE("what is lost is asked of the lost ranks, up to the last that there is") {
+  for (const std::vector<rank_t>& lost : {std::vector<rank_t>{2}, {1, 2}, {0}, {0, 2}}) {
+    const layout_switch change(
+        strict_list(shard_list(before)), strict_list(shard_list(after)),
+        {.to = device_map(std::vector<rank_t>{3}), .lost = lost, .lost_elements = when_lost::leave_out});
+    CHECK(lost_bytes(change) == (lost[0] == 0 ? 16 : 0) + (lost.size() == 2 && lost[0] == 1 ? 32 : 0));
+  }
+}
+
+TEST_CASE("what FROM lacks of states that stay is not missing") {
+  std::vector<shard> some = before, all = after;
+  some.push_back({0, "w", fp32, {6, 4}, {0, 0}, {2, 4}, "exp_avg"});
+  all.push_back({0, "w", fp32, {6, 4}, {0, 0}, {6, 4}, "exp_avg"});
+  const auto moving = [&](const char* states) {
+    const layout_switch change(some, all, {.states = adam.named(states)});
+    return refused([&] { require_nothing_missing(change); });
+  };
+  CHECK(moving("param") == "accepted");
+  CHECK(moving("exp_avg") == "reshard: plan: rank 0 needs 24 elements of w, and no rank of FROM holds 16 of them");
+}
+
 TEST_CASE("any tensors: what is lost box by box, tensor by tensor and in the sentence; and what else moves") {
   testing::dice random(13);
   int lost = 0, several = 0;

@@ -285,3 +285,64 @@ TEST_CASE("tensors that have no statistics have none to move, also where a holdi
   CHECK(lost_bytes(layout_switch(testing::any_role(shard_list(before)), testing::any_role(shard_list(after)), gone)) ==
         48);
 }
+
+namespace {
+/// Asked of the ranks that there are, and of no other.
+struct strict_list : listed_holding {
+  using listed_holding::listed_holding;
+  template <typename Sink>
+  void shared(int f, rank_t rank, role r, Sink&& sink) const {
+    CHECK(rank >= 0);
+    CHECK(rank < ranks());
+    listed_holding::shared(f, rank, r, sink);
+  }
+};
+}  // namespace
+
+TEST_CASE("a device without a rank of a side asks nothing of that side; sides of any kind give the same plans") {
+  const std::vector<shard> before = whole_on(2, "w", {4, 6}), after = whole_on(3, "w", {4, 6});
+  const placement placed{.from = device_map({1, 4}), .to = device_map({0, 1, 2}), .on = nodes_of(2), .devices = 7};
+  const layout_switch strict(strict_list(shard_list(before)), strict_list(shard_list(after)), placed);
+  const layout_switch usual(before, after, placed);
+  const any_switch any(any_holding(listed_holding(shard_list(before))), any_holding(listed_holding(shard_list(after))),
+                       placed);
+  for (rank_t d = 0; d < 9; ++d) {
+    const plan p = make_plan(usual, d);
+    CHECK(make_plan(strict, d) == p);
+    CHECK(make_plan(any, d) == p);
+    CHECK(total_bytes(p.receives) == (d == 0 || d == 2 ? 48 : 0));
+    CHECK(total_bytes(p.retains) == (d == 1 ? 48 : 0));
+  }
+}
+
+TEST_CASE("what no rank ever held is told as such, also where ranks are lost and nothing may be") {
+  const std::vector<shard> half = {{0, "w", bf16, {6, 4}, {0, 0}, {2, 4}},
+                                   {1, "w", bf16, {6, 4}, {2, 0}, {2, 4}},
+                                   {2, "w", bf16, {6, 4}, {2, 0}, {2, 4}}},
+                           all = whole_on(1, "w", {6, 4});
+  const layout_switch change(half, all, {.to = device_map(std::vector<rank_t>{3}), .lost = {1}});
+  CHECK(refused([&] { static_cast<void>(make_plan(change, 3)); }) ==
+        "reshard: plan: rank 0 needs 24 elements of w, and no rank of FROM holds 8 of them");
+}
+
+TEST_CASE("all five lists are in order, also of a list of states that does not begin with parameters") {
+  const state_list own = parse_state_list("exp_avg:fp32:1,param:bf16:3");
+  const space from(tiny, parse_degrees("dp=3,zero=1")), to(tiny, parse_degrees("tp=2,dp=2,pad=5"));
+  const layout_switch change(
+      from, to, {.to = device_map({1, 0, 4, 5}), .list = own, .lost = {2}, .lost_elements = when_lost::leave_out});
+  int several[5] = {};
+  for (rank_t d = 0; d < change.devices(); ++d) {
+    const plan p = make_plan(change, d);
+    int at = 0;
+    for (const std::vector<transfer>* list : {&p.sends, &p.receives, &p.retains, &p.creates, &p.lost}) {
+      CHECK(std::is_sorted(list->begin(), list->end(),
+                           [](const transfer& a, const transfer& b) { return precedes(a, b); }));
+      const auto of = [&](int state) {
+        return std::any_of(list->begin(), list->end(), [&](const transfer& t) { return t.states.contains(state); });
+      };
+      several[at++] += of(0) && of(1) ? 1 : 0;
+    }
+  }
+  CHECK(several[1] > 0);
+  CHECK(several[3] > 0);  // rows of embedding and output, in both states
+}

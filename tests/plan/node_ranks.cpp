@@ -12,6 +12,7 @@
 #include <reshard/model/transformer.hpp>
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/detail/node_ranks.hpp>
+#include <reshard/space/listed_holding.hpp>
 
 #include "../support/dice.hpp"
 #include "../support/tries.hpp"
@@ -147,4 +148,19 @@ TEST_CASE("by hand: a node of five of eight devices, one node alone, intervals t
   CHECK_FALSE(detail::covered_by({2, 7}, {{3, 9}}));
   CHECK_FALSE(detail::covered_by({2, 7}, {{0, 6}}));
   CHECK(detail::covered_by({2, 2}, {}));
+}
+
+TEST_CASE("of holders the lowest among some ranks, and the devices of all of them in rank order") {
+  const ranks_listed ranks = {2, 3, 7, 8, 11};
+  const listed_ranks holders{&ranks};
+  CHECK(detail::lowest_among(holders, {{0, 20}}) == 2);
+  CHECK(detail::lowest_among(holders, {{3, 4}, {7, 9}}) == 3);
+  CHECK(detail::lowest_among(holders, {{0, 2}, {4, 7}, {8, 9}}) == 8);
+  CHECK(detail::lowest_among(holders, {{4, 7}, {9, 11}}) == -1);
+  CHECK(detail::lowest_among(holders, {{12, 20}}) == -1);
+  CHECK(detail::lowest_among(holders, {}) == -1);
+  const device_map seats(ranks_listed{20, 19, 18, 17, 16, 15, 14, 13, 12, 31, 30, 29});
+  ranks_listed devices = {5};  // what is there stays
+  detail::devices_among(holders, {{0, 3}, {7, 8}, {9, 12}}, seats, devices);
+  CHECK(devices == ranks_listed{5, 18, 13, 29});
 }

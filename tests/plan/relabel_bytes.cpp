@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <numeric>
 #include <set>
@@ -117,6 +118,57 @@ TEST_CASE("what a node alone has and a unit alone needs; who is lost has nothing
   CHECK(living.need == bytes_list{100, 20});
   CHECK(living.alone_elsewhere == bytes_list{0, 0, 0});
   CHECK(table.elsewhere == 0);
+}
+
+TEST_CASE("TO's devices as nodes and places, also where all share one node or each has its own") {
+  CHECK(detail::gpu_of(nodes_of(3), 7) == 1);
+  CHECK(detail::gpu_of(nodes_of(1), 5) == 0);
+  CHECK(detail::gpu_of(cluster(), 5) == 5);
+  const auto on = [](const cluster& nodes) {
+    return detail::relabel_table_of(layout_switch(testing::whole_on(1, "w", {4}), testing::whole_on(3, "w", {4}),
+                                                  {.to = device_map({5, 1, 4}), .on = nodes, .devices = 9}));
+  };
+  const relabel_table one = on(cluster()), own = on(nodes_of(1)), pairs = on(nodes_of(2));
+  CHECK(one.nodes == std::vector<index_t>{0});
+  CHECK(one.gpus == std::vector<index_t>{1, 4, 5});
+  CHECK(one.devices == std::vector<rank_t>{1, 4, 5});
+  CHECK(one.ranks == std::vector<rank_t>{1, 2, 0});
+  CHECK(own.nodes == std::vector<index_t>{1, 4, 5});
+  CHECK(own.gpus == std::vector<index_t>{0});
+  CHECK(own.devices == one.devices);
+  CHECK(own.ranks == one.ranks);
+  CHECK(pairs.nodes == std::vector<index_t>{0, 2});
+  CHECK(pairs.gpus == std::vector<index_t>{0, 1});
+  CHECK(pairs.devices == std::vector<rank_t>{-1, 1, 4, 5});
+  CHECK(pairs.ranks == std::vector<rank_t>{-1, 1, 2, 0});
+}
+
+TEST_CASE("states of one byte an element count, down to a single byte") {
+  const state_list bytes = parse_state_list("param:fp8:3");
+  const auto vector_of = [](index_t elements, std::initializer_list<rank_t> ranks, const char* name) {
+    std::vector<shard> all;
+    for (const rank_t r : ranks) all.push_back({r, name, dtype::fp8, {elements}, {0}, {elements}});
+    return all;
+  };
+  std::vector<shard> from = vector_of(7, {0}, "a"), to = vector_of(7, {0}, "a");
+  from.push_back(vector_of(1, {1}, "b")[0]), to.push_back(vector_of(1, {0}, "b")[0]);
+  const layout_switch change(
+      shard_list(from, 2), shard_list(to, 1),
+      {.from = device_map({0, 3}), .to = device_map(std::vector<rank_t>{2}), .on = nodes_of(1), .list = bytes});
+  relabel_table table = detail::relabel_table_of(change);
+  REQUIRE(table.nodes == std::vector<index_t>{2});
+  const relabel_bytes sums = relabel_bytes_of(change, table, {0}, 1, false);
+  CHECK(sums.need == bytes_list{8});
+  CHECK(sums.alone_elsewhere == bytes_list{7, 0, 0, 1});
+  CHECK(table.elsewhere == 7);
+  const layout_switch single(shard_list(vector_of(1, {0}, "b")), shard_list(vector_of(1, {0}, "b")),
+                             {.from = device_map(std::vector<rank_t>{1}),
+                              .to = device_map(std::vector<rank_t>{0}),
+                              .on = nodes_of(1),
+                              .list = bytes});
+  relabel_table of_single = detail::relabel_table_of(single);
+  relabel_bytes_of(single, of_single, {0}, 1, false);
+  CHECK(of_single.elsewhere == 1);
 }
 
 namespace {

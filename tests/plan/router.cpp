@@ -87,6 +87,8 @@ TEST_CASE("inside a node: holders send a part each, or, where fewer than lack it
   CHECK(hops(whole({0}, {1, 2, 3}, 4)) == texts{"0>1 phase 0: 0-4", "0>2 phase 0: 4-8", "0>3 phase 0: 8-12",
                                                 "1>2 phase 1: 0-4", "1>3 phase 1: 0-4", "2>1 phase 1: 4-8",
                                                 "2>3 phase 1: 4-8", "3>1 phase 1: 8-12", "3>2 phase 1: 8-12"});
+  CHECK(hops(whole({0, 1}, {2, 3}, 4)) ==
+        texts{"0>2 phase 0: 0-6", "1>2 phase 0: 6-12", "0>3 phase 0: 0-6", "1>3 phase 0: 6-12"});
   CHECK(hops(whole({0, 1}, {0, 1}, 4)).empty());
   CHECK(hops(whole({0, 1}, {0, 2}, 0)) == texts{"0>2 phase 0: 0-6", "1>2 phase 0: 6-12"});  // all devices on one node
 }

@@ -92,3 +92,20 @@ TEST_CASE("bytes are elements times the widths of all states; what leaves 64 bit
   t.states = optimizer_states;
   CHECK_REFUSED(t.bytes(), "2305843009213693952 x 12 does not fit 64 bits");
 }
+
+TEST_CASE("the phase goes before the states, of whichever role, up to the highest phase") {
+  transfer first{
+      .src = 1, .dst = 7, .states = states_of(role::statistic), .where = {{{0, 1}, {0, 1}, {0, 1}, {5, 6}, {0, 4}}}};
+  transfer second = first, third = first, fourth = first;
+  second.phase = 1, second.where.dim[axis_of::row] = {2, 3};
+  third.phase = 1 << 14, third.where.dim[axis_of::row] = {1, 2};
+  fourth.phase = most_phases, fourth.where.dim[axis_of::row] = {0, 1};
+  const std::vector<transfer> wanted{first, second, third, fourth};
+  std::vector<transfer> list{fourth, third, second, first};
+  do {
+    std::vector<transfer> sorted = list;
+    sort_transfers(sorted, &transfer::src);
+    CHECK(sorted == wanted);
+  } while (std::prev_permutation(list.begin(), list.end(),
+                                 [](const transfer& a, const transfer& b) { return a.phase < b.phase; }));
+}

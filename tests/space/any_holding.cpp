@@ -19,6 +19,7 @@
 
 #include "../support/dice.hpp"
 #include "../support/drawn_layouts.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::dice;
@@ -111,7 +112,7 @@ static_assert(Holding<all_on_one>);
 
 TEST_CASE("any_holding answers as the computed or listed layout that it holds") {
   dice random(31);
-  for (int n = 0; n < testing::thrown(60); ++n) {
+  for (int n = 0; n < (testing::few() ? 9 : testing::thrown(60)); ++n) {
     const bool experts = random.coin();
     const model m = testing::drawn_model(experts);
     const std::string layout = testing::drawn_layout(random, experts);
@@ -137,7 +138,7 @@ TEST_CASE("a holding of a user's own, too") {
 
 TEST_CASE("of ranks that live it keeps what they are left of: all may go that it was made of") {
   dice random(32);
-  for (int n = 0; n < testing::thrown(20); ++n) {
+  for (int n = 0; n < (testing::few() ? 5 : testing::thrown(20)); ++n) {
     const model m = testing::drawn_model(false);
     const std::string layout = testing::drawn_layout(random, false);
     CAPTURE(layout);
@@ -212,4 +213,29 @@ TEST_CASE("what is known of computed layouts is known in any_holding: bytes and 
     }
   }
   CHECK_DRAWN(bounded > 20);
+}
+
+TEST_CASE(
+    "its holders are a product where the layout is computed; of ranks that live, the lost are known beside them") {
+  const model m = testing::drawn_model(false);
+  const computed_holding computed(space(m, parse_degrees("dp=4")));
+  const listed_holding listed(tensor_table(m), testing::listed(computed), 4);
+  int boxes = 0;
+  const auto ask = [&](const any_holding& h, auto&& check) {
+    h.shared(0, 2, role::parameter,
+             [&](int, const family_box&, const any_holders& holders) { ++boxes, check(holders); });
+  };
+  ask(computed, [](const any_holders& holders) {
+    CHECK((holders.count() == 4 && holders.product() != nullptr && holders.with_lost() == nullptr));
+  });
+  ask(listed, [](const any_holders& holders) {
+    CHECK((holders.count() == 4 && holders.product() == nullptr && holders.with_lost() == nullptr));
+  });
+  ask(living_holding(computed, {{1, 2}}), [](const any_holders& holders) {
+    CHECK((holders.count() == 3 && holders[1] == 2 && holders.product() == nullptr));
+    REQUIRE(holders.with_lost() != nullptr);
+    CHECK((holders.with_lost()->count() == 4 && (*holders.with_lost())[1] == 1));
+    CHECK(holders.with_lost()->product() != nullptr);
+  });
+  CHECK(boxes == 3);
 }

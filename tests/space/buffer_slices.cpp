@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include <reshard/algebra/region.hpp>
@@ -102,4 +103,22 @@ TEST_CASE("a slice may be a single element") {
   CHECK(slices == 1024);
   CHECK(parts == elements);
   CHECK(elements == s.model().parameters());
+}
+
+TEST_CASE("a rank's buffers come chunk by chunk, of each chunk that of dense tensors before that of experts") {
+  const space s(make_transformer({.name = "m",
+                                  .layers = 4,
+                                  .hidden = 4,
+                                  .heads = 2,
+                                  .groups = 2,
+                                  .head_dim = 2,
+                                  .vocabulary = 8,
+                                  .experts = 2,
+                                  .expert_ffn = 4}),
+                parse_degrees("dp=2,ep=2,pp=2,vpp=2,zero=1"));
+  const computed_holding h(s);
+  std::vector<std::pair<index_t, mesh_kind>> met;
+  each_buffer(h, 2, [&](const buffer_slices& kept) { met.emplace_back(kept.chunk, kept.mesh); });
+  CHECK(met == std::vector<std::pair<index_t, mesh_kind>>{
+                   {1, mesh_kind::dense}, {1, mesh_kind::expert}, {3, mesh_kind::dense}, {3, mesh_kind::expert}});
 }

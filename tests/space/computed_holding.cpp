@@ -23,6 +23,15 @@ using namespace reshard;
 namespace {
 constexpr model four_layers = make_transformer(
     {.name = "small", .layers = 4, .hidden = 4, .heads = 2, .groups = 2, .head_dim = 2, .ffn = 4, .vocabulary = 10});
+constexpr model tied = make_transformer({.name = "tied",
+                                         .layers = 4,
+                                         .hidden = 4,
+                                         .heads = 2,
+                                         .groups = 2,
+                                         .head_dim = 2,
+                                         .ffn = 4,
+                                         .vocabulary = 12,
+                                         .tied = true});
 computed_holding four_layers_by(const char* layout, state_set wanted = all_states) {
   return computed_holding(space(four_layers, parse_degrees(layout)), wanted);
 }
@@ -224,6 +233,130 @@ TEST_CASE("in memory tensors come as the model lists them, layer by layer; in a 
     CHECK(order(i - 1, role::parameter) < order(i, role::parameter));
     CHECK(order(i - 1, role::optimizer) > order(i, role::optimizer));
   }
+}
+
+TEST_CASE(
+    "a tied embedding is the first of the first stage and the last of the last one, in a buffer the other way round") {
+  REQUIRE(tied[0].place == home::embedding);
+  const computed_holding h(space(tied, parse_degrees("pp=2,zero=1")));
+  int others = 0;
+  for (int f = 1; f < h.families(); ++f)
+    for (const index_t member : {0, 3}) {
+      if (member >= h.family_at(f).extent[axis_of::layer]) continue;
+      const auto order = [&](int of, index_t layer, rank_t rank, role r) {
+        return h.order_of({of, layer, 0}, rank, r);
+      };
+      CHECK(order(0, 0, 0, role::parameter) < order(f, member, 0, role::parameter));
+      CHECK(order(0, 0, 1, role::parameter) > order(f, member, 1, role::parameter));
+      CHECK(order(0, 0, 0, role::optimizer) > order(f, member, 0, role::optimizer));
+      CHECK(order(0, 0, 1, role::optimizer) < order(f, member, 1, role::optimizer));
+      ++others;
+    }
+  CHECK(others == 6 * 2 + 1);
+}
+
+TEST_CASE("what comes before the layers does so wherever the model lists it") {
+  model own;
+  own.sets[0] = layer_set::all(2);
+  own.add({.name = "layers.{layer}.w", .extent = {2, 1, 1, 2, 2}});
+  own.add({.name = "end", .extent = {1, 1, 1, 2, 2}, .place = home::last_stage});
+  own.add({.name = "words", .extent = {1, 1, 1, 2, 2}, .place = home::embedding});
+  own.add({.name = "places", .extent = {1, 1, 1, 2, 2}, .place = home::first_stage});
+  own.shape = four_layers.shape;
+  own.shape.layers = 2;
+  const computed_holding h(space(own, parse_degrees("tp=1")));
+  const tensor_id in_order[] = {{2, 0, 0}, {3, 0, 0}, {0, 0, 0}, {0, 1, 0}, {1, 0, 0}};
+  for (std::size_t i = 1; i < std::size(in_order); ++i)
+    CHECK(h.order_of(in_order[i - 1], 0, role::parameter) < h.order_of(in_order[i], 0, role::parameter));
+}
+
+TEST_CASE("rows need no buffers: buckets that are too many to be listed are no matter to them") {
+  transformer deep{.name = "deep", .hidden = 2, .heads = 1, .groups = 1, .head_dim = 2, .ffn = 2, .vocabulary = 2};
+  deep.layers = 200'000;  // of 6 tensors each, which tests/space/space.cpp has refused where buffers are sharded
+  const space rows(make_transformer(deep), parse_degrees("dp=2,zero=1,bucket=1,shard=rows"));
+  CHECK(computed_holding(rows).sharded(role::optimizer));
+}
+
+namespace {
+/// Four heads and two experts, and on the experts' mesh a vector for each expert, one for all of them, and
+/// a matrix for all of them that tensor parallelism cuts.
+model of_one_own() {
+  model own = make_transformer({.name = "own",
+                                .layers = 2,
+                                .hidden = 8,
+                                .heads = 4,
+                                .groups = 4,
+                                .head_dim = 2,
+                                .vocabulary = 16,
+                                .experts = 2,
+                                .expert_ffn = 4});
+  own.add({.name = "gain{layer}.{expert}", .extent = {2, 2, 1, 1, 8}, .mesh = mesh_kind::expert, .shape_ndim = 1});
+  own.add({.name = "scale{layer}", .extent = {2, 1, 1, 1, 8}, .mesh = mesh_kind::expert, .shape_ndim = 1});
+  own.add({.name = "mix{layer}",
+           .extent = {2, 1, 1, 4, 2},
+           .mesh = mesh_kind::expert,
+           .tensor_axis = axis_of::row,
+           .shape_ndim = 2});
+  return own;
+}
+}  // namespace
+
+namespace {
+/// The ranks that a box is said to be shared by, or owned by, have it, and nobody else.
+void check_sharers(const model& m, const char* layout) {
+  CAPTURE(std::string(layout));
+  const computed_holding h(space(m, parse_degrees(layout)));
+  for (const role r : {role::parameter, role::optimizer}) {
+    std::vector<std::vector<std::pair<int, family_box>>> by_rank;
+    for (rank_t rank = 0; rank < h.ranks(); ++rank) {
+      by_rank.emplace_back();
+      each_held(h, rank, r, [&](int f, const family_box& b) { by_rank.back().emplace_back(f, b); });
+    }
+    const auto who_has = [&](int f, const family_box& b) {
+      std::vector<rank_t> all;
+      for (rank_t q = 0; q < h.ranks(); ++q) {
+        const auto& has = by_rank[static_cast<std::size_t>(q)];
+        if (std::find(has.begin(), has.end(), std::pair(f, b)) != has.end()) all.push_back(q);
+      }
+      return all;
+    };
+    for (rank_t rank = 0; rank < h.ranks(); ++rank) {
+      std::vector<std::pair<int, family_box>> shared;
+      each_shared(h, rank, r, [&](int f, const family_box& b, const Holders auto& holders) {
+        shared.emplace_back(f, b);
+        CHECK(listed_ranks(holders) == who_has(f, b));
+      });
+      CHECK(shared == by_rank[static_cast<std::size_t>(rank)]);
+    }
+    for (int f = 0; f < h.families(); ++f) {
+      index_t elements = 0;
+      h.owners(f, r, h.family_at(f).whole(), [&](const family_box& b, const Holders auto& holders) {
+        elements += b.volume();
+        CHECK(holders.count() > 0);
+        CHECK(listed_ranks(holders) == who_has(f, b));
+      });
+      CHECK(elements == h.family_at(f).whole().volume());
+    }
+  }
+}
+}  // namespace
+
+TEST_CASE("who shares a box has it, and nobody else: experts that tp does not cut, copies, and uneven cuts too") {
+  for (const char* layout : {"tp=2,dp=2,ep=2,etp=2", "tp=4,dp=2,ep=2,etp=2", "tp=2,pp=2,dp=2,ep=2,etp=1",
+                             "tp=4,ep=2,etp=2,zero=1", "tp=2,dp=2,etp=2,zero=1,shard=rows"})
+    check_sharers(of_one_own(), layout);
+  for (const char* layout : {"pp=2,dp=2", "tp=2,pp=4", "pp=2,dp=2,zero=1"}) check_sharers(tied, layout);
+  for (const char* layout : {"tp=3,dp=2,shard=rows,names=hf", "tp=3,dp=2,zero=1,shard=rows,names=hf",
+                             "tp=3,cp=2,dp=3,zero=1,shard=rows,names=hf,instances=2,order=cp-tp-dp-ep-pp"})
+    check_sharers(four_layers, layout);
+}
+
+TEST_CASE("who is told to hold no more than a lower rank: of tp=4 and ep=2 who is the first of neither") {
+  const computed_holding h(space(of_one_own(), parse_degrees("tp=4,dp=2,ep=2,etp=1,zero=1")));
+  std::vector<rank_t> told;
+  for (rank_t rank = 0; rank < h.ranks(); ++rank)
+    if (h.as_much_as_a_lower_rank(rank)) told.push_back(rank);
+  CHECK(told == std::vector<rank_t>{1, 3, 5, 7});
 }
 
 TEST_CASE("a holding that was made without states that are sharded refuses to speak of them") {

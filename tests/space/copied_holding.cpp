@@ -16,6 +16,7 @@
 #include "../support/drawn_layouts.hpp"
 #include "../support/refused.hpp"
 #include "../support/states.hpp"
+#include "../support/tries.hpp"
 
 using namespace reshard;
 using testing::copies_are, testing::dice, testing::each_number, testing::element_sets, testing::refused;
@@ -197,7 +198,7 @@ void check_copies(const H& of, const rank_copies& copies, dice& random, features
 TEST_CASE("who has a copy of each element is who the sets say, in every answer") {
   dice random(71);
   features met;
-  for (int n = 0; n < testing::thrown(60); ++n) {
+  for (int n = 0; n < (testing::few() ? 15 : testing::thrown(60)); ++n) {
     const bool experts = random.coin(), tied = random.below(4) == 0;
     const model m = testing::copied_model(experts, tied);
     const std::string text = small_layout(random, experts);
@@ -220,6 +221,7 @@ TEST_CASE("who has a copy of each element is who the sets say, in every answer")
           ", shifted ", met.kinds[1], ", none ", met.kinds[2], ", of some ", met.kinds[3], ", left by deaths ",
           met.kinds[4], "; kept ", met.kept, ", kept beside own ", met.both, ", by oneself ", met.own_keepers,
           "; all covered ", met.covered, ", some ", met.uncovered, ", nothing ", met.nothing);
+  if (testing::few()) return;
   for (const int times : {met.tp, met.pp, met.dp, met.zero, met.rows, met.experts, met.kept, met.both, met.own_keepers,
                           met.covered, met.uncovered, met.nothing})
     CHECK_DRAWN(times > 5);
@@ -282,6 +284,13 @@ TEST_CASE("what copies there are, by hand; a keeper's come as on the rank that t
   CHECK(uncovered_bytes(copied_holding(a_row_each(), {{true, false, false}, {-1, 0, -1}})) == 1 * 2 * 2);
   CHECK(uncovered_bytes(copied_holding(a_row_each(), ring)) == 0);
   CHECK(copied_holding(a_row_each(), ring).all().order_of({}, 2, role::parameter).section == 2);
+}
+
+TEST_CASE("states that a layout was made without are not asked for: of no copies, all parameters are uncovered") {
+  const model m = testing::copied_model(false, false);
+  const computed_holding of(space(m, parse_degrees("dp=2,zero=1")), parameter_states);
+  CHECK(uncovered_bytes(copied_holding(of, rank_copies::none(2))) == 2 * m.parameters());
+  CHECK(uncovered_bytes(copied_holding(of, {{true, false}, {-1, -1}})) == 0);
 }
 
 TEST_CASE("copies are of the layout's ranks, and keepers are ranks of it") {

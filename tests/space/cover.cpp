@@ -237,6 +237,8 @@ TEST_CASE("a space, a list and a side of a switch are asked alike, each of the s
   const space s(models::llama2_7b, config<tp<2>, dp<2>, zero<1>>{});
   const computed_holding parameters(s, parameter_states);
   CHECK(held_bytes(parameters, 1) == held_bytes(s, 1, parameter_states));
+  CHECK(covers(parameters));
+  CHECK(agrees(parameters));  // and is not asked for the states that it was made without
   CHECK(held_bytes(s, 1) == held_bytes(computed_holding(s), 1));
   CHECK(max_bytes_per_rank(parameters) == max_bytes_per_rank(s, parameter_states));
   CHECK(covers(parameters));
@@ -247,6 +249,15 @@ TEST_CASE("a space, a list and a side of a switch are asked alike, each of the s
   CHECK(covers(rows));
   rows[1].shape = {1, 4};
   CHECK_FALSE(covers(rows));
+}
+
+TEST_CASE("where there is no rank, nothing is held") {
+  const space alone(models::llama2_7b, config<>{}), many(models::llama2_7b, config<tp<2>, pp<2>, dp<2>>{});
+  for (const rank_t none : {-1, -2, -9}) {
+    CHECK(held_bytes(alone, none) == 0);
+    CHECK(held_bytes(many, none) == 0);
+  }
+  CHECK(held_bytes(alone, 0) > 0);
 }
 
 TEST_CASE("of a longer list, adam's states are counted where they are named, and all where none are") {
@@ -298,6 +309,32 @@ TEST_CASE("boxes that overlap as much as they miss are no cover along whichever 
       CHECK(all.are(which.whole()) == (other.dim[axis].begin == 4));
     }
   }
+}
+
+TEST_CASE("boxes that overlap as much as they miss are no cover, in whatever order they come") {
+  const family_box whole{{{0, 8}, {0, 1}, {0, 1}, {0, 1}, {0, 3}}};
+  std::vector<interval> layers{{0, 3}, {1, 3}, {5, 8}};
+  do {
+    detail::joined_boxes all;
+    for (const interval& i : layers) {
+      family_box b = whole;
+      b.dim[axis_of::layer] = i;
+      all.add(b);
+    }
+    CHECK_FALSE(all.are(whole));
+  } while (std::next_permutation(layers.begin(), layers.end(),
+                                 [](const interval& a, const interval& b) { return a.begin < b.begin; }));
+}
+
+TEST_CASE("boxes that are alike are not joined, whatever lies behind them") {
+  const family_box whole{{{0, 2}, {0, 1}, {0, 3}, {0, 4}, {0, 5}}};
+  family_box row[4] = {whole, whole, whole, whole};
+  row[1].dim[0] = {0, 3}, row[3].dim[0] = {3, 7};  // two that would be
+  CHECK_FALSE(detail::join(row[0], row[2]));
+  CHECK((row[0] == whole && row[2] == whole));
+  CHECK((row[1].dim[0] == interval{0, 3} && row[3].dim[0] == interval{3, 7}));
+  CHECK(detail::join(row[1], row[3]));
+  CHECK(row[1].dim[0] == interval{0, 7});
 }
 
 TEST_CASE("an empty box takes nothing from those before and after it") {

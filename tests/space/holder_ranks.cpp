@@ -154,13 +154,15 @@ TEST_CASE("of every kind of group, copy and expert all chunks, parts and slices 
                {"tp=2,cp=4,pp=2,dp=6,instances=4", true, false},                       // side by side
                {"order=tp-dp-ep-cp-pp,tp=2,cp=4,pp=2,dp=6,instances=4", false, false},
                {"order=tp-dp-cp-ep-pp,tp=2,cp=3,pp=2,dp=4,instances=2", false, false},
-               {"tp=2,cp=4,pp=2,dp=2,instances=4", false, false},           // 2 slices: of every second along cp
+               {"tp=2,cp=4,pp=2,dp=2,instances=4", false, false},                  // 2 slices: of every second along cp
+               {"order=cp-tp-ep-dp-pp,tp=2,cp=4,dp=2,instances=4", false, false},  // and with tp between cp and dp
                {"order=cp-tp-ep-dp-pp,tp=2,cp=2,pp=2,dp=2", false, false},  // experts' tensor parts lie otherwise
                {"order=pp-tp-dp-ep-cp,tp=2,pp=2,dp=4,instances=2", false, false},
                {"tp=2,cp=2,pp=2,dp=3,ep=3,etp=2", false, false},
                {"tp=2,cp=2,pp=2,dp=3,ep=2,etp=3", false, false},
                {"order=tp-ep-cp-dp-pp,tp=2,cp=2,pp=2,dp=4,ep=4,etp=1,instances=2", false, false},
                {"tp=2,pp=3,vpp=2,dp=2", true, false},
+               {"tp=2,pp=2,dp=2,string=Et*12m|L", false, true},     // the copy is on the embedding's stage
                {"tp=2,pp=3,dp=2,string=Et*6|t*6m|L", true, true},   // copies on stages 0, 1, 2
                {"tp=2,pp=4,dp=2,string=Et*6|t*6m||L", true, true},  // and on 0, 1, 3: a list
                {"order=cp-tp-ep-dp-pp,tp=2,cp=2,pp=4,dp=3,instances=3,string=Et*6|t*6m||L", true, true}};
@@ -210,3 +212,32 @@ static_assert(the_last_stage_shares_a_tied_embedding());
 }  // namespace
 
 TEST_CASE("by hand, at both times") { CHECK(the_last_stage_shares_a_tied_embedding()); }
+
+TEST_CASE("the holders of slices are a product wherever the axes make one, and else a list") {
+  const struct {
+    const char* layout;
+    bool dense, experts;  // listed
+  } cases[] = {
+      {"tp=2,cp=2,dp=2", false, false},
+      {"order=cp-tp-ep-dp-pp,cp=2,dp=4,instances=2", false, false},       // one of cp, every second of dp
+      {"order=cp-tp-ep-dp-pp,cp=4,dp=2,instances=4", false, false},       // every second of cp, all of dp
+      {"cp=2,dp=3,instances=2", false, false},                            // every third of both as one, side by side
+      {"order=cp-tp-ep-dp-pp,tp=2,cp=2,dp=3,instances=2", true, true},    // which these are not
+      {"order=cp-tp-ep-dp-pp,tp=2,cp=2,dp=2", false, true},               // experts' tensor parts lie otherwise
+      {"order=cp-tp-ep-dp-pp,cp=2,dp=2", false, false},                   // of one part
+      {"order=tp-dp-cp-ep-pp,tp=2,cp=2,dp=3,instances=2", false, false},  // side by side, dp before cp
+  };
+  const model m = make_transformer(sizes);
+  for (const auto& c : cases) {
+    CAPTURE(std::string(c.layout));
+    const space s(m, parse_degrees(c.layout));
+    const detail::holder_ranks holders(s);
+    for (int f = 0; f < s.families(); ++f) {
+      const bool listed = s.family_at(f).mesh == mesh_kind::expert ? c.experts : c.dense;
+      CHECK(holders.lists_slices(s, f) == listed);
+      if (s.chunk_members(f, 0).empty()) continue;
+      std::vector<rank_t> list;
+      CHECK((holders.sharers(s, f, 0, 0, 0, 0, list).listed != nullptr) == listed);
+    }
+  }
+}

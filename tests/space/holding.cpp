@@ -172,3 +172,31 @@ TEST_CASE("each_held and each_shared go through all families, with the same boxe
       else CHECK(held.empty());  // no statistics here
     }
 }
+
+TEST_CASE("of a holding of a user's own too, which says of all its families whether one has a role") {
+  const dealt_families h{3};
+  for (rank_t rank = 0; rank < 3; ++rank) {
+    std::vector<int> held, shared, wanted;
+    each_held(h, rank, role::parameter, [&](int f, const family_box&) { held.push_back(f); });
+    each_shared(h, rank, role::parameter, [&](int f, const family_box&, const lone_rank& holders) {
+      CHECK(holders.rank == rank);
+      shared.push_back(f);
+    });
+    for (int f = 0; f < tiny.families; ++f)
+      if (f % 3 == rank) wanted.push_back(f);
+    CHECK(held == wanted);
+    CHECK(shared == wanted);
+  }
+  const listed_holding two(shard_list({{0, "a", bf16, {2}, {0}, {2}}, {0, "b", bf16, {3}, {0}, {3}}}));
+  CHECK(has_role(two, role::parameter));
+  CHECK_FALSE(has_role(two, role::statistic));
+}
+
+TEST_CASE("a reversed order compares the other way round in each of its numbers") {
+  const storage_order order{1, 2, 3, 4};
+  CHECK(order.reversed() == storage_order{-1, -2, -3, -4});
+  CHECK(storage_order{1, 2, 3, 5}.reversed() < order.reversed());
+  CHECK(storage_order{1, 2, 4, 0}.reversed() < order.reversed());
+  CHECK(storage_order{1, 3, 0, 0}.reversed() < order.reversed());
+  CHECK(storage_order{2, 0, 0, 0}.reversed() < order.reversed());
+}

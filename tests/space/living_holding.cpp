@@ -104,6 +104,15 @@ TEST_CASE("of products of coordinates too: the holders of what computed layouts 
   }
 }
 
+TEST_CASE("a tensor comes in memory where it does with all ranks") {
+  const computed_holding whole(space(models::gpt3_1_3b, config<pp<2>, dp<2>>{}), parameter_states);
+  const living_holding living(whole, {{0, 1}});
+  int layers = 0;
+  while (whole.family_at(layers).place != home::layers) ++layers;
+  CHECK(living.order_of({layers, 5, 0}, 2, role::parameter) == storage_order{1, 5, layers, 0});
+  CHECK(living.order_of({layers, 7, 0}, 3, role::parameter) == whole.order_of({layers, 7, 0}, 3, role::parameter));
+}
+
 TEST_CASE("whether what lives still covers the model is a question of covers(), at compile time too") {
   constexpr bool answers = [] {
     const computed_holding h(space(models::gpt3_1_3b, config<tp<2>, dp<2>>{}), parameter_states);

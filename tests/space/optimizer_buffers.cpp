@@ -14,6 +14,8 @@
 #include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/space/detail/optimizer_buffers.hpp>
 
+#include "../support/tiny.hpp"
+
 using namespace reshard;
 
 namespace {
@@ -111,7 +113,7 @@ TEST_CASE("every buffer of every chunk has its parameters where the rule puts th
            {"", "dp=3", "tp=2,dp=2", "tp=2,cp=2,dp=3", "pp=2,dp=2", "pp=4,vpp=2,dp=2", "pp=3,split=spread,dp=2",
             "pp=2,split=spread,tp=4", "dp=4,ep=2", "dp=4,ep=4,pp=2,tp=2", "tp=2,dp=2,etp=1", "tp=4,dp=2,etp=2,pp=4",
             "pp=5,split=account,dp=2", "pp=10,split=spread"})
-        for (const char* bucket : {"", ",bucket=300", ",bucket=1", ",bucket=2000", ",bucket=640"}) {
+        for (const char* bucket : {"", ",bucket=300", ",bucket=1", ",bucket=2000", ",bucket=640", ",bucket=1200"}) {
           const std::string layout = text[0] == '\0' ? bucket[0] == '\0' ? "" : bucket + 1 : text + std::string(bucket);
           degrees d = parse_degrees(layout);
           d.zero = 1;
@@ -194,4 +196,79 @@ TEST_CASE("the first family of a model may be one of its layers") {
     CHECK(entry.inner(0).item(0) == interval{(1 - f) * 64, (2 - f) * 64});
     CHECK(entry.outer.count == 3);
   }
+}
+
+TEST_CASE("what comes before the layers lies behind them in the buffer, wherever the model lists it") {
+  model own;
+  own.sets[0] = layer_set::all(2);
+  own.shape = make(false, 0).shape;
+  own.shape.layers = 2;
+  own.add({.name = "words", .extent = {1, 1, 1, 4, 2}, .place = home::embedding});
+  own.add({.name = "layers.{layer}.w", .extent = {2, 1, 1, 2, 2}});
+  own.add({.name = "places", .extent = {1, 1, 1, 3, 2}, .place = home::first_stage});
+  own.add({.name = "end", .extent = {1, 1, 1, 2, 2}, .place = home::last_stage});
+  const optimizer_buffers buffers(space(own, parse_degrees("dp=2,zero=1")));
+  const auto begin = [&](int f) { return buffers.entries(0, mesh_kind::dense, f).begin()->outer.begin; };
+  CHECK(begin(3) == 0);
+  CHECK(begin(1) == 64);  // and of the first layer 128
+  CHECK(begin(2) == 192);
+  CHECK(begin(0) == 256);
+}
+
+TEST_CASE(
+    "where experts have no buffer of their own, none is written, though more instances than dp leave them no slice") {
+  const space s(make(false, 0), parse_degrees("cp=4,dp=2,instances=4,zero=1"));
+  CHECK(s.shards(mesh_kind::dense) == 2);
+  CHECK(s.shards(mesh_kind::expert) == 0);
+  const optimizer_buffers buffers(s);
+  CHECK(buffers.bucket_count(0, mesh_kind::dense) == 1);
+  CHECK(buffers.bucket_count(0, mesh_kind::expert) == 0);
+  CHECK(buffers.elements(0, mesh_kind::expert) == 0);
+}
+
+TEST_CASE("buckets that are padded for the bus end at multiples of 65536 elements, too") {
+  const auto end = [](const char* layout) {
+    return optimizer_buffers(space(make(false, 0), parse_degrees(layout))).bucket(0, mesh_kind::dense, 0).end;
+  };
+  CHECK(end("dp=2,zero=1,busbw=1") == 65536);
+  CHECK(end("dp=3,zero=1,busbw=1") == 3 * 65536);
+  CHECK(end("dp=2,zero=1") < 65536);
+}
+
+TEST_CASE("experts of a prediction layer lie in the buffer as those of other layers do") {
+  const space s(testing::tiny_predicting(), parse_degrees(std::string(testing::prediction_alone) + ",zero=1"));
+  const optimizer_buffers buffers(s);
+  const index_t k = s.pipeline().prediction_chunk();
+  int met = 0;
+  for (int f = 0; f < s.families(); ++f)
+    for (const buffer_entry& entry : buffers.entries(k, mesh_kind::expert, f)) {
+      CHECK(s.family_at(f).place == home::prediction);
+      CHECK(entry.experts == 4);
+      CHECK(entry.expert_last == 3);
+      ++met;
+    }
+  CHECK(met == 2);
+}
+
+TEST_CASE("layers without experts leave no room in the buffer of those with some") {
+  const model m = make_transformer({.name = "m",
+                                    .layers = 4,
+                                    .hidden = 4,
+                                    .heads = 2,
+                                    .groups = 2,
+                                    .head_dim = 2,
+                                    .ffn = 4,
+                                    .vocabulary = 8,
+                                    .experts = 2,
+                                    .expert_ffn = 3},
+                                   [](index_t l) { return l == 0 || l == 3; });
+  const optimizer_buffers buffers(space(m, parse_degrees("dp=2,ep=2,zero=1")));
+  std::map<index_t, index_t> begins;  // by elements: fc2 has 3 x 4, fc1 twice as many
+  for (int f = 0; f < m.families; ++f)
+    for (const buffer_entry& entry : buffers.entries(0, mesh_kind::expert, f)) {
+      const index_t begin = entry.outer.begin;
+      begins[begin] = entry.elements;
+      CHECK(entry.outer.count == 1);
+    }
+  CHECK(begins == std::map<index_t, index_t>{{0, 12}, {64, 24}, {128, 12}, {192, 24}});
 }

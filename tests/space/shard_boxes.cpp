@@ -318,3 +318,46 @@ TEST_CASE(
   CHECK(kept("param", adam[statistic_state].type) == "accepted");
   CHECK(kept("exp_avg", fp32) == "reshard: job: shard of 'load': this tensor has no state 'exp_avg'");
 }
+
+TEST_CASE("tensors of four and five dimensions, by hand") {
+  const std::vector<shard> list = {{0, "five", bf16, {2, 3, 4, 5, 6}, {1, 1, 1, 2, 3}, {1, 2, 2, 3, 2}},
+                                   {0, "four", bf16, {3, 4, 5, 6}, {2, 0, 1, 1}, {1, 4, 2, 3}}};
+  const tensor_table table{&list};
+  const auto box_of = [&](const shard& s) {
+    std::vector<family_box> boxes;
+    shard_boxes(table, s, locate(table, s), [&](const family_box& b, index_t rows) {
+      CHECK(rows == 0);
+      boxes.push_back(b);
+    });
+    REQUIRE(boxes.size() == 1);
+    return boxes[0];
+  };
+  CHECK(box_of(list[0]) == family_box{{{1, 2}, {1, 3}, {1, 3}, {2, 5}, {3, 5}}});
+  CHECK(box_of(list[1]) == family_box{{{0, 1}, {2, 3}, {0, 4}, {1, 3}, {1, 4}}});
+  const index_t wanted[] = {2, 3, 4, 5, 6};
+  for (int i = 0; i < 5; ++i) {
+    shard other = list[0];
+    other.whole.at[i] = 9;
+    CHECK(refused([&] { static_cast<void>(locate(table, other)); }) ==
+          "reshard: shard of 'five': dimension " + std::to_string(i) + " is said to have extent 9; the tensor's is " +
+              std::to_string(wanted[i]));
+  }
+}
+
+TEST_CASE("of one query group k and v are rows of one part, behind those of q") {
+  transformer one = {
+      .name = "one", .layers = 2, .hidden = 4, .heads = 2, .groups = 1, .head_dim = 2, .ffn = 6, .vocabulary = 8};
+  const tensor_table table(make_transformer(one));
+  const auto box_of = [&](const shard& s) {
+    family_box found;
+    shard_boxes(table, s, locate(table, s), [&](const family_box& b, index_t) { found = b; });
+    return found;
+  };
+  const std::string of = "model.layers.1.self_attn.";
+  CHECK(box_of({0, of + "q_proj.weight", bf16, {4, 4}, {1, 0}, {3, 4}}) ==
+        family_box{{{1, 2}, {0, 1}, {0, 1}, {1, 4}, {0, 4}}});
+  CHECK(box_of({0, of + "k_proj.weight", bf16, {2, 4}, {1, 1}, {1, 2}}) ==
+        family_box{{{1, 2}, {0, 1}, {0, 1}, {5, 6}, {1, 3}}});
+  CHECK(box_of({0, of + "v_proj.weight", bf16, {2, 4}, {0, 0}, {2, 4}}) ==
+        family_box{{{1, 2}, {0, 1}, {0, 1}, {6, 8}, {0, 4}}});
+}

@@ -159,6 +159,12 @@ TEST_CASE("a space refuses what its model does not admit") {
   CHECK(refused([] { space(models::llama2_70b, config<tp<64>, pp<80>>{}); }) == "accepted");
 }
 
+TEST_CASE("a space refuses a model that is none") {
+  model own = tied_dense();
+  own.family_at[1].extent[axis_of::layer] += 1;
+  CHECK_REFUSED(space(own, config<dp<2>>{}), "model tied: family 1 '");
+}
+
 TEST_CASE("experts are cut where there are some, on a mesh of their own; all else has one part") {
   const transformer moe{.name = "moe",
                         .layers = 2,
