@@ -143,6 +143,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("elements of eight bytes lie before those of four, two and one, each at a multiple of its width") {
+  const state_list list{{"param", fp32, 3}, {"count", dtype::int64, 1}, {"half", fp16, 1}, {"code", dtype::int8, 2}};
+  std::vector<std::byte> array(256);
+  for (std::size_t i = 0; i < array.size(); ++i) array[i] = static_cast<std::byte>(5 * i + 1);
+  binding bound("the tensors", {}, list);
+  const bytes_t widths[] = {4, 8, 2, 1};
+  for (int state = 0; state < 4; ++state)
+    bound.add({state, {}, {{{0, 1}, {0, 1}, {0, 3}}}}, {array.data() + 64 * state, 3 * widths[state]});
+  bound.seal();
+  binding_copy copy(bound);
+  CHECK(copy.bytes() == 45);
+  copy.take(bound);
+  CHECK(wrong(copy, bound) == 0);
+  const std::byte* const first = copy.tensors().boxes()[1].data;
+  CHECK(reinterpret_cast<std::uintptr_t>(first) % 8 == 0);
+  const std::ptrdiff_t wanted[] = {24, 0, 36, 42};
+  for (std::size_t state = 0; state < 4; ++state) CHECK(copy.tensors().boxes()[state].data - first == wanted[state]);
+}
+
 TEST_CASE("a rank's arrays are copied, buffers among them, and come back") {
   const computed_holding h(space(testing::tiny(2), parse_degrees("tp=2,dp=2,zero=1")));
   const rank_storage state(h, 3, "state");

@@ -224,6 +224,22 @@ TEST_CASE("whole rows past the caches: short runs in units of 16 bytes, and long
   }
   for (const std::int64_t run : {16 * 1024, 20'000})
     any_row(random, 5, run, 1, 9).check(random, detail::copy_row_streaming);
+  any_row lines(random, 9, 1024, 16,
+                0);  // the shortest whose lines take turns, but for places that are multiples of 16
+  lines.row.dst_stride = 1032, lines.to = 3, lines.bytes = 9 * 1032 + 1024;
+  lines.check(random, detail::copy_row_streaming);
+}
+
+TEST_CASE("one run is copied whatever the strides that it would step by") {
+  dice random(38);
+  constexpr std::int64_t far = std::int64_t{1} << 40;
+  for (const std::int64_t run : {80, 1024, 5000})
+    for (const detail::row_copier copier : {&detail::copy_row_streaming, detail::choose_cached(run)}) {
+      sheets all(random, run);
+      all.want(0, 0, run);
+      copier(all.to(0), all.from(0), {1, -far, far, run});
+      CHECK(all.as_wanted());
+    }
 }
 
 #endif

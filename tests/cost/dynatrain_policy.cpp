@@ -12,6 +12,8 @@
 #include <vector>
 
 #include <reshard/cost/dynatrain_policy.hpp>
+#include <reshard/model/transformer.hpp>
+#include <reshard/parallelism/parse_degrees.hpp>
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/space/listed_holding.hpp>
 
@@ -69,6 +71,31 @@ TEST_CASE("messages count tensors once for every state") {
                               .on = links,
                               .states = adam.named("param") | adam.named("exp_avg") | adam.named("exp_avg_sq")});
   CHECK(baseline_plan_of(change).messages == std::vector<baseline_message>{{0, 1, 3 * 24 * 10, 9}});
+}
+
+TEST_CASE("tensors of a model are counted by their names, those of every layer and expert") {
+  const model m = make_transformer({.name = "m",
+                                    .layers = 3,
+                                    .hidden = 4,
+                                    .heads = 2,
+                                    .groups = 2,
+                                    .head_dim = 2,
+                                    .ffn = 4,
+                                    .vocabulary = 4,
+                                    .experts = 2,
+                                    .expert_ffn = 2});
+  const space whole_model(m, parse_degrees(""));
+  const layout_switch change(whole_model, whole_model,
+                             {.to = device_map(std::vector<rank_t>{1}), .on = links, .states = adam.named("exp_avg")});
+  std::set<std::string> names;
+  for (int f = 0; f < m.families; ++f)
+    if (has_states_of(m[f].kind, role::optimizer))
+      for (index_t member = 0; member < m[f].extent[axis_of::layer]; ++member)
+        for (index_t expert = 0; expert < m[f].extent[axis_of::expert]; ++expert)
+          names.insert(m.tensor({f, member, expert}));
+  const baseline_plan found = baseline_plan_of(change);
+  REQUIRE(found.messages.size() == 1);
+  CHECK(found.messages[0].tensors == std::ssize(names));
 }
 
 TEST_CASE("meetings: in XOR order, one after the other for whoever is in both") {

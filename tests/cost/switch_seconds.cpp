@@ -266,6 +266,12 @@ TEST_CASE("at compile time as at run time") {
   CHECK(near(seconds_and_floor(false), 2 * (60e-6 + 7e-10)));
 }
 
+TEST_CASE("a single byte takes its time at a port") {
+  const switch_seconds found = seconds_of(ports_of(links()), {{0, 4, 1, 1}}, 1);
+  CHECK(found.ports == doctest::Approx(1e-10).epsilon(1e-9));
+  CHECK(found.busiest.kind == port_kind::nic_out);
+}
+
 TEST_CASE("devices that share a NIC share its speed; the two directions do not") {
   const port_table on = ports_of(links());
   CHECK(near(seconds_of(on, {{0, 4, gb, 1}, {1, 5, gb, 1}}, 1).ports, 0.2));  // NIC 0 of both

@@ -23,6 +23,9 @@ TEST_CASE("the margin grows with the time of a decision over that of a step") {
   CHECK(boundary_margin(3, 0.5) == 7);
   CHECK(boundary_margin(1e30, 1e-9) == most_margin);
   CHECK(most_margin == 1'048'576);
+  CHECK(boundary_margin(1'048'574, 1) == 1'048'575);
+  CHECK(boundary_margin(1'048'575, 1) == 1'048'576);
+  CHECK(boundary_margin(1'048'576, 1) == 1'048'576);
   for (const double bad : {-1.0, std::numeric_limits<double>::quiet_NaN()})
     CHECK_REFUSED(boundary_margin(bad, 1),
                   "boundary: a decision takes 0 seconds or more, and a step more than 0; other times were measured");

@@ -85,6 +85,111 @@ TEST_CASE("hot: whoever is slow in k windows makes place for a spare, rank 0 as 
   }
 }
 
+TEST_CASE("hot: the least ratio of the last k windows to the median of the others, of those who were timed in each") {
+  elastic_policy p = with({rung::hot});
+  p.windows = 2;
+  elastic_situation s = of("dp=4");
+  const auto slowest = [&] {
+    const std::string text = decided(p, s);
+    const std::string before = " the slowest takes ";
+    const std::size_t at = text.find(before);
+    REQUIRE(at != std::string::npos);
+    return text.substr(at + before.size(), text.find(" times") - at - before.size());
+  };
+  // of an even number of others the median is the mean of the two in the middle
+  s.members[0].steps = {9, 4.5, 4.5};
+  s.members[1].steps = {1, 3, 3};
+  s.members[2].steps = {1, 2, 2};
+  CHECK(slowest() == "1.8");
+  s.members[3].steps = {1, 4, 4};  // of three the middle one
+  CHECK(slowest() == "1.5");
+  s.members[0].steps = {9, 5, 4.2};  // the least of the windows
+  CHECK(slowest() == "1.4");
+  s.members[0].steps = {9, 4.2, 5};
+  CHECK(slowest() == "1.4");
+  s.members[1].steps = {3};  // in the window before it was not timed: then 5 / 3 and 6 / 3
+  s.members[0].steps = {6, 5};
+  s.members[3].steps = {3, 4};
+  s.members[2].steps = {3, 2};
+  CHECK(slowest() == "1.67");
+  s.members[0].steps = {5};
+  CHECK(slowest() == "1");  // d: in the window before 3 s, as c, the only other
+}
+
+TEST_CASE("hot: a factor that is reached is slow, in one window as in many; nobody is where nobody can be compared") {
+  elastic_policy p = with({rung::hot});
+  p.windows = 1, p.factor = 1.5;
+  elastic_situation s = of("dp=2", "", {"x"});
+  s.members[0].steps = {3}, s.members[1].steps = {2};
+  CHECK(decided(p, s) == "hot: x and b, dp=2, from version 7");
+  CHECK(decide(p, s).slow == member_list{"a"});
+  s.members[0].steps = {2.9375};
+  CHECK(decided(p, s) ==
+        "no rung; not hot: nobody is slow: over 1 window the slowest takes 1.47 times the median of its peers, and 1.5 "
+        "is slow");
+  s.members[1].steps = {0};  // no time of a step
+  CHECK(decided(p, s).starts_with("no rung; not hot: nobody is slow: over 1 window the slowest takes 0 times"));
+  s = of("dp=1", "", {"x"});
+  s.members[0].steps = {3};
+  CHECK(decided(p, s).starts_with("no rung; not hot: nobody is slow: over 1 window the slowest takes 0 times"));
+}
+
+TEST_CASE("hot: several who are slow, and spares for all of them or for none") {
+  elastic_policy p = with({rung::hot});
+  p.windows = 1, p.wait = 12.345;
+  elastic_situation s = of("dp=5", "", {"x"});
+  for (seen_member& m : s.members) m.steps = {1};
+  s.members[1].steps = {4}, s.members[3].steps = {5};
+  s.waited = 12.34;
+  CHECK(decided(p, s) ==
+        "no rung; not hot: b and d are slow, up to 5 times the median of the peers, and 1 spare is registered for 2 "
+        "slow members yet; waited 12.3 of 12.3 s");
+  s.waited = 12.345;
+  CHECK(decided(p, s) ==
+        "no rung; not hot: ignored: b and d are slow, up to 5 times the median of the peers, and 1 spare is registered "
+        "for 2 slow members; waited 12.3 of 12.3 s");
+  CHECK(decide(p, s).slow == member_list{"b", "d"});
+  s.spares = {"x", "y", "z"};
+  CHECK(decided(p, s) == "hot: a, x, c, y and e, dp=5, from version 7");
+}
+
+TEST_CASE("what nobody holds who lives is counted in bytes, of every state once") {
+  const index_t bytes = 14 * tiny.parameters();  // param 2, master 4, both moments 4 each
+  CHECK(decide({}, of("dp=2", "a")).unheld == 0);
+  CHECK(decide({}, of("dp=2", "ab")).unheld == bytes);
+  CHECK(decided(with({rung::replace}), of("dp=1", "a", {"x"})) ==
+        "no rung; not replace: " + std::to_string(bytes) + " bytes of version 7 have no living holder");
+  elastic_situation s = of("dp=2");
+  CHECK(decide({}, s).unheld == 0);
+  s.members[0].empty = s.members[1].empty = true;  // all live, and hold another version
+  CHECK(decide({}, s).unheld == bytes);
+  s.members[1].empty = false;
+  CHECK(decide({}, s).unheld == 0);
+}
+
+TEST_CASE("what is said of a torn switch counts: state that lies between two layouts, whoever lives") {
+  const elastic_policy p = with({rung::replace, rung::shrink, rung::snapshot, rung::checkpoint, rung::wait});
+  elastic_situation s = of("dp=2", "", {"x", "y"});
+  s.unheld = 1;
+  CHECK(decided(p, s) ==
+        "no rung; not replace: 1 bytes of version 7 have no living holder; not shrink: 1 bytes of version 7 have no "
+        "living holder; not snapshot: there are no snapshots; not checkpoint: the trainer named none; not wait: 1 "
+        "bytes of version 7 have no living holder");
+  s.unheld = 5;
+  CHECK(decide(p, s).unheld == 5);
+  // of the version asked about itself only copies count then
+  s.snapshots = {{"a", "a", 7}};
+  CHECK(decided(p, s).find("snapshot: a and b, dp=2, from version 7") == 0);
+  s.snapshots = {{"a", "a", 8}, {"a", "a", 6}};
+  CHECK(decided(p, s).find("snapshot: a and b, dp=2, from version 6") == 0);
+  s.snapshots.clear();
+  s.checkpoint = 0;
+  CHECK(decided(p, s).find("checkpoint: a and b, dp=2, from version 0") == 0);
+  s = of("dp=2", "ab", {"x", "y"});
+  s.unheld = 0;
+  CHECK(decided(p, s) == "replace: x and y, dp=2, from version 7");
+}
+
 TEST_CASE("replace: spares take the places of the dead") {
   CHECK(decided(with({rung::replace}), of("dp=3", "b", {"x", "y"})) == "replace: a, x and c, dp=3, from version 7");
   CHECK(decided(with({rung::replace}), of("dp=3", "ac", {"x", "y"})) == "replace: x, b and y, dp=3, from version 7");
@@ -128,6 +233,54 @@ TEST_CASE("shrink: the most of who is there that have a legal layout, at least m
   // of the layouts of two, the one that leaves most where it is
   p = with({rung::shrink});
   CHECK(decided(p, of("tp=2,dp=2", "cd")) == "shrink: a and b, tp=2, from version 7");
+}
+
+TEST_CASE("shrink: the least number of members, and of samples, that a world may have") {
+  elastic_policy p = with({rung::shrink});
+  p.axes = {layout_key::dp};
+  p.min = 2;
+  CHECK(decided(p, of("dp=2", "b")) == "no rung; not shrink: 1 member is there, and a world has at least 2");
+  CHECK(decided(p, of("dp=3", "b")) == "shrink: a and c, dp=2, from version 7");
+  p.axes = {layout_key::tp};  // below 1 nobody is asked for
+  for (const rank_t min : {1, 0, -3}) {
+    p.min = min;
+    CHECK(decided(p, of("dp=4", "c")) == "no rung; not shrink: no layout of 3 down to 1 members is legal");
+  }
+  p.axes = {layout_key::tp, layout_key::dp};
+  elastic_situation s = of("tp=2,dp=2", "d");
+  s.batch = 3;
+  CHECK(decided(p, s) == "shrink: a, b and c, dp=3, from version 7");
+}
+
+TEST_CASE("shrink: to who lives and holds nothing all moves, and what is lost does not move at all") {
+  elastic_policy p = with({rung::shrink});
+  p.axes = {layout_key::tp, layout_key::dp};
+  // b has all that a layout of a and b wants of it; a, if it is empty, gets all or a half
+  elastic_situation s = of("dp=4", "cd");
+  CHECK(decided(p, s) == "shrink: a and b, dp=2, from version 7");
+  s.members[0].empty = true;
+  CHECK(decided(p, s) == "shrink: a and b, tp=2, from version 7");
+  // a and b have the first stage, and who had the second is dead: nothing moves, by whichever layout
+  p = with({rung::checkpoint});
+  s = of("pp=2,dp=2", "cd");
+  s.checkpoint = 5;
+  CHECK(decided(p, s) == "checkpoint: a and b, dp=2, from version 5");
+}
+
+TEST_CASE("snapshots: a copy counts once, and of a member of the world") {
+  const elastic_policy p = with({rung::snapshot});
+  elastic_situation s = of("tp=2", "b", {"x"});
+  const std::string none = "no rung; not snapshot: no version of the snapshots is whole with whom lives";
+  for (const std::vector<kept_snapshot>& kept : {std::vector<kept_snapshot>{{"a", "a", 5}, {"a", "x", 5}},
+                                                 {{"a", "a", 5}, {"stranger", "a", 5}},
+                                                 {{"stranger", "a", 5}, {"b", "a", 5}},
+                                                 {{"a", "a", 5}, {"b", "stranger", 5}},
+                                                 {{"a", "a", 5}, {"b", "b", 5}}}) {
+    s.snapshots = kept;
+    CHECK(decided(p, s) == none);
+  }
+  s.snapshots = {{"a", "x", 5}, {"b", "x", 5}};
+  CHECK(decided(p, s) == "snapshot: a and x, tp=2, from version 5");
 }
 
 TEST_CASE("states that the job has not are missed by nobody, and do not count as moved") {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <reshard/elastic/entry.hpp>
@@ -68,6 +69,55 @@ TEST_CASE(
   CHECK(source_of(r).target.updates == member_list{"b"});
 }
 
+TEST_CASE("the scalar of an update is told by who made it last, or could make it, and lives") {
+  job_record r = entering({world_of(1, {"a", "b", "c"}, 0), world_of(2, {"a", "b"}, 8)});
+  const auto told = [&](std::vector<promise> promises, const member_list& dead = {}) {
+    r.promises = std::move(promises);
+    const state_source s = source_of(r, dead);
+    return std::pair{s.target.version, s.known ? static_cast<index_t>(s.scalar) : -1};
+  };
+  using of = std::pair<index_t, index_t>;
+  // at stage 1 of the step after the target it is not that update's
+  CHECK(told({promise_of("a", 8, 0, 1, 77), promise_of("b", 8, 1, 1, 66)}) == of{8, 77});
+  CHECK(told({promise_of("a", 8, 1, 1, 77), promise_of("b", 8, 1, 1, 66)}) == of{8, -1});
+  CHECK(told({promise_of("a", 7, 1, 1, 77), promise_of("b", 7, 2, 1, 66)}) == of{8, 66});
+  CHECK(told({promise_of("a", 7, 2, 1, 77), promise_of("b", 7, 1, 1, 66)}) == of{8, 77});
+  // of whom the evidence calls dead, and of who holds nothing, no scalar counts
+  CHECK(told({promise_of("a", 7, 1, 1, 77), promise_of("b", 7, 0, 1, 66)}, {"b"}) == of{7, -1});
+  CHECK(told({promise_of("a", 7, 0, 1, 77), promise_of("b", holds_nothing, 0, 0, 66)}) == of{7, 77});
+  CHECK(told({promise_of("a", 7, 1, 1, 77), promise_of("b", holds_nothing, 0, 0, 66)}) == of{7, -1});
+}
+
+TEST_CASE("who did not hear that all have entered tells nothing of the world that was entered") {
+  // a is to leave, and its switch was torn at step 5; b and c have entered and made a step
+  job_record r = entering({world_of(1, {"a", "b"}, 0), world_of(2, {"b", "c"}, 5), world_of(3, {"b", "c"}, 6)});
+  promise torn = promise_of("a", 5, 0, 1);
+  torn.torn_stages = torn.torn_in_place = torn.torn_here = 2;
+  r.promises = {torn, promise_of("b", 6, 0, 2), promise_of("c", 6, 0, 2)};
+  const state_source s = source_of(r);
+  REQUIRE(s.from != nullptr);
+  CHECK(s.from->epoch == 2);
+  CHECK(s.into == nullptr);
+  CHECK(s.target == target_version{.version = 6});
+  CHECK((s.dead.empty() && s.empty.empty() && s.shares.empty() && s.stages == 0));
+}
+
+TEST_CASE("of a torn switch the first device tells as any other") {
+  job_record r = entering({world_of(1, {"a", "b"}, 0), world_of(2, {"c"}, 5), world_of(3, {"a"}, 5)});
+  promise torn = promise_of("a", 5, 0, 1);
+  torn.torn_stages = 4, torn.torn_in_place = 1, torn.torn_here = 3, torn.torn_unread = 2;
+  r.promises = {torn};
+  state_source s = source_of(r);
+  CHECK(s.shares == std::vector<torn_share>{{0, 1, 3, 2}});
+  CHECK(s.dead == member_list{"b", "c"});
+  CHECK(s.stages == 4);
+  r.promises = {promise_of("b", 5, 0, 1), torn};
+  r.promises[1].told.member = "c";
+  s = source_of(r);
+  CHECK(s.shares == std::vector<torn_share>{{1, 0, 0, {}}, {2, 1, 3, 2}});
+  CHECK(s.dead == member_list{"a"});
+}
+
 TEST_CASE("once one has entered, its world is where the state lies, of who did not hear so, too") {
   job_record r = entering({world_of(1, {"a", "b"}, 0), world_of(2, {"a", "b", "c"}, 5), world_of(3, {"b", "c"}, 5)});
   r.promises = {promise_of("b", 5, 0, 1), promise_of("c", 5, 0, 2)};
@@ -89,6 +139,7 @@ TEST_CASE("who lives and holds nothing of the world that the state is of is a de
   const state_source s = source_of(r);
   CHECK(s.empty == member_list{"c"});
   CHECK(s.dead == member_list{"a"});
+  CHECK(s.target == target_version{.version = 9});
   // Who is called dead beside the record is not counted on, though it promised.
   CHECK(source_of(r, {"b"}).from == nullptr);
 }
@@ -158,6 +209,13 @@ TEST_CASE("who has copies of a version: those who live and hold that world's lay
   c = copies_told(r, s, 4);
   CHECK(c.own == std::vector<bool>{false, false, true, false});
   CHECK(c.keeper == std::vector<rank_t>{1, -1, -1, -1});
+  // the first rank as any other
+  r.promises.push_back(promise_of("a", 7, 0, 1));
+  r.promises[4].copies = {{"a", 6}, {"d", 6}};
+  c = copies_told(r, source_of(r), 6);
+  CHECK(c.own == std::vector<bool>{true, true, true, true});
+  CHECK(c.keeper == std::vector<rank_t>{1, 2, 3, 0});
+  r.promises.pop_back();
   // who died since then tells nothing any more, and who is in another layout neither
   s = source_of(r, {"d"});
   c = copies_told(r, s, 6);

@@ -46,6 +46,26 @@ TEST_CASE("a waiter is woken by a change, and by a lease that was made while it 
   CHECK(seen == std::vector<store_change>{{{"a", "", 1}, false}, {{"a", "", 2}, true}});
 }
 
+TEST_CASE("two who wait for each other's changes wake each other, without a lease that would") {
+  local_store store;
+  const auto turn = [&](const char* own, const char* others, bool begins) {
+    std::uint64_t after = 0, mine = no_revision;
+    for (int n = 0; n < 100; ++n) {
+      if (begins || n > 0) mine = store.swap(own, "", mine, no_lease);
+      const store_news news = store.changes(others, after, std::chrono::seconds(20));
+      if (news.changes.size() != 1) return false;
+      after = news.revision;
+    }
+    if (!begins) store.swap(own, "", mine, no_lease);
+    return true;
+  };
+  bool other = false;
+  std::thread waits([&] { other = turn("b", "a", false); });
+  CHECK(turn("a", "b", true));
+  waits.join();
+  CHECK(other);
+}
+
 TEST_CASE("whoever asks after the end of a lease finds its keys gone") {
   local_store store;
   const lease_id lease = store.lease(milliseconds(1));

@@ -61,3 +61,10 @@ TEST_CASE("steps are made while the world is whole and decided") {
     if (makes_steps(static_cast<job_phase>(p))) steps.insert(std::string(name(static_cast<job_phase>(p))));
   CHECK(steps == std::set<std::string>{"idle", "proposed", "armed"});
 }
+
+TEST_CASE("what is asserted of the table holds at run time as by the compiler") {
+  CHECK(detail::table_is_total());
+  CHECK(detail::every_phase_reaches_both_ends());
+  CHECK(detail::every_phase_is_reached());
+  CHECK(detail::epochs_rise_with_worlds());
+}

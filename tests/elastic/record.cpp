@@ -49,6 +49,7 @@ TEST_CASE("a promise is found by who made it, and says whether there is state, a
   CHECK_FALSE(r.promises[1].holds_state());
   CHECK_FALSE(r.promises[1].is_torn());
   CHECK(promise{.told = {"x", 0}}.holds_state());
+  CHECK(promise{.torn_stages = 1}.is_torn());
 }
 
 TEST_CASE("a scalar goes with a promise bit for bit") {
@@ -89,6 +90,8 @@ TEST_CASE("an event as text: what it is about, which step it names, who says so 
   CHECK(to_text(e) == "acked about epoch 3, attempt 1, boundary 120: a and b");
   e = {.kind = job_event_kind::passed, .epoch = 1, .at = 14};
   CHECK(to_text(e) == "passed about epoch 1, attempt 0, at step 14");
+  e = {.kind = job_event_kind::passed, .epoch = 1, .boundary = 1, .at = 1};
+  CHECK(to_text(e) == "passed about epoch 1, attempt 0, boundary 1, at step 1");
   e = {.kind = job_event_kind::accounted, .epoch = 1, .attempt = 4, .to = {world_of(2, {"c"}, 4)}, .from_copies = true};
   CHECK(to_text(e) ==
         "accounted about epoch 1, attempt 4; to epoch 2: c; tp=1; from step 4, sample 32, in batches of 8, from "

@@ -42,6 +42,7 @@ TEST_CASE("requests of words") {
         job_request{.id = "ask#1", .kind = request_kind::layout, .layout = degrees{.tp = 2, .zero = 1}});
   CHECK(asked({"layout", ""}).layout == degrees{});
   CHECK(asked({"batch", "64"}) == job_request{.id = "ask#1", .kind = request_kind::batch, .batch = 64});
+  CHECK(asked({"batch", "1"}).batch == 1);
   CHECK(asked({"finish"}) == job_request{.id = "ask#1"});
   for (const std::string text :
        {"join a,b", "leave a", "replace a b", "layout tp=2", "layout tp=1", "batch 64", "finish"})

@@ -157,3 +157,16 @@ TEST_CASE(
         },
         "record: b has a copy of version -1 of a" + of_copies}});
 }
+
+TEST_CASE("a torn switch may be from the first world to the second; what is of no epoch is between none") {
+  job_record r{.phase = recovering, .epoch = 2};
+  r.worlds = {two_members(1), two_members(2)};
+  r.promises = {{.told = {"a", 20}, .of_epoch = 1, .torn_stages = 3}};
+  CHECK(testing::refused([&] { require_record(r); }) == "accepted");
+  r.promises[0].of_epoch = 0;
+  CHECK(testing::refused([&] { require_record(r); }) ==
+        "reshard: record: a holds a torn switch from epoch 0 at version 20; it is between two worlds that the record "
+        "has, and of a version");
+  r.promises[0].torn_stages = 0;
+  CHECK(testing::refused([&] { require_record(r); }) == "accepted");
+}

@@ -12,12 +12,16 @@
 
 #include <reshard/elastic/standing.hpp>
 
+#include "../support/tries.hpp"
+
 using namespace reshard;
 
 namespace {
 
 /// Where a rank is in a step: what it has said to a collective counts for others, what it has ended for itself.
 enum at : int { begun, gave_gradients, gradients_whole, gave_scalar, scalar_known, update_made, places };
+/// The most ranks of a world. What up to three survivors can tell they tell of worlds of four already.
+int most_ranks() { return testing::few() ? 4 : 5; }
 /// Over whom gradients are summed: all members, or some of them alone, whom no other rank holds up.
 enum class gradients_over { all, themselves };
 
@@ -87,7 +91,7 @@ TEST_CASE(
     "up to five ranks, every situation and every set of dead: all survivors reach the target, none is beyond it") {
   long situations = 0, judged = 0, ahead = 0, updates = 0, behind_dead = 0;
   for (const gradients_over over : {gradients_over::all, gradients_over::themselves})
-    for (int ranks = 1; ranks <= 5; ++ranks)
+    for (int ranks = 1; ranks <= most_ranks(); ++ranks)
       for (const situation& s : reachable(ranks, over)) {
         ++situations;
         for (unsigned living = 1; living < 1u << ranks; ++living) {
@@ -132,7 +136,7 @@ TEST_CASE(
 TEST_CASE("standings are refused exactly where no survivors of any world tell them") {
   using told = std::multiset<std::pair<int, int>>;  // version, stage
   std::set<told> can_be;                            // least version 0
-  for (int ranks = 1; ranks <= 5; ++ranks)
+  for (int ranks = 1; ranks <= most_ranks(); ++ranks)
     for (const situation& s : reachable(ranks, gradients_over::themselves))
       for (unsigned living = 1; living < 1u << ranks; ++living) {
         told one;
@@ -188,6 +192,11 @@ TEST_CASE("what a target says") {
       "b is at version 8, stage 2, and a is at version 7, stage 1; the scalar of a step is known to nobody before all "
       "have begun it");
   CHECK(to_text(target({s("a", 7, 1), s("a", 7, 1)})) == "no version: a is there twice; a member has one standing");
+  // of those who are equally far on the first is named; and what is refused says nothing else
+  CHECK(target({s("d", -1, 0), s("a", 9, 0), s("c", 9, 0), s("b", 7, 1), s("e", 7, 1)}) ==
+        target_version{.refused = "a is at version 9, stage 0, and b is at version 7, stage 1; versions of one world "
+                                  "are at most one apart"});
+  CHECK(detail::standing_text(s("d", holds_nothing, 0)) == "d holds nothing");
   CHECK(target({}).refused == "nobody tells a standing");
   CHECK(target({s("a", -1, 0)}).refused == "nobody holds any state");
   CHECK(target({s("a", -1, 2)}).refused == "a holds nothing and is at stage 2; what has no version is at stage 0");

@@ -46,6 +46,56 @@ TEST_CASE("a lease ends when its time is over since it was made or renewed, and 
   CHECK(s.lease(ms(1), ms(0)) == 4);
 }
 
+TEST_CASE("of several leases the one that ends first is the next; the longest is of a week") {
+  store_state s;
+  CHECK((s.last_lease() == no_lease && s.revision() == 0));
+  const lease_id a = s.lease(ms(50), ms(0)), b = s.lease(ms(30), ms(0));
+  CHECK(s.lease(ms(40), ms(0)) == b + 1);
+  CHECK(s.next_end() == ms(30));
+  CHECK(s.renew(b, ms(30)));
+  CHECK(s.next_end() == ms(40));
+  CHECK(s.renew(b + 1, ms(20)));
+  CHECK(s.next_end() == ms(50));
+  CHECK(s.over(ms(55)) == a);
+  CHECK(s.leases().at(b).time == ms(30));
+  CHECK(s.leases().at(b).ends == ms(60));
+  s.postpone(ms(5));
+  CHECK(s.next_end() == ms(55));
+  CHECK(s.last_lease() == b + 1);
+  CHECK(s.lease(longest_store_wait, ms(0)) == b + 2);
+  CHECK(s.revision() == 0);
+  CHECK(s.swap("a", "", no_revision, no_lease) == 1);
+  CHECK(s.revision() == 1);
+}
+
+TEST_CASE("what is remembered of a change counts by its key and its value") {
+  const std::string key(40, 'k'), value(40, 'v');
+  store_state s(store_memory{100, 2 * (sizeof(store_change) + 80)});
+  for (std::uint64_t r = 0; r < 2; ++r) CHECK(s.swap(key, value, r, no_lease) == r + 1);
+  CHECK_FALSE(s.changes("", 0).anew);
+  CHECK(s.swap(key, value, 2, no_lease) == 3);
+  CHECK(s.changes("", 0).anew);
+  CHECK_FALSE(s.changes("", 1).anew);
+  CHECK(s.remove(key, 3));  // whose value is none
+  CHECK(s.changes("", 1).anew);
+  CHECK(s.changes("", 2).changes.size() == 2);
+  CHECK(s.swap(key, value, no_revision, no_lease) == 5);
+  CHECK(s.changes("", 2).anew);
+  CHECK(s.changes("", 3).changes.size() == 2);
+}
+
+TEST_CASE("nobody removes a key that is not there, or by another revision than its own") {
+  store_state s;
+  CHECK_FALSE(s.remove("a", no_revision));
+  CHECK(s.swap("a", "1", no_revision, no_lease) == 1);
+  CHECK_FALSE(s.remove("a", no_revision));
+  CHECK_FALSE(s.remove("a", 2));
+  CHECK(s.revision() == 1);
+  CHECK(s.remove("a", 1));
+  CHECK(s.revision() == 2);
+  CHECK_FALSE(s.read("a"));
+}
+
 TEST_CASE("a key that is removed or written without a lease goes with none") {
   store_state s;
   const lease_id a = s.lease(ms(100), ms(0));

@@ -102,6 +102,9 @@ TEST_CASE("what is refused, and by which sentence") {
   CHECK(led("leave a,b", now) == "refused: leave: 0 members would be left, and a world has at least 1");
   CHECK(led("leave a", now, varying({}, 2)) == "refused: leave: 1 member would be left, and a world has at least 2");
   CHECK(led("leave a", now, varying({}, -5)).starts_with("epoch 4"));
+  for (const rank_t min : {0, -5})
+    CHECK(led("leave a,b", now, varying({}, min)) ==
+          "refused: leave: 0 members would be left, and a world has at least 1");
   CHECK(led("replace z x", now) == "refused: replace: z is not in the world, which is a and b");
   CHECK(led("replace a z", now) == "refused: replace: z is not registered; spares are: x and y");
   CHECK(led("replace a b", now) == "refused: replace: b is in the world already");

@@ -53,6 +53,11 @@ TEST_CASE("what is no world") {
   CHECK(with([](world& w) { w.members[1] = "a"; }) ==
         "reshard: world: ranks 0 and 1 are both a; a member has one rank");
   CHECK(with([](world& w) { w.members[1] = {}; }) == "reshard: world: rank 1 has no name");
+  CHECK(with([](world& w) { w.members[0] = {}; }) == "reshard: world: rank 0 has no name");
+  CHECK(with([](world& w) {
+          w.members = {"a", "b", "c", "b"};
+        }) == "reshard: world: ranks 1 and 3 are both b; a member has one rank");
+  CHECK(with([](world& w) { w.batch = 1; }) == "accepted");
   CHECK(with([](world& w) { w.layout.tp = 2; }) == "reshard: world: 2 members, and the layout has 4 ranks");
 }
 
@@ -70,10 +75,36 @@ TEST_CASE("worlds follow each other where the cursor does, and steps are theirs"
   CHECK(one.cursor_at(12) == 108);
   CHECK(one.rank_of("a") == 0);
   CHECK(one.rank_of("b") == -1);
+  CHECK(one.has("a"));
+  CHECK_FALSE(one.has("b"));
   two.first_step = 15;
   for (index_t s = 0; s < 20; ++s) CHECK(epoch_of_step({one, two}, s) == (s >= 15 ? 3 : s >= 10 ? 1 : 0));
   // going back: step 12 is of the later epoch, though the earlier one had it too
   two.first_step = 12;
   CHECK(epoch_of_step({one, two}, 12) == 3);
   CHECK(to_text(one) == "epoch 1: a; tp=1; from step 10, sample 100, in batches of 4");
+}
+
+TEST_CASE("a world of the same first step begins at the same sample; steps are undone back to 0, and not beyond") {
+  const world one{.epoch = 4, .members = {"a"}, .first_step = 10, .cursor = 100, .batch = 4};
+  world two{.epoch = 5, .members = {"a"}, .first_step = 10, .cursor = 100, .batch = 8};
+  CHECK(follows(one, two));
+  two.cursor = 101;
+  CHECK_FALSE(follows(one, two));
+  two.first_step = 9;
+  CHECK(follows(one, two));
+  two.first_step = 0;
+  CHECK(follows(one, two));
+  two.first_step = -1;
+  CHECK_FALSE(follows(one, two));
+  two.first_step = 9, two.epoch = 3;
+  CHECK_FALSE(follows(one, two));
+  CHECK(one.cursor_at(9) == 96);
+}
+
+TEST_CASE("a step before every world's is of none, and without worlds none is of any") {
+  const world one{.epoch = 3, .members = {"a"}, .first_step = 2};
+  CHECK(epoch_of_step({one}, 1) == 0);
+  CHECK(epoch_of_step({one}, 2) == 3);
+  CHECK(epoch_of_step({}, 2) == 0);
 }

@@ -314,7 +314,11 @@ TEST_CASE("a shard without elements is bound to no memory, whatever its strides"
   binding b("rank 0", names_of(m));
   const shard none{0, "decoder.layers.1.mlp.linear_fc1.weight", bf16, {20, 12}, {5, 0}, {4, 0}};
   CHECK(refused([&] { bind_shard(b, table, none, memory()); }) == "accepted");
-  CHECK(refused([&] { bind_shard(b, table, none, memory(), {100, 1}); }) == "accepted");
+  for (const index_t stride : {index_t{100}, index_t{1} << 61}) {
+    CHECK(refused([&] { bind_shard(b, table, none, memory(), {stride, 1}); }) == "accepted");
+    const shard narrow{0, none.tensor, bf16, {20, 12}, {5, 3}, {4, 0}};
+    CHECK(refused([&] { bind_shard(b, table, narrow, memory(), {stride, stride}); }) == "accepted");
+  }
   b.seal();
   CHECK(b.boxes().empty());
 }

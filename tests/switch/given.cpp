@@ -14,7 +14,9 @@
 #include <reshard/plan/layout_switch.hpp>
 #include <reshard/switch/detail/given.hpp>
 
+#include "../support/any_role.hpp"
 #include "../support/some_switches.hpp"
+#include "../support/whole_on.hpp"
 
 using namespace reshard;
 using detail::given;
@@ -48,6 +50,12 @@ cluster nodes(std::vector<node_kind> kinds) {
 }
 
 }  // namespace
+
+TEST_CASE("a number of a digest is of its upper 62 bits") {
+  digest of;
+  of.add(7);
+  CHECK(detail::number_of(of) == static_cast<std::int64_t>(of.value() / 4));
+}
 
 TEST_CASE("a budget, and what becomes of sources") {
   CHECK(detail::given_budget(no_budget).text == "no budget");
@@ -106,6 +114,10 @@ TEST_CASE("states: which are moved, their names, types and levels, and whether s
 }
 
 TEST_CASE("a tensor family: its number in words, its name and each extent in the number") {
+  const listed_holding three(shard_list(std::vector<shard>{{0, "a", bf16, {2, 3}, {0, 0}, {2, 3}},
+                                                           {0, "b", bf16, {2, 3}, {0, 0}, {2, 3}},
+                                                           {0, "c", bf16, {3, 2}, {0, 0}, {3, 2}}}));
+  CHECK(all_differ({detail::given_family(three, 0), detail::given_family(three, 1), detail::given_family(three, 2)}));
   const computed_holding held(of("tp=2"), adam.all());
   std::vector<given> all;
   for (int f = 0; f < held.families(); ++f) all.push_back(detail::given_family(held, f));
@@ -163,6 +175,13 @@ TEST_CASE("a placement: where ranks sit, of how many devices and nodes, who is l
   CHECK(placed({.from = device_map({1, 0, 2, 3}), .to = device_map({4, 5, 6, 7}), .devices = 9}).text ==
         "FROM on devices 1,0,2-3, TO on 4-7 of 9");
   CHECK(placed({.on = nodes_of(2)}).text == "FROM on devices 0-3, TO on 0-3 of 4 in nodes of 2");
+  CHECK(placed({.on = nodes_of(1)}).text == "FROM on devices 0-3, TO on 0-3 of 4 in nodes of 1");
+  std::vector<given> gone;  // the same first or last device, of runs of other lengths
+  for (const std::vector<rank_t>& who : {std::vector<rank_t>{0}, {1}, {0, 1}, {0, 1, 2}, {1, 2}}) {
+    gone.push_back(placed({.to = device_map({4, 5, 6, 7}), .lost = who}));
+    gone.push_back(placed({.to = device_map({4, 5, 6, 7}), .empty = who}));
+  }
+  CHECK(all_differ(gone));
   const placement without{.to = device_map({4, 1, 3, 5}), .lost = {0, 2}};
   placement left_out = without;
   left_out.lost_elements = when_lost::leave_out;
@@ -220,6 +239,20 @@ TEST_CASE("a side: degrees, or each box of a list with its holders") {
                                   detail::given_side(computed_holding(of("dp=2"), adam.all()))};
   CHECK(all_differ(all));
   CHECK(side(rows(1, 4)).value == usual.value);
+  const auto own = [](rank_t ranks) {
+    return detail::given_side(testing::any_role(shard_list(testing::whole_on(ranks, "w", {2, 2}))));
+  };
+  const auto listed = [](const std::vector<shard>& shards) {
+    return detail::given_side(listed_holding(shard_list(shards, 2)));
+  };
+  const auto part = [](rank_t rank, index_t begin, index_t end, const char* state = "param") {
+    return shard{rank, "w", std::string(state) == "param" ? bf16 : fp32, {8}, {begin}, {end - begin}, state};
+  };
+  CHECK(all_differ({listed({part(0, 0, 4)}), listed({part(0, 2, 4)}), listed({part(0, 0, 2)}), listed({part(1, 0, 4)}),
+                    listed({part(0, 0, 4), part(1, 4, 8)}), listed({part(1, 0, 4), part(0, 4, 8)}),
+                    listed({part(0, 0, 4, "exp_avg"), part(0, 0, 4, "exp_avg_sq"), part(0, 0, 4, "master")})}));
+  CHECK(own(2).text == "a holding of 2 ranks");
+  CHECK(all_differ({own(1), own(2), own(3)}));
 
   const auto layouts = [](const char* from, const char* to) {
     return detail::given_layouts(layout_switch(of(from), of(to)));

@@ -184,4 +184,11 @@ TEST_CASE("usually a round has half a MiB, at least 4 KiB, and a plan without me
   CHECK(none.resident_bytes() == 0);
   CHECK(none.out[0] == nullptr);
   CHECK(message_arenas().resident_bytes() == 0);
+  int made = 0;
+  const auto make =
+      detail::sink<bytes_t, std::shared_ptr<std::byte>&>::of([&made](bytes_t, std::shared_ptr<std::byte>&) { ++made; });
+  arena_source source;
+  source.make = &make;
+  CHECK(message_arenas(sizes, source).whole_bytes == 0);
+  CHECK(made == 0);
 }

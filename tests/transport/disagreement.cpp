@@ -66,7 +66,9 @@ TEST_CASE("digests as text and back, whatever they are") {
 TEST_CASE("an addend is of both ends and the digest, and none where there is nothing") {
   CHECK(detail::addend_of(1, 2, 0) == 0);
   CHECK(detail::addend_of(1, 2, 5) != 0);
-  CHECK(detail::addend_of(1, 2, 5) == detail::addend_of(1, 2, 5));
+  digest by_hand;
+  by_hand.add(1), by_hand.add(2), by_hand.add(5);
+  CHECK(detail::addend_of(1, 2, 5) == by_hand.value());
   CHECK(detail::addend_of(1, 2, 5) != detail::addend_of(2, 1, 5));
   CHECK(detail::addend_of(1, 2, 5) != detail::addend_of(1, 3, 5));
   CHECK(detail::addend_of(1, 2, 5) != detail::addend_of(4, 2, 5));
@@ -90,6 +92,57 @@ TEST_CASE(
   all_hear({{{2, 30, 0}}, of_1, of_2}, sentence(1, 0, 1, 3));
   all_hear({of_0, of_1, of_2, {{1, 5, 0}}}, sentence(3, 1, 1, 4));
   all_hear({of_0, {{0, 20, 10}, {2, 5, 6}, {9, 1, 1}}, {{0, 1, 30}, {1, 6, 5}}}, sentence(0, 2, 1, 3));  // 9 is nobody
+}
+
+TEST_CASE("of pairs that differ alike the first is named, and what is said of oneself or of nobody is not looked at") {
+  // 0 and 1 differ, and so do 2 and 3
+  CHECK(detail::sentence_of_pairs({{{1, 5, 6}}, {{0, 6, 4}}, {{3, 7, 8}}, {{2, 8, 9}}}) == sentence(0, 1, 1, 4));
+  // 2 differs from 1 and 3, and agrees with 0
+  CHECK(detail::sentence_of_pairs({{{2, 10, 20}}, {{2, 5, 6}}, {{0, 20, 10}, {1, 6, 4}, {3, 9, 8}}, {{2, 8, 7}}}) ==
+        sentence(2, 1, 2, 4));
+  CHECK(detail::sentence_of_pairs({{{1, 10, 20}}, {{0, 20, 10}, {1, 5, 6}, {2, 3, 4}}, {{1, 4, 2}, {3, 1, 1}}}) ==
+        sentence(1, 2, 1, 3));
+}
+
+namespace {
+/// Device 1 of three, in a world that does not agree: what it brings is kept, what the others say is given.
+struct middle_device {
+  std::vector<proposal> brought = {};
+  std::vector<std::string> said = {}, others = {};
+
+  rank_t device() const { return 1; }
+  rank_t devices() const { return 3; }
+  patience waits() const { return {}; }
+  std::vector<rank_t> absent() const { return {}; }
+  agreement agree(const proposal& mine) {
+    brought.push_back(mine);
+    return {0, 77, -1, ""};
+  }
+  std::vector<std::string> gather(const std::string& text) {
+    said.push_back(text);
+    return {others[0], text, others[1]};
+  }
+  void confirm(index_t) {}
+  index_t confirmed() const { return 0; }
+  bool in_place(index_t) const { return false; }
+  std::vector<rank_t> behind(index_t) const { return {}; }
+  void poll() {}
+  void require_whole() {}
+  void give_up(const std::string&) {}
+  void fail(const std::string&) {}
+};
+}  // namespace
+
+TEST_CASE("a device brings what it sends, less what it receives, and says its digests where the sum is not 0") {
+  middle_device here;
+  here.others = {"1 10 20;", "1 6 4;"};
+  CHECK(disagreement_of(here, {{0, 20, 10}, {2, 5, 6}}) == sentence(1, 2, 1, 3));
+  REQUIRE(here.brought.size() == 1);
+  CHECK(here.brought[0].number == 0);
+  CHECK(here.brought[0].sentence.empty());
+  CHECK(here.brought[0].addend == detail::addend_of(1, 0, 20) - detail::addend_of(0, 1, 10) +
+                                      detail::addend_of(1, 2, 5) - detail::addend_of(2, 1, 6));
+  CHECK(here.said == std::vector<std::string>{"0 20 10;2 5 6;"});
 }
 
 TEST_CASE(

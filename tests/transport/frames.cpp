@@ -44,7 +44,9 @@ TEST_CASE("a frame is its kind and its length, four bytes each, and its bytes") 
   link.post(7, "ab");
   link.post(0x01020304, {});
   CHECK_FALSE(link.unsent());
+  CHECK_FALSE(link.all_arrived());  // of such a connection once it is read
   CHECK(heard(there) == std::string("\7\0\0\0\2\0\0\0ab\4\3\2\1\0\0\0\0", 18));
+  CHECK(link.all_arrived());
   const std::string bytes("\5\0\0\0\3\0\0\0xyz\6\0\0\0\0\0\0\0", 19);
   for (std::size_t i = 0; i < 10; ++i) {
     CHECK_FALSE(link.next());
@@ -145,4 +147,51 @@ TEST_CASE("a frame of 4 GiB is none") {
   framed_link link;
   CHECK(testing::refused([&] { link.post(1, std::string_view("", std::size_t{1} << 32)); }) ==
         "reshard: a frame of 4294967296 bytes; at most 4294967295 are sent in one");
+}
+
+TEST_CASE("a frame has 4294967295 bytes at most, of which nothing is read where the other end is gone") {
+  auto [here, there] = connected();
+  framed_link link(std::move(here));
+  there.close();
+  link.post(1, "x");  // so that it hears of that
+  CHECK(testing::refused([&] { link.post(1, std::string_view("", 4294967295u)); }) == "accepted");
+  CHECK_FALSE(link.unsent());
+  CHECK(testing::refused([&] {
+          link.post(1, std::string_view("", std::size_t{1} << 32));
+        }).starts_with("reshard: a frame of 4294967296 bytes; "));
+}
+
+TEST_CASE("what goes in two parts is what was posted, and no byte more") {
+  auto [here, there] = connected();
+  const auto room_of = [at = here.number()](int bytes) {
+    REQUIRE(::setsockopt(at, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0);
+  };
+  room_of(4608);
+  framed_link link(std::move(here));
+  const std::string body(60'000, 'b');
+  link.post(3, body);
+  REQUIRE(link.unsent());
+  const auto hear = [&at = there] {
+    std::string all;
+    for (std::string some = heard(at); !some.empty(); some = heard(at)) all += some;
+    return all;
+  };
+  std::string all = hear();
+  CHECK_FALSE(link.all_arrived());  // what the kernel had is, and there is more
+  REQUIRE(all.size() < 30'000);     // less than half of it, so that it stays where it was
+  room_of(200'000);
+  link.flush();
+  CHECK_FALSE(link.unsent());
+  all += hear();
+  CHECK(all == std::string("\3\0\0\0\x60\xEA\0\0", 8) + body);
+}
+
+TEST_CASE("to an end that says no more nothing is said") {
+  auto [here, there] = connected();
+  framed_link link(std::move(here));
+  REQUIRE(::shutdown(there.number(), SHUT_WR) == 0);
+  CHECK_FALSE(link.next());
+  CHECK_FALSE(link.open());
+  link.post(1, "x");
+  CHECK(heard(there).empty());
 }

@@ -186,6 +186,45 @@ TEST_CASE("as many are kept as were said: who was not asked for longest goes, an
   CHECK_FALSE(a.expired());
 }
 
+TEST_CASE("one is kept at least, four where nothing is said") {
+  making of;
+  for (const std::size_t kept : {0u, 1u}) {
+    cache groups(of.maker(), kept);
+    const cache::pointer a = groups.get({"a"});
+    CHECK(groups.find({"a"}) == a);
+    static_cast<void>(groups.get({"b"}));
+    CHECK(groups.size() == 1);
+    CHECK(groups.find({"a"}) == nullptr);
+  }
+  cache usual(of.maker());
+  for (const char* const one : {"a", "b", "c", "d"}) static_cast<void>(usual.get({one}));
+  CHECK(usual.size() == 4);
+  static_cast<void>(usual.get({"e"}));
+  CHECK(usual.size() == 4);
+  CHECK(usual.find({"a"}) == nullptr);
+}
+
+TEST_CASE("what was begun is made though nobody waits for it") {
+  making of;
+  cache groups(of.maker());
+  groups.begin({"a"});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (groups.size() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  REQUIRE(groups.size() == 1);
+  CHECK(groups.find({"a"})->number == 1);
+}
+
+TEST_CASE("members may be numbers, and of those that nobody asked for there is nothing") {
+  group_cache<numbered, int> groups([](int n, const std::stop_token&) {
+    return std::make_shared<numbered>(numbered{n, {}});
+  });
+  CHECK(groups.find(3) == nullptr);
+  CHECK(groups.get(3)->number == 3);
+  CHECK(groups.find(4) == nullptr);
+  groups.drop(3);
+  CHECK(groups.find(3) == nullptr);
+}
+
 TEST_CASE("who waits is ended by a token, and so is the making at the end of all") {
   making of;
   of.held = true;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -112,6 +113,29 @@ TEST_CASE("who waits wakes when something comes, or is taken, or when it is woke
   CHECK(waited([&] { a.poll(20s); }, [&] { boxes[0].wake(); }));
 }
 
+TEST_CASE("who has read something does not wait for more, and what came before is no reason not to wait") {
+  std::deque<mailbox> boxes(2);
+  mailbox_wire a(boxes, 0), b(boxes, 1);
+  bytes sent = pattern(10, 1), room(10);
+  message out = of(1, 0, sent), in = of(0, 0, room);
+  a.send(out);
+  b.poll(0us);  // it hears of a letter that it does not want yet
+  b.receive(in);
+  const auto begin = std::chrono::steady_clock::now();
+  b.poll(20s);
+  CHECK(in.done);
+  CHECK(std::chrono::steady_clock::now() - begin < 10s);
+  a.poll(20s);  // what was taken is heard of at once
+  CHECK(out.done);
+  CHECK(std::chrono::steady_clock::now() - begin < 10s);
+  for (mailbox_wire* const end : {&a, &b}) {
+    end->poll(0us);
+    const auto from = std::chrono::steady_clock::now();
+    end->poll(30ms);
+    CHECK(std::chrono::steady_clock::now() - from >= 30ms);
+  }
+}
+
 TEST_CASE("what was posted and is not taken is not read after stop; what is being read is waited for") {
   std::deque<mailbox> boxes(2);
   mailbox_wire b(boxes, 1);
@@ -149,6 +173,106 @@ TEST_CASE("what was posted and is not taken is not read after stop; what is bein
     other.join();
     reader.poll(0us);
     if (wanted.done) CHECK(into == pattern(200'000, 1));
+  }
+}
+
+TEST_CASE("who waits wakes when what it sent is taken meanwhile") {
+  std::deque<mailbox> boxes(2);
+  mailbox_wire a(boxes, 0), b(boxes, 1);
+  bytes sent = pattern(10, 1), room(10);
+  message out = of(1, 0, sent), in = of(0, 0, room);
+  a.send(out);
+  b.receive(in);
+  a.poll(0us);
+  std::atomic<bool> begins = false;
+  std::thread other([&] {
+    while (!begins) std::this_thread::yield();
+    std::this_thread::sleep_for(50ms);  // so that it waits by then, most likely
+    b.poll(0us);
+  });
+  const auto from = std::chrono::steady_clock::now();
+  begins = true;
+  a.poll(20s);
+  CHECK(std::chrono::steady_clock::now() - from < 10s);
+  other.join();
+  a.poll(0us);
+  CHECK(out.done);
+}
+
+TEST_CASE("a letter is read whichever of those that are wanted it is") {
+  for (const rank_t from : {1, 2, 3}) {
+    std::deque<mailbox> boxes(4);
+    mailbox_wire here(boxes, 0), there(boxes, from);
+    bytes sent = pattern(10, 1), room[3] = {bytes(10), bytes(10), bytes(10)};
+    message out = of(0, 0, sent), in[3] = {of(1, 0, room[0]), of(2, 0, room[1]), of(3, 0, room[2])};
+    for (message& m : in) here.receive(m);
+    there.send(out);
+    here.poll(0us);
+    for (rank_t peer = 1; peer < 4; ++peer) CHECK(in[peer - 1].done == (peer == from));
+    CHECK(room[from - 1] == sent);
+  }
+}
+
+TEST_CASE("of several messages what is not taken is taken back, in whichever order the others were taken") {
+  std::deque<mailbox> boxes(3);
+  mailbox_wire a(boxes, 0), b(boxes, 1), c(boxes, 2);
+  bytes one = pattern(10, 1), other = pattern(10, 2), room_b(10), room_c(10);
+  message to_b = of(1, 0, one), to_c = of(2, 0, other), at_b = of(0, 0, room_b), at_c = of(0, 0, room_c);
+  a.send(to_b), a.send(to_c);
+  c.receive(at_c);
+  c.poll(0us), a.poll(0us);
+  CHECK((to_c.done && !to_b.done));
+  a.stop();
+  b.receive(at_b);
+  b.poll(1ms);
+  CHECK_FALSE(at_b.done);
+}
+
+TEST_CASE("after stop a message is its owner's, and its word of before is none of one that is sent again") {
+  std::deque<mailbox> boxes(2);
+  mailbox_wire a(boxes, 0), b(boxes, 1);
+  bytes sent = pattern(10, 1), room(10);
+  message out = of(1, 0, sent), in = of(0, 0, room), gone = of(1, 0, sent);
+  b.receive(in);
+  a.send(out);
+  b.poll(0us);
+  CHECK(in.done);
+  a.stop();  // it has not heard that it was taken
+  a.send(out), a.send(gone);
+  a.poll(0us);
+  CHECK_FALSE(out.done);
+  a.stop();
+  out.peer = gone.peer = 1'000'000;  // nobody looks at them any more
+  a.stop();
+}
+
+TEST_CASE("who stops waits for a long message that is being read") {
+  constexpr std::size_t length = 4'000'000;
+  const bytes usual = pattern(length, 1);
+  for (int round = 0; round < 20; ++round) {
+    std::deque<mailbox> pair(2);
+    mailbox_wire reader(pair, 1);
+    bytes into(length);
+    message wanted = of(0, 0, into);
+    reader.receive(wanted);
+    std::atomic<bool> reads = false, sent_it = false;
+    std::thread other([&] {
+      mailbox_wire writer(pair, 0);
+      bytes sent = usual;
+      message out = of(1, 0, sent);
+      writer.send(out);
+      sent_it = true;
+      while (!reads) std::this_thread::yield();
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - begin < round * 50us) std::this_thread::yield();
+      writer.stop();
+      std::memset(sent.data() + length / 2, 0xEE, length / 2);  // the reader comes there last
+    });
+    while (!sent_it) std::this_thread::yield();
+    reads = true;
+    reader.poll(0us);
+    other.join();
+    if (wanted.done) CHECK(into == usual);
   }
 }
 

@@ -45,3 +45,11 @@ TEST_CASE("the largest number is everybody's where nobody refuses; else all hear
   CHECK(failure(all, 0) == "reshard: device 0: device 2 does something else: 3 stages are too few");
   CHECK(failure(all, 2) == "reshard: device 2: device 2 does something else: 3 stages are too few");
 }
+
+TEST_CASE("device 0 is the lowest of those who refuse, and is heard as others are") {
+  agreement all;
+  all.add(0, {1, 0, "reshard: not I"}, true);
+  all.add(1, {2, 0, "reshard: nor I"}, false);
+  CHECK(all == agreement{2, 0, 0, "reshard: not I"});
+  CHECK(failure(all, 1) == "reshard: device 1: device 0 does something else: not I");
+}

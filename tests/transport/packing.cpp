@@ -3,7 +3,10 @@
 // notices every number that both ends must share.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <reshard/transport/exchange/packing.hpp>
@@ -183,4 +186,56 @@ TEST_CASE("a digest tells stages, trailers, lengths of rounds and ways to exchan
   CHECK(pair_digest(8, 0, 4096, 1).value() != usual);
   CHECK(pair_digest(8, 16, 4608, 1).value() != usual);
   CHECK(pair_digest(8, 16, 4096, 2).value() != usual);
+}
+
+TEST_CASE("a digest by hand: the version and what all messages are like, then the numbers of each piece and message") {
+  staged_piece p = piece(3, 0, 1, only(1) | only(2), {{{0, 2}, {3, 6}, {8, 12}}}, 4);
+  p.phase = 1, p.tensor.family = 5, p.tensor.expert = 7;
+  pair_digest d(9, 16, 4096, 2);
+  d.add(p);
+  d.add_message(3, 512);
+  digest by_hand;
+  for (const char c : std::string_view(RESHARD_VERSION)) by_hand.add(c);
+  for (const std::int64_t number : {9, 16, 4096, 2, 3, 1}) by_hand.add(number);
+  by_hand.add(static_cast<std::int64_t>((only(1) | only(2)).bits()));
+  for (const std::int64_t number : {5, 4, 7, 0, 2, 3, 6, 8, 12, 3, 512}) by_hand.add(number);
+  CHECK(d.value() == by_hand.value());
+}
+
+namespace {
+/// The parts that a box is cut into, as text: "0-1 0-2 0-150; "
+std::string parts_of(const box<3>& where, bytes_t width, bytes_t most) {
+  std::string text;
+  each_part(where, width, most, [&](const box<3>& part) {
+    for (int i = 0; i < 3; ++i)
+      text += std::to_string(part.dim[i].begin) + "-" + std::to_string(part.dim[i].end) + (i < 2 ? " " : "; ");
+  });
+  return text;
+}
+}  // namespace
+
+TEST_CASE("a box is cut along its outermost dimension, into multiples of 512 bytes where some of its slices are one") {
+  CHECK(parts_of({{{0, 1}, {0, 1}, {5, 6}}}, 4, 512) == "0-1 0-1 5-6; ");
+  CHECK(parts_of({{{0, 1}, {0, 1}, {5, 8}}}, 4, 2) ==
+        "0-1 0-1 5-6; 0-1 0-1 6-7; 0-1 0-1 7-8; ");  // an element at least
+  CHECK(parts_of({{{0, 1}, {0, 1}, {0, 300}}}, 4, 600) == "0-1 0-1 0-128; 0-1 0-1 128-256; 0-1 0-1 256-300; ");
+  CHECK(parts_of({{{0, 1}, {0, 1}, {0, 300}}}, 4, 512) == "0-1 0-1 0-128; 0-1 0-1 128-256; 0-1 0-1 256-300; ");
+  CHECK(parts_of({{{0, 1}, {0, 1}, {0, 300}}}, 4, 508) == "0-1 0-1 0-127; 0-1 0-1 127-254; 0-1 0-1 254-300; ");
+  CHECK(parts_of({{{0, 1}, {2, 104}, {0, 3}}}, 4, 600) == "0-1 2-52 0-3; 0-1 52-102 0-3; 0-1 102-104 0-3; ");
+  CHECK(parts_of({{{0, 1}, {0, 2}, {0, 150}}}, 4, 600) == "0-1 0-1 0-150; 0-1 1-2 0-150; ");  // a row is all a part has
+  CHECK(parts_of({{{0, 1}, {0, 2}, {0, 150}}}, 4, 599) ==
+        "0-1 0-1 0-128; 0-1 0-1 128-150; 0-1 1-2 0-128; 0-1 1-2 128-150; ");
+  CHECK(parts_of({{{3, 5}, {0, 2}, {0, 10}}}, 4, 80) == "3-4 0-2 0-10; 4-5 0-2 0-10; ");
+}
+
+TEST_CASE("in a message a box has its rows one after the other, and no place yet") {
+  const staged_piece p = piece(0, 0, 1, only(0), {{{2, 4}, {1, 4}, {10, 15}}}, 6);
+  const bound_box whole = packed_box(p, 0, p.where), part = packed_box(p, 0, {{{3, 4}, {1, 3}, {10, 17}}});
+  CHECK(whole.data == nullptr);
+  CHECK((whole.stride[0] == 15 && whole.stride[1] == 5 && whole.stride[2] == 1));
+  CHECK(whole.element_bytes == 2);
+  CHECK(whole.state == 0);
+  CHECK(whole.tensor == p.tensor);
+  CHECK((part.stride[0] == 14 && part.stride[1] == 7 && part.stride[2] == 1));
+  CHECK(part.where == box<3>{{{3, 4}, {1, 3}, {10, 17}}});
 }

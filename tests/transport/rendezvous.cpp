@@ -263,6 +263,78 @@ TEST_CASE("after a failure a device goes when all have left, and not before") {
   CHECK(watch::now() - begin < soon + at_once);
 }
 
+TEST_CASE("of a wait that is of no stage none is said, whatever is waited for") {
+  const std::string words = "missing: reshard: device 1 waited 20 ms in vain for these devices: 0, 2";
+  const auto ends = [&](auto&& call) {
+    rendezvous world(3, 20ms);
+    meeting_of_threads here(world, 1);
+    return ending([&] { return call(world, here), 0; });
+  };
+  CHECK(ends([](rendezvous& world, meeting_of_threads&) { world.agree(1, {}); }) == words);
+  CHECK(ends([](rendezvous& world, meeting_of_threads&) { world.agree(1, {}, 2); }) ==
+        words + " at the end of stage 2");
+  CHECK(ends([](rendezvous& world, meeting_of_threads&) { world.gather(1, "x"); }) == words);
+  CHECK(ends([](rendezvous&, meeting_of_threads& here) { here.agree({}); }) == words);
+  CHECK(ends([](rendezvous&, meeting_of_threads& here) { here.gather("x"); }) == words);
+}
+
+TEST_CASE("rounds are counted as they end, agreements and gatherings alike") {
+  rendezvous world(1, ample);
+  CHECK(world.round() == 0);
+  world.all_reduce_max(0, 3);
+  CHECK(world.round() == 1);
+  world.confirm(0, 4);  // whoever has said nothing of waking
+  CHECK(world.round() == 1);
+  CHECK(world.gather(0, "alone") == std::vector<std::string>{"alone"});
+  CHECK(world.round() == 2);
+  CHECK(world.in_place(4));
+  CHECK_FALSE(world.in_place(5));
+}
+
+TEST_CASE("an end of a meeting says and does what the meeting does for its device") {
+  rendezvous world(3, ample);
+  {
+    meeting_of_threads one(world, 1), two(world, 2);
+    CHECK((one.device() == 1 && two.device() == 2));
+    CHECK(one.devices() == 3);
+    CHECK(one.waits() == ample);
+    CHECK(one.absent().empty());
+    one.confirm(3);
+    two.confirm(5);
+    CHECK((one.confirmed() == 3 && two.confirmed() == 5));
+    CHECK(world.confirmed(0) == 0);
+    CHECK(one.behind(4) == std::vector<rank_t>{0, 1});
+    CHECK_FALSE(two.in_place(2));
+    world.confirm(0, 2);
+    CHECK(two.in_place(2));
+    CHECK_FALSE(two.in_place(3));
+    one.poll();
+    one.require_whole();
+    CHECK_FALSE(world.broken());
+  }
+  CHECK(world.broken());  // the ends have gone, the last one first
+  CHECK(ending([&] { return world.require_unbroken(), 0; }) ==
+        "failed: reshard: device 2 has left; a world serves one run");
+}
+
+TEST_CASE("an end that fails waits for those that have not, and the first sentence is all of theirs") {
+  rendezvous world(2, ample);
+  std::atomic<int> left = 0;
+  int seen = 0;
+  on_threads(2, [&](rank_t d) {
+    meeting_of_threads here(world, d);
+    if (d == 0) {
+      here.fail("reshard: 0 fails");
+      seen = left;
+    } else {
+      CHECK(comes_true([&] { return world.broken(); }));
+      CHECK(ending([&] { return here.require_whole(), 0; }) == "failed: reshard: 0 fails");
+      ++left;
+    }
+  });
+  CHECK(seen == 1);
+}
+
 TEST_CASE("a world has 1 to 4096 devices") {
   CHECK(refused([] { rendezvous(0, soon); }) == "reshard: a world of 0 devices in one process; 1 to 4096 are legal");
   CHECK(refused([] { rendezvous(4097, soon); }) ==

@@ -16,7 +16,6 @@ namespace detail {
 inline dtype require_memory_of_shard(const binding& out, const shard& s, const memory& at, const extents& stride) {
   index_t last = 0, pitch = 1;
   for (int i = 0; i < s.shape.ndim; ++i) {
-    if (s.shape.at[i] == 0) return s.type;
     last = checked_add(last, checked_multiply(s.shape.at[i] - 1, stride.at[i]));
     pitch = greatest(pitch, checked_multiply(s.shape.at[i], stride.at[i]));
   }
@@ -35,6 +34,8 @@ inline void bind_located(binding& out, const tensor_table& table, const shard& s
   for (int i = 0; i < stride.ndim; ++i)
     if (stride.at[i] < 0)
       refuse(out.who(), ": '", s.tensor, "' has a stride of ", stride.at[i], " elements; strides count forwards");
+  for (int i = 0; i < s.shape.ndim; ++i)
+    if (s.shape.at[i] == 0) return;  // no element, so that neither memory nor strides matter
   // strides over the family's axes; where the first stored dimension is parts x rows, a part is as far from the next as
   // its rows are
   const family& tensors = table.family_at(place.tensor.family);

@@ -18,7 +18,7 @@
 namespace reshard::detail {
 
 /// Along which axis a box is cut among so many: the first, of layers, experts, parts, rows and columns, along which no
-/// part is more than 1/64 above the mean; else that with the least.
+/// part is 17/1024 of the mean, or more, above it; else that with the least.
 constexpr int even_axis(const family_box& b, index_t parts) {
   int best = axis_of::layer;
   index_t best_excess = std::numeric_limits<index_t>::max();  // of the largest part, in 1/1024 of the mean
