@@ -60,7 +60,7 @@ TEST_CASE("an eighth of the patience after the last beat the next is sent, to al
   CHECK(last.second == 3);
   CHECK(last.turned_away);
   REQUIRE(last.at.size() == 3);
-  for (const std::size_t k : {1, 2}) {
+  for (const std::size_t k : {std::size_t{1}, std::size_t{2}}) {
     const clock_type::duration between = last.at[k] - last.at[k - 1];
     CHECK(between >= 285ms);
     CHECK(between < 335ms);
