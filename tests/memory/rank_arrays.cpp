@@ -17,6 +17,7 @@
 #include "../support/expand.hpp"
 #include "../support/judged.hpp"
 #include "../support/refused.hpp"
+#include "../support/strict_list.hpp"
 
 using namespace reshard;
 using testing::refused;
@@ -293,21 +294,9 @@ TEST_CASE("storage reserves whole pages per array, commits them when told, and m
   CHECK(moved[3].tensors().who() == "nobody");
 }
 
-namespace {
-/// Asked of the ranks that there are, and of no other.
-struct strict_list : listed_holding {
-  using listed_holding::listed_holding;
-  template <typename Sink>
-  void held(int f, rank_t rank, role r, Sink&& sink) const {
-    CHECK(rank >= 0);
-    listed_holding::held(f, rank, r, sink);
-  }
-};
-}  // namespace
-
 TEST_CASE("a device without a rank has no array, and its holding is not asked") {
   const computed_holding in_buffers(space(tiny(), parse_degrees("dp=2,zero=1")));
-  const strict_list listed(shard_list({{0, "w", bf16, {4}, {0}, {4}}}));
+  const testing::strict_list listed(shard_list({{0, "w", bf16, {4}, {0}, {4}}}));
   int arrays = 0;
   const auto count = [&](const rank_array&) { ++arrays; };
   each_array(in_buffers, -1, {}, count);

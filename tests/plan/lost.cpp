@@ -19,6 +19,7 @@
 #include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
+#include "../support/strict_list.hpp"
 
 using namespace reshard;
 using testing::refused;
@@ -202,23 +203,10 @@ TEST_CASE("a single byte that is lost is refused and told, too") {
   CHECK(refused([&] { static_cast<void>(make_plan(losing_both(when_lost::refuse), 2)); }) == sentence);
 }
 
-namespace {
-/// Asked of the ranks that there are, and of no other.
-struct strict_list : listed_holding {
-  using listed_holding::listed_holding;
-  template <typename Sink>
-  void shared(int f, rank_t rank, role r, Sink&& sink) const {
-    CHECK(rank >= 0);
-    CHECK(rank < ranks());
-    listed_holding::shared(f, rank, r, sink);
-  }
-};
-}  // namespace
-
 TEST_CASE("what is lost is asked of the lost ranks, up to the last that there is") {
   for (const std::vector<rank_t>& lost : {std::vector<rank_t>{2}, {1, 2}, {0}, {0, 2}}) {
     const layout_switch change(
-        strict_list(shard_list(before)), strict_list(shard_list(after)),
+        testing::strict_list(shard_list(before)), testing::strict_list(shard_list(after)),
         {.to = device_map(std::vector<rank_t>{3}), .lost = lost, .lost_elements = when_lost::leave_out});
     CHECK(lost_bytes(change) == (lost[0] == 0 ? 16 : 0) + (lost.size() == 2 && lost[0] == 1 ? 32 : 0));
   }

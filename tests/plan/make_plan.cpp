@@ -25,6 +25,7 @@
 #include "../support/any_tensors.hpp"
 #include "../support/dice.hpp"
 #include "../support/refused.hpp"
+#include "../support/strict_list.hpp"
 #include "../support/whole_on.hpp"
 
 using namespace reshard;
@@ -286,23 +287,10 @@ TEST_CASE("tensors that have no statistics have none to move, also where a holdi
         48);
 }
 
-namespace {
-/// Asked of the ranks that there are, and of no other.
-struct strict_list : listed_holding {
-  using listed_holding::listed_holding;
-  template <typename Sink>
-  void shared(int f, rank_t rank, role r, Sink&& sink) const {
-    CHECK(rank >= 0);
-    CHECK(rank < ranks());
-    listed_holding::shared(f, rank, r, sink);
-  }
-};
-}  // namespace
-
 TEST_CASE("a device without a rank of a side asks nothing of that side; sides of any kind give the same plans") {
   const std::vector<shard> before = whole_on(2, "w", {4, 6}), after = whole_on(3, "w", {4, 6});
   const placement placed{.from = device_map({1, 4}), .to = device_map({0, 1, 2}), .on = nodes_of(2), .devices = 7};
-  const layout_switch strict(strict_list(shard_list(before)), strict_list(shard_list(after)), placed);
+  const layout_switch strict(testing::strict_list(shard_list(before)), testing::strict_list(shard_list(after)), placed);
   const layout_switch usual(before, after, placed);
   const any_switch any(any_holding(listed_holding(shard_list(before))), any_holding(listed_holding(shard_list(after))),
                        placed);
