@@ -115,33 +115,34 @@ TEST_CASE("neighbours are on other nodes where there are any") {
 }
 
 TEST_CASE("while all live nobody is told gone, in worlds of 1 to 5, one after the other") {
-  const auto told = testing::undisturbed(wait / 4, [] {
-    heard_world w;
-    for (const char* who : {"a", "b", "c", "d", "e"}) w.add(who);
-    for (std::uint64_t n = 1; n <= 5; ++n) {
-      const std::vector<pulse_peer> some(w.peers.begin(), w.peers.begin() + static_cast<std::ptrdiff_t>(n));
-      for (std::size_t i = 0; i < n; ++i) w.ends[i]->hear(100 + n, some);
-      std::this_thread::sleep_for(wait / 2);
-    }
-    std::this_thread::sleep_for(wait + wait / 2);
-    return w.so_far();
-  });
+  const auto told =
+      testing::undisturbed(wait / 4, [] {
+        heard_world w;
+        for (const char* who : {"a", "b", "c", "d", "e"}) w.add(who);
+        for (std::uint64_t n = 1; n <= 5; ++n) {
+          const std::vector<pulse_peer> some(w.peers.begin(), w.peers.begin() + static_cast<std::ptrdiff_t>(n));
+          for (std::size_t i = 0; i < n; ++i) w.ends[i]->hear(100 + n, some);
+          std::this_thread::sleep_for(wait / 2);
+        }
+        std::this_thread::sleep_for(wait + wait / 2);
+        return w.so_far();
+      }).result;
   CHECK(told.empty());
 }
 
 TEST_CASE("who is silent is told after the patience, by its neighbours; who leaves in good order is not") {
   const auto told = testing::undisturbed(wait / 4, [] {
-    heard_world w;
-    for (const char* who : {"a", "b", "c"}) w.add(who);
-    std::vector<pulse_peer> with_mute = w.peers;
-    const listening_socket mute("127.0.0.1:0");  // the kernel connects, and nobody speaks
-    with_mute.push_back({"mute", "127.0.0.1:" + std::to_string(mute.port()), "here"});
-    for (const auto& end : w.ends) end->hear(7, with_mute);
-    w.within(10 * wait, [](const auto& so_far) { return so_far.size() >= 3; });
-    w.ends.pop_back();
-    std::this_thread::sleep_for(wait + wait / 2);
-    return w.so_far();
-  });
+                      heard_world w;
+                      for (const char* who : {"a", "b", "c"}) w.add(who);
+                      std::vector<pulse_peer> with_mute = w.peers;
+                      const listening_socket mute("127.0.0.1:0");  // the kernel connects, and nobody speaks
+                      with_mute.push_back({"mute", "127.0.0.1:" + std::to_string(mute.port()), "here"});
+                      for (const auto& end : w.ends) end->hear(7, with_mute);
+                      w.within(10 * wait, [](const auto& so_far) { return so_far.size() >= 3; });
+                      w.ends.pop_back();
+                      std::this_thread::sleep_for(wait + wait / 2);
+                      return w.so_far();
+                    }).result;
   for (const auto& t : told) {
     CHECK(t.who == member_name("mute"));
     CHECK(t.how == found_gone::silent);
@@ -219,7 +220,7 @@ TEST_CASE("each calls the next two and is called by the two before it, and says 
 }
 
 TEST_CASE("a beat goes each quarter of the patience, to who called and to who was called") {
-  const auto counted = testing::undisturbed(wait / 20, [] {
+  const auto [counted, late] = testing::undisturbed(wait / 20, [] {
     heard_world w;
     w.add("a");
     spoken_for b("b");
@@ -231,8 +232,8 @@ TEST_CASE("a beat goes each quarter of the patience, to who called and to who wa
     return std::pair(of_called, heard(calls, patience(1)));
   });
   for (const std::string& beats : {counted.first, counted.second}) {
-    CHECK(beats.size() >= 3);
-    CHECK(beats.size() <= 5);
+    CHECK(std::ssize(beats) >= wait / (wait / 4 + patience(1) + 2 * late));  // 3
+    CHECK(std::ssize(beats) <= (wait + 2 * late) / (wait / 4) + 1);          // 5
     CHECK(beats.find_first_not_of('.') == std::string::npos);
   }
 }
@@ -300,7 +301,7 @@ TEST_CASE("who is gone is told once for each world, and called no more; in anoth
 
 TEST_CASE(
     "who hangs up before it ever answered may be another at that address: it is called again, till it is silent") {
-  const auto [calls, told] = testing::undisturbed(wait / 20, [] {
+  const auto [seen, late] = testing::undisturbed(wait / 20, [] {
     heard_world w;
     w.add("a");
     spoken_for b("b");
@@ -312,10 +313,11 @@ TEST_CASE(
     w.within(10 * wait, [](const auto& so_far) { return so_far.size() == 1; });
     return std::pair(times, w.so_far());
   });
+  const auto& [calls, told] = seen;
   CHECK(told.size() == 1);
   for (const auto& t : told) CHECK((t.how == found_gone::silent && t.after >= 0.32));
-  CHECK(calls >= 2);
-  CHECK(calls <= 5);  // an eighth of the patience lies between two
+  CHECK(calls >= (late.count() > 0 ? 1 : 2));
+  CHECK(calls <= 5 + late / (wait / 8));  // an eighth of the patience lies between two
 }
 
 TEST_CASE("who is no neighbour, is here already or says no hello changes nothing, and goes after eight patiences") {

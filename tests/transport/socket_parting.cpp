@@ -140,7 +140,7 @@ TEST_CASE(
 }
 
 TEST_CASE("who lives and says nothing is waited for half the patience; who says so in time survives") {
-  const auto [took, agreed_on] = testing::undisturbed(50ms, [] {
+  const auto [seen, late] = testing::undisturbed(50ms, [] {
     parting_world w(3, 0, 1200ms);
     w.begin(2, false);
     framed_link second = w.calls(2);
@@ -148,9 +148,10 @@ TEST_CASE("who lives and says nothing is waited for half the patience; who says 
     const parting p = w.outcome.get();
     return std::pair(clock_type::now() - w.begun, p);
   });
+  const auto& [took, agreed_on] = seen;
   check(agreed_on, 3, false, {0, 2});
   CHECK(took >= 600ms);
-  CHECK(took < 900ms);
+  CHECK(took < 900ms + 2 * late);
 }
 
 TEST_CASE("another asks the lowest that lives, says what it knows, and takes its answer") {
@@ -192,16 +193,17 @@ TEST_CASE(
 }
 
 TEST_CASE("a lower one that does not answer is waited for as long as the patience") {
-  const auto [took, agreed_on] = testing::undisturbed(50ms, [] {
+  const auto [seen, late] = testing::undisturbed(50ms, [] {
     parting_world w(2, 1, 800ms);
     w.begin(1, true);
     framed_link zero = w.called(0);
     const parting p = w.outcome.get();
     return std::pair(clock_type::now() - w.begun, p);
   });
+  const auto& [took, agreed_on] = seen;
   check(agreed_on, 1, true, {1});
   CHECK(took >= 1200ms);  // and then for half of it
-  CHECK(took < 1500ms);
+  CHECK(took < 1500ms + 2 * late);
 }
 
 TEST_CASE("who is stopped knows no survivors, and what it knew itself, whether it hears others or asks one") {
