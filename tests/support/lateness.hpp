@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How late the machine was: by what threads that do next to nothing overslept, one on each CPU, as a virtual machine may
-// lose one CPU alone. What a test says of silence holds only where every thread had its turn.
+// How late the machine was: by what threads that do next to nothing overslept, one on each CPU, as a virtual machine
+// may lose one CPU alone. What a test says of silence holds only where every thread had its turn.
 #pragma once
 
 #include <algorithm>
