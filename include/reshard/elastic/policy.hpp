@@ -21,7 +21,7 @@ enum class rung {
   replace,     // spares take the places of the dead
   shrink,      // a legal layout of who is there
   snapshot,    // back to the newest version that survivors and snapshots hold whole
-  checkpoint,  // back to the checkpoint that the trainer named
+  checkpoint,  // back to the checkpoint that the situation names; a running job's names none
   wait,        // for somebody to come
 };
 /// Rungs by their numbers, as policies write them.

@@ -66,7 +66,7 @@ class socket_endpoint : private detail::socket_parts, public exchange<socket_mee
       : detail::socket_parts(over), exchange(socket_parts::meeting, socket_parts::wire, how, round_bytes) {}
 
   /// Ends what waits in a call of this end, or will, within about a millisecond: it throws peer_failed with the
-  /// sentence, and the others hear that this device has left. The first sentence stays. Called by any thread, while the
+  /// sentence, and so do the others, who hear it. The first sentence stays. Called by any thread, while the
   /// end is there; who parts afterwards learns of no survivors. A meeting that was given ends, and all that is over it.
   void stop(const std::string& sentence) { socket_parts::meeting.stop(sentence); }
 
