@@ -142,6 +142,10 @@ TEST_CASE("the documents that a stretch meets, across the end of a pass too") {
       });
       CHECK(at == end);
     }
+  const index_t single[] = {1};
+  std::vector<interval> met;
+  each_document(document_list{std::span(single)}, {0, 2}, [&](index_t, interval part) { met.push_back(part); });
+  CHECK(met == std::vector<interval>{{0, 1}, {0, 1}});
   const document_list nothing;
   CHECK_REFUSED(each_document(nothing, {0, 1}, [](index_t, interval) {}),
                 "documents: [0, 1) of documents with 0 tokens in all");
