@@ -115,34 +115,35 @@ TEST_CASE("neighbours are on other nodes where there are any") {
 }
 
 TEST_CASE("while all live nobody is told gone, in worlds of 1 to 5, one after the other") {
-  const auto told =
-      testing::undisturbed(wait / 4, [] {
-        heard_world w;
-        for (const char* who : {"a", "b", "c", "d", "e"}) w.add(who);
-        for (std::uint64_t n = 1; n <= 5; ++n) {
-          const std::vector<pulse_peer> some(w.peers.begin(), w.peers.begin() + static_cast<std::ptrdiff_t>(n));
-          for (std::size_t i = 0; i < n; ++i) w.ends[i]->hear(100 + n, some);
-          std::this_thread::sleep_for(wait / 2);
-        }
-        std::this_thread::sleep_for(wait + wait / 2);
-        return w.so_far();
-      }).result;
+  const auto met = testing::undisturbed(wait / 4, [] {
+    heard_world w;
+    for (const char* who : {"a", "b", "c", "d", "e"}) w.add(who);
+    for (std::uint64_t n = 1; n <= 5; ++n) {
+      const std::vector<pulse_peer> some(w.peers.begin(), w.peers.begin() + static_cast<std::ptrdiff_t>(n));
+      for (std::size_t i = 0; i < n; ++i) w.ends[i]->hear(100 + n, some);
+      std::this_thread::sleep_for(wait / 2);
+    }
+    std::this_thread::sleep_for(wait + wait / 2);
+    return w.so_far();
+  });
+  const auto& told = met.result;
   CHECK(told.empty());
 }
 
 TEST_CASE("who is silent is told after the patience, by its neighbours; who leaves in good order is not") {
-  const auto told = testing::undisturbed(wait / 4, [] {
-                      heard_world w;
-                      for (const char* who : {"a", "b", "c"}) w.add(who);
-                      std::vector<pulse_peer> with_mute = w.peers;
-                      const listening_socket mute("127.0.0.1:0");  // the kernel connects, and nobody speaks
-                      with_mute.push_back({"mute", "127.0.0.1:" + std::to_string(mute.port()), "here"});
-                      for (const auto& end : w.ends) end->hear(7, with_mute);
-                      w.within(10 * wait, [](const auto& so_far) { return so_far.size() >= 3; });
-                      w.ends.pop_back();
-                      std::this_thread::sleep_for(wait + wait / 2);
-                      return w.so_far();
-                    }).result;
+  const auto met = testing::undisturbed(wait / 4, [] {
+    heard_world w;
+    for (const char* who : {"a", "b", "c"}) w.add(who);
+    std::vector<pulse_peer> with_mute = w.peers;
+    const listening_socket mute("127.0.0.1:0");  // the kernel connects, and nobody speaks
+    with_mute.push_back({"mute", "127.0.0.1:" + std::to_string(mute.port()), "here"});
+    for (const auto& end : w.ends) end->hear(7, with_mute);
+    w.within(10 * wait, [](const auto& so_far) { return so_far.size() >= 3; });
+    w.ends.pop_back();
+    std::this_thread::sleep_for(wait + wait / 2);
+    return w.so_far();
+  });
+  const auto& told = met.result;
   for (const auto& t : told) {
     CHECK(t.who == member_name("mute"));
     CHECK(t.how == found_gone::silent);
